@@ -1,0 +1,1 @@
+"""Speed, as ratios against a named reference measured in the same run."""

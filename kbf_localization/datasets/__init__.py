@@ -1,0 +1,1 @@
+"""Drives with images, odometry and known poses, whatever they are stored in."""

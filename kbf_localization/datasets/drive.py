@@ -1,0 +1,67 @@
+"""What every data set gives: a drive of images with stamps, wheel odometry and known poses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class OdometryLog:
+    """Wheel odometry in its own frame.
+
+    `stamps_ns` (m,) strictly increasing, `poses` (m, 3).
+    """
+
+    stamps_ns: NDArray[np.int64]
+    poses: NDArray[np.float64]
+
+
+class Drive(Protocol):
+    """One recorded or simulated drive; images are read when asked for, never all at once."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def condition(self) -> str | None:
+        """The lighting, such as "cloudy", where it is known."""
+
+    @property
+    def stamps_ns(self) -> NDArray[np.int64]:
+        """(t,) strictly increasing stamps of the images, in nanoseconds."""
+
+    @property
+    def poses(self) -> NDArray[np.float64] | None:
+        """(t, 3) known poses at the images' stamps, or None where the drive has none."""
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The room of each image, where it is known."""
+
+    @property
+    def odometry(self) -> OdometryLog: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was passed over while reading, a line each."""
+
+    def __len__(self) -> int: ...
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        """Grey images (h, w) with their indices, in order; None for one that cannot be decoded."""
+
+    def encoded_images(
+        self, indices: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        """The images' bytes as stored (JPEG or PNG) with their indices, in order."""

@@ -1,0 +1,1 @@
+"""Kernels, kernel means, and the rules of kernel Bayesian inference."""

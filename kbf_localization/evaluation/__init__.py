@@ -1,0 +1,1 @@
+"""Replay, metrics, cross validation and reports."""

@@ -1,0 +1,1 @@
+"""Pose filters: the kernel Bayes filter and its rivals."""

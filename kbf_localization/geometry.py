@@ -1,0 +1,74 @@
+"""Planar poses (x, y in metres, heading in radians) as arrays whose last axis has length 3."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def wrap_angle(angle: ArrayLike) -> Array:
+    """The same angle in [-π, π)."""
+    return np.asarray((np.asarray(angle, dtype=np.float64) + np.pi) % (2.0 * np.pi) - np.pi)
+
+
+def compose(pose: ArrayLike, motion: ArrayLike) -> Array:
+    """The pose reached from `pose` by `motion`, which is given in the frame of `pose` (⊕)."""
+    pose, motion = np.asarray(pose, dtype=np.float64), np.asarray(motion, dtype=np.float64)
+    cos, sin = np.cos(pose[..., 2]), np.sin(pose[..., 2])
+    return np.stack(
+        (
+            pose[..., 0] + cos * motion[..., 0] - sin * motion[..., 1],
+            pose[..., 1] + sin * motion[..., 0] + cos * motion[..., 1],
+            wrap_angle(pose[..., 2] + motion[..., 2]),
+        ),
+        axis=-1,
+    )
+
+
+def relative(origin: ArrayLike, pose: ArrayLike) -> Array:
+    """`pose` as seen from `origin` (⊖): compose(origin, relative(origin, pose)) == pose."""
+    origin, pose = np.asarray(origin, dtype=np.float64), np.asarray(pose, dtype=np.float64)
+    cos, sin = np.cos(origin[..., 2]), np.sin(origin[..., 2])
+    dx, dy = pose[..., 0] - origin[..., 0], pose[..., 1] - origin[..., 1]
+    return np.stack(
+        (cos * dx + sin * dy, -sin * dx + cos * dy, wrap_angle(pose[..., 2] - origin[..., 2])),
+        axis=-1,
+    )
+
+
+def invert(pose: ArrayLike) -> Array:
+    """The origin as seen from `pose`."""
+    return relative(pose, np.zeros(3))
+
+
+def embed(poses: ArrayLike) -> Array:
+    """Poses as points (x, y, cos θ, sin θ) of R⁴, where Gaussian kernels live."""
+    poses = np.asarray(poses, dtype=np.float64)
+    return np.stack(
+        (poses[..., 0], poses[..., 1], np.cos(poses[..., 2]), np.sin(poses[..., 2])), axis=-1
+    )
+
+
+def unembed(points: ArrayLike) -> Array:
+    """The poses nearest to points of R⁴: the heading is the direction of (cos θ, sin θ)."""
+    points = np.asarray(points, dtype=np.float64)
+    heading = np.arctan2(points[..., 3], points[..., 2])
+    return np.stack((points[..., 0], points[..., 1], heading), axis=-1)
+
+
+def interpolate(stamps_ns: NDArray[np.int64], poses: Array, at_ns: ArrayLike) -> Array:
+    """Poses at the times `at_ns`, linear between neighbours, headings along the shorter arc.
+
+    Times outside `stamps_ns` (increasing) get the first or last pose.
+    """
+    at = np.asarray(at_ns, dtype=np.int64)
+    right = np.clip(np.searchsorted(stamps_ns, at, side="left"), 1, max(len(stamps_ns) - 1, 1))
+    right = np.minimum(right, len(stamps_ns) - 1)
+    left = np.maximum(right - 1, 0)
+    span = np.maximum(stamps_ns[right] - stamps_ns[left], 1)
+    share = np.clip((at - stamps_ns[left]) / span, 0.0, 1.0)
+    step = poses[right] - poses[left]
+    step[..., 2] = wrap_angle(step[..., 2])
+    result = poses[left] + share[..., None] * step
+    result[..., 2] = wrap_angle(result[..., 2])
+    return np.asarray(result)

@@ -1,0 +1,1 @@
+"""The Localizer, shared by the node and by offline replay."""

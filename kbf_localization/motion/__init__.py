@@ -1,0 +1,1 @@
+"""The odometry motion model."""

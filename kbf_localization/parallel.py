@@ -1,0 +1,68 @@
+"""The same map over items in this process, on the cores (joblib) or on a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
+
+from kbf_localization.errors import KbfError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Workers(Protocol):
+    """Applies a picklable function to items and yields the results in the items' order."""
+
+    def map(
+        self, function: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[Result]: ...
+
+
+class Serial:
+    """One item after the other, in this process."""
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        return map(function, items)
+
+
+class Cores:
+    """Worker processes on this machine; `jobs` of -1 means one for each core."""
+
+    def __init__(self, jobs: int = -1) -> None:
+        self.jobs = jobs
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        from joblib import Parallel, delayed
+
+        parallel = Parallel(n_jobs=self.jobs, return_as="generator", pre_dispatch="2*n_jobs")
+        yield from parallel(delayed(function)(item) for item in items)
+
+
+class DaskCluster:
+    """The workers of the Dask scheduler at `address` (host:port)."""
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise KbfError("--dask needs the package 'distributed': pip install distributed") from error
+        try:
+            self._client = Client(address, timeout=10)
+        except (OSError, ValueError) as error:
+            raise KbfError(f"no Dask scheduler answers at {address}: {error}") from error
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        futures = self._client.map(function, list(items), pure=False)
+        for future in futures:
+            yield future.result()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def workers(jobs: int = -1, dask: str | None = None) -> Workers:
+    """The workers that `--jobs` and `--dask` ask for."""
+    if dask is not None:
+        return DaskCluster(dask)
+    return Serial() if jobs == 1 else Cores(jobs)

@@ -1,0 +1,1 @@
+"""The training map: building, selecting, storing."""

@@ -1,0 +1,1 @@
+"""From an image to its spatial pyramid, and the kernel between pyramids."""
