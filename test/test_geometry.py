@@ -1,0 +1,69 @@
+"""Planar geometry against homogeneous matrices and by its own algebra."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbf_localization.geometry import (
+    compose,
+    embed,
+    interpolate,
+    invert,
+    relative,
+    unembed,
+    wrap_angle,
+)
+
+poses = st.tuples(
+    st.floats(-100, 100), st.floats(-100, 100), st.floats(-np.pi, np.pi - 1e-9)
+).map(np.array)
+
+
+def matrix(pose: np.ndarray) -> np.ndarray:
+    x, y, heading = pose
+    cos, sin = np.cos(heading), np.sin(heading)
+    return np.array([[cos, -sin, x], [sin, cos, y], [0, 0, 1]])
+
+
+@given(poses, poses)
+def test_compose_is_the_product_of_homogeneous_matrices(a: np.ndarray, b: np.ndarray) -> None:
+    np.testing.assert_allclose(matrix(compose(a, b)), matrix(a) @ matrix(b), atol=1e-12 * 300)
+
+
+@given(poses, poses)
+def test_relative_undoes_compose(a: np.ndarray, b: np.ndarray) -> None:
+    np.testing.assert_allclose(matrix(compose(a, relative(a, b))), matrix(b), atol=1e-10)
+
+
+@given(poses)
+def test_invert_is_the_inverse_matrix(a: np.ndarray) -> None:
+    np.testing.assert_allclose(matrix(invert(a)), np.linalg.inv(matrix(a)), atol=1e-10)
+
+
+@given(poses)
+def test_unembed_undoes_embed(a: np.ndarray) -> None:
+    np.testing.assert_allclose(matrix(unembed(embed(a))), matrix(a), atol=1e-12)
+
+
+@given(st.floats(-50, 50))
+def test_wrapped_angle_is_the_same_direction_within_half_a_turn(angle: float) -> None:
+    wrapped = float(wrap_angle(angle))
+    assert -np.pi <= wrapped < np.pi
+    np.testing.assert_allclose(
+        [np.cos(wrapped), np.sin(wrapped)], [np.cos(angle), np.sin(angle)], atol=1e-12
+    )
+
+
+def test_interpolation_goes_along_the_shorter_arc_and_stays_at_the_ends() -> None:
+    stamps = np.array([0, 10], dtype=np.int64)
+    track = np.array([[0.0, 0.0, np.pi - 0.1], [1.0, 2.0, -np.pi + 0.1]])
+    middle = interpolate(stamps, track, 5)
+    np.testing.assert_allclose(middle[:2], [0.5, 1.0])
+    np.testing.assert_allclose(abs(middle[2]), np.pi)
+    np.testing.assert_allclose(interpolate(stamps, track, [-5, 25]), track, rtol=1e-15)
+
+
+def test_interpolation_of_a_single_pose_is_that_pose() -> None:
+    track = np.array([[1.0, 2.0, 0.5]])
+    at = interpolate(np.array([7], dtype=np.int64), track, [0, 7, 9])
+    np.testing.assert_array_equal(at, np.repeat(track, 3, axis=0))
