@@ -1,0 +1,113 @@
+"""Errors of a run against the truth, under the stable keys of `metrics.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.run import Run
+from kbf_localization.geometry import wrap_angle
+
+GROSS_ERROR_M = 1.0
+"""A frame further from the truth than this counts as a gross error."""
+
+UNITS = {
+    "position_rmse_m": "m",
+    "position_median_m": "m",
+    "position_p95_m": "m",
+    "position_max_m": "m",
+    "heading_rmse_deg": "°",
+    "heading_median_deg": "°",
+    "share_beyond_1m": "",
+    "share_tracking": "",
+    "within_three_sigma_share": "",
+    "median_sigma_m": "m",
+    "frames": "",
+    "frames_dropped": "",
+    "step_ms_p50": "ms",
+    "step_ms_p99": "ms",
+}
+"""The keys in the order of tables, with their units ("" for counts and shares)."""
+
+
+def position_errors(run: Run) -> NDArray[np.float64]:
+    """(t,) distances to the truth in metres, NaN where the truth is unknown."""
+    if run.truth is None:
+        return np.full(len(run), np.nan)
+    return np.hypot(*(run.estimates[:, :2] - run.truth[:, :2]).T)
+
+
+def heading_errors(run: Run) -> NDArray[np.float64]:
+    """(t,) signed heading errors in radians, NaN where the truth is unknown."""
+    if run.truth is None:
+        return np.full(len(run), np.nan)
+    return wrap_angle(run.estimates[:, 2] - run.truth[:, 2])
+
+
+def position_sigmas(run: Run) -> NDArray[np.float64]:
+    """(t,) published standard deviation along the longest axis of the position's ellipse, metres."""
+    if len(run) == 0:
+        return np.zeros(0)
+    largest = np.linalg.eigvalsh(run.covariances[:, :2, :2])[:, -1]
+    return np.asarray(np.sqrt(np.maximum(largest, 0.0)))
+
+
+def error_in_sigmas(run: Run) -> NDArray[np.float64]:
+    """(t,) the position error's Mahalanobis length √(eᵀ C⁻¹ e) under the published covariance.
+
+    Infinite where the covariance allows no error in the error's direction, NaN without truth.
+    """
+    if run.truth is None:
+        return np.full(len(run), np.nan)
+    offset = run.estimates[:, :2] - run.truth[:, :2]
+    variances, axes = np.linalg.eigh(run.covariances[:, :2, :2])
+    along = np.einsum("tji,tj->ti", axes, offset)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squared = np.where(along == 0.0, 0.0, along**2 / np.maximum(variances, 0.0))
+    return np.asarray(np.sqrt(squared.sum(axis=1)))
+
+
+def trajectory_metrics(run: Run) -> dict[str, float]:
+    """The figures of one run; errors are over the frames whose truth is known."""
+    return pooled_metrics([run])
+
+
+def pooled_metrics(runs: Sequence[Run]) -> dict[str, float]:
+    """The figures over the frames of several runs together."""
+    if sum(len(run) for run in runs) == 0:
+        raise KbfError("no image got an estimate: check that odometry and images overlap in time")
+    step_ms = np.concatenate([run.step_ms for run in runs])
+    tracking = [state == "tracking" for run in runs for state in run.states]
+    figures: dict[str, float] = {}
+    position = np.concatenate([position_errors(run) for run in runs])
+    known = ~np.isnan(np.concatenate([_truth_or_nan(run)[:, 0] for run in runs]))
+    if known.any():
+        position = position[known]
+        heading = np.degrees(np.abs(np.concatenate([heading_errors(run) for run in runs])[known]))
+        sigmas = np.concatenate([error_in_sigmas(run) for run in runs])[known]
+        figures = {
+            "position_rmse_m": float(np.sqrt(np.mean(position**2))),
+            "position_median_m": float(np.median(position)),
+            "position_p95_m": float(np.percentile(position, 95)),
+            "position_max_m": float(position.max()),
+            "heading_rmse_deg": float(np.sqrt(np.mean(heading**2))),
+            "heading_median_deg": float(np.median(heading)),
+            "share_beyond_1m": float(np.mean(position > GROSS_ERROR_M)),
+            "within_three_sigma_share": float(np.mean(sigmas <= 3.0)),
+        }
+    figures |= {
+        "share_tracking": float(np.mean(tracking)),
+        "median_sigma_m": float(np.median(np.concatenate([position_sigmas(run) for run in runs]))),
+        "frames": sum(len(run) for run in runs),
+        "frames_dropped": sum(run.frames_dropped for run in runs),
+        "step_ms_p50": float(np.percentile(step_ms, 50)),
+        "step_ms_p99": float(np.percentile(step_ms, 99)),
+    }
+    return {key: figures[key] for key in UNITS if key in figures}
+
+
+def _truth_or_nan(run: Run) -> NDArray[np.float64]:
+    return np.full((len(run), 3), np.nan) if run.truth is None else run.truth
