@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +20,37 @@ class Observation(Protocol):
 
     def similarities(self, rows: NDArray[np.intp] | None = None) -> Array:
         """k_Z(Z_i, z_t) with power 1, in [0, 1], for these rows of the map (None: for all)."""
+
+
+class PoseMap(Protocol):
+    """What a filter needs of a training map of n poses."""
+
+    @property
+    def poses(self) -> Array:
+        """X (n, 3)."""
+
+    @property
+    def next_poses(self) -> Array:
+        """(n, 3): the true pose one frame later in its drive, NaN where the drive ends."""
+
+    @property
+    def motions(self) -> Array:
+        """(n, 3): the odometry's motion to `next_poses`, NaN where the drive ends."""
+
+    @property
+    def motion_variances(self) -> Array:
+        """(σ_x², σ_y², σ_c², σ_s²) of the motion model, for one frame."""
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """Tuned hyper-parameters by name; empty where nobody has tuned the map."""
+
+    @property
+    def thresholds(self) -> Mapping[str, float]:
+        """Learned evidence thresholds and the calibration of the covariance, by name."""
+
+    def image_gram(self, rows_a: NDArray[np.intp], rows_b: NDArray[np.intp] | None = None) -> Array:
+        """k_Z with power 1 between the map's images, (len rows_a, len rows_b or len rows_a)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +75,8 @@ class Estimate:
 
     `pose` is the filter's best point estimate (3,), `covariance` (3, 3) of (x, y, heading),
     `highest_weight_pose` the paper's estimate, `weights` the belief on the map's poses (None for
-    a filter that has none). `evidence` in [0, 1] says how well the image fits the prediction
+    a filter that has none), `preimage_pose` the maximum of the kernel mean (None for a filter that
+    has none). `evidence` in [0, 1] says how well the image fits the prediction
     against the best that the map offers for it (NaN where the filter has none). `events` counts
     what went wrong in this step, such as "update_not_finite".
     """
@@ -54,6 +87,7 @@ class Estimate:
     weights: Weights | None
     evidence: float
     events: tuple[str, ...] = field(default=())
+    preimage_pose: Array | None = None
 
 
 class PoseFilter(Protocol):

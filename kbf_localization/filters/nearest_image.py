@@ -1,0 +1,38 @@
+"""NAI, the naïve rival: the map pose whose image is most like the one just seen."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kbf_localization.filters.base import (
+    Array,
+    Estimate,
+    GaussianPrior,
+    Observation,
+    PoseMap,
+    Weights,
+)
+
+
+class NearestImage:
+    """Takes no notice of motion, nor of what it said before (section 6.3, NAI)."""
+
+    def __init__(self, training_map: PoseMap, spread: float = 1.0) -> None:
+        """`spread` (m, and rad for the heading) is the standard deviation that it claims."""
+        self._poses = training_map.poses
+        self._covariance = np.diag([spread**2, spread**2, spread**2])
+
+    def reset(self, prior: GaussianPrior | None = None) -> None:
+        pass
+
+    def step(self, motion: Array | None, observation: Observation) -> Estimate:
+        similarities = np.nan_to_num(observation.similarities(), nan=-1.0)
+        best = int(np.argmax(similarities))
+        pose = self._poses[best].copy()
+        return Estimate(
+            pose=pose,
+            covariance=self._covariance.copy(),
+            highest_weight_pose=pose.copy(),
+            weights=Weights(np.array([best]), np.ones(1)),
+            evidence=float("nan"),
+        )

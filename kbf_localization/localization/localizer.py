@@ -1,0 +1,236 @@
+"""The one object that the node and the offline replay share."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter, PoseMap
+from kbf_localization.geometry import compose, invert, relative
+from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
+from kbf_localization.localization.state_monitor import StateMonitor, StateThresholds
+from kbf_localization.localization.types import Array, Localization, LocalizerSettings, State
+
+
+class Describer(Protocol):
+    """Turns an image into its pyramid histogram."""
+
+    def describe(self, image: NDArray[np.uint8]) -> NDArray[np.integer]: ...
+
+
+class LocalizerMap(PoseMap, Protocol):
+    """What the localizer needs of a training map."""
+
+    def describer(self) -> Describer: ...
+
+    def observe(self, histogram: NDArray[np.integer]) -> Observation: ...
+
+
+class Localizer:
+    """Odometry and images in, poses out; no clock of its own.
+
+    The caller waits until `covers(stamp)` before it hands an image in, so that its odometry is
+    interpolated between two readings and the result does not depend on the order of arrival.
+    `add_odometry` may be called from another thread than the rest.
+    """
+
+    def __init__(
+        self,
+        training_map: LocalizerMap,
+        pose_filter: PoseFilter,
+        settings: LocalizerSettings = LocalizerSettings(),  # noqa: B008 (frozen)
+    ) -> None:
+        self.settings = settings
+        self.counts: Counter[str] = Counter()
+        self.last: Localization | None = None
+        self._map = training_map
+        self._describer = training_map.describer()
+        self._filter = pose_filter
+        self._odometry = OdometryBuffer(settings.odometry_history_s)
+        self._monitor = StateMonitor(StateThresholds.of_map(training_map.thresholds))
+        self._lock = threading.RLock()
+        self._last_used: OdometryReading | None = None
+        self._last_image_ns: int | None = None
+        self._force = False
+        self._filter.reset()
+
+    @property
+    def state(self) -> State:
+        return self._monitor.state
+
+    def add_odometry(self, stamp_ns: int, pose: ArrayLike) -> bool:
+        """Take an odometry reading (3,); False where it is refused, which is counted."""
+        refused = self._odometry.append(stamp_ns, pose)
+        if refused is not None:
+            self.counts[refused] += 1
+        return refused is None
+
+    def covers(self, stamp_ns: int) -> bool:
+        """Whether odometry at or after this stamp is here."""
+        newest = self._odometry.newest_ns
+        return newest is not None and newest >= stamp_ns
+
+    def add_image(self, stamp_ns: int, image: NDArray[np.uint8]) -> Localization | None:
+        """Describe an image and use it; None where it cannot be used, the reason being counted."""
+        reason = self._unusable(stamp_ns)
+        if reason is not None:
+            self.counts[reason] += 1
+            return None
+        return self.add_described(stamp_ns, self._map.observe(self._describer.describe(image)))
+
+    def add_described(self, stamp_ns: int, observation: Observation) -> Localization | None:
+        """The same with an image that is already described."""
+        with self._lock:
+            reason = self._unusable(stamp_ns)
+            now = self._odometry.at(stamp_ns)
+            if reason is not None or now is None:
+                self.counts[reason or "image_before_odometry"] += 1
+                return None
+            self._last_image_ns = stamp_ns
+            if self.last is not None and not self._force and not self._moved_enough(now):
+                self.last = self._dead_reckoned(self.last, now, stamp_ns)
+                return self.last
+            estimate = self._filter.step(self._motion(now, stamp_ns), observation)
+            self.counts.update(estimate.events)
+            self._force = False
+            self._last_used = now
+            state = self._monitor.update(estimate)
+            self.last = Localization(
+                stamp_ns=stamp_ns,
+                pose=self._chosen_pose(estimate),
+                covariance=estimate.covariance,
+                state=state,
+                evidence=self._monitor.evidence,
+                estimate=estimate,
+                odometry_pose=now.pose,
+                used=True,
+            )
+            return self.last
+
+    def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:
+        """Start from a given pose, valid at `stamp_ns` (None: at the newest odometry)."""
+        with self._lock:
+            self._start_again(prior)
+            newest = self._odometry.newest_ns
+            at = stamp_ns if stamp_ns is not None else newest
+            self._last_used = None if at is None else self._odometry.at(at)
+
+    def reinitialize(self) -> None:
+        """Forget the pose: start from anywhere on the map."""
+        with self._lock:
+            self._start_again(None)
+
+    def force_next_update(self) -> None:
+        """Use the next image even if the robot stands still."""
+        self._force = True
+
+    def reset(self) -> None:
+        """Forget the pose and all odometry: time has jumped back."""
+        with self._lock:
+            self._start_again(None)
+            self._odometry.clear()
+            self._last_image_ns = None
+            self.counts["resets"] += 1
+
+    def pose_at(self, stamp_ns: int | None = None) -> tuple[Array, Array] | None:
+        """Pose and covariance at a time (None: at the newest odometry), dead-reckoned."""
+        with self._lock:
+            last = self.last
+            at = stamp_ns if stamp_ns is not None else self._odometry.newest_ns
+            now = None if at is None else self._odometry.at(at)
+            then = None if last is None else self._odometry.at(last.stamp_ns)
+        if last is None or now is None or then is None:
+            return None
+        return self._carried(last, then, now)
+
+    def map_to_odom(self) -> Array | None:
+        """The pose (3,) of the odometry's frame on the map, None before the first estimate."""
+        last = self.last
+        return None if last is None else compose(last.pose, invert(last.odometry_pose))
+
+    def _start_again(self, prior: GaussianPrior | None) -> None:
+        self._filter.reset(prior)
+        self._monitor.reset()
+        self._last_used = None
+        self.last = None
+        self._force = False
+
+    def _unusable(self, stamp_ns: int) -> str | None:
+        """Why an image of this stamp cannot be used."""
+        if self._last_image_ns is not None and stamp_ns <= self._last_image_ns:
+            return "image_late"
+        oldest, newest = self._odometry.oldest_ns, self._odometry.newest_ns
+        if oldest is None or newest is None:
+            return "image_without_odometry"
+        if stamp_ns < oldest:
+            return "image_before_odometry"
+        if stamp_ns - newest > self.settings.max_odometry_age_s * 1e9:
+            return "image_without_odometry"
+        return None
+
+    def _moved_enough(self, now: OdometryReading) -> bool:
+        then = self._last_used
+        if then is None:
+            return True
+        step = relative(then.pose, now.pose)
+        return bool(
+            np.hypot(step[0], step[1]) >= self.settings.update_min_d
+            or abs(step[2]) >= self.settings.update_min_a
+        )
+
+    def _motion(self, now: OdometryReading, stamp_ns: int) -> Array | None:
+        """The motion since the last used image; None at the start and where odometry jumped."""
+        then = self._last_used
+        if then is None:
+            return None
+        motion = relative(then.pose, now.pose)
+        seconds = max((stamp_ns - then.stamp_ns) * 1e-9, 0.1)
+        too_far = np.hypot(motion[0], motion[1]) > self.settings.max_speed * seconds
+        too_much = abs(motion[2]) > self.settings.max_turn_rate * seconds
+        if too_far or too_much:
+            self.counts["odometry_jump"] += 1
+            return None
+        return motion
+
+    def _chosen_pose(self, estimate: Estimate) -> Array:
+        if self.settings.estimate == "highest_weight":
+            return estimate.highest_weight_pose
+        if self.settings.estimate == "preimage" and estimate.preimage_pose is not None:
+            return estimate.preimage_pose
+        return estimate.pose
+
+    def _dead_reckoned(
+        self, last: Localization, now: OdometryReading, stamp_ns: int
+    ) -> Localization:
+        """The last localization carried on to this image by odometry."""
+        then = self._odometry.at(last.stamp_ns) or now
+        pose, covariance = self._carried(last, then, now)
+        return Localization(
+            stamp_ns=stamp_ns,
+            pose=pose,
+            covariance=covariance,
+            state=self.state,
+            evidence=last.evidence,
+            estimate=last.estimate,
+            odometry_pose=now.pose,
+            used=False,
+        )
+
+    def _carried(
+        self, last: Localization, then: OdometryReading, now: OdometryReading
+    ) -> tuple[Array, Array]:
+        """Pose and covariance after driving on from `last`, whose odometry was `then`."""
+        motion = relative(last.odometry_pose, now.pose)
+        pose = compose(last.pose, motion)
+        step = pose[:2] - last.pose[:2]
+        jacobian = np.array([[1.0, 0.0, -step[1]], [0.0, 1.0, step[0]], [0.0, 0.0, 1.0]])
+        distance = abs(now.distance_m - then.distance_m)
+        turned = abs(now.turned_rad - then.turned_rad)
+        position_variance = (self.settings.position_drift * distance) ** 2
+        heading_variance = (self.settings.heading_drift * (distance + turned)) ** 2
+        noise = np.diag([position_variance, position_variance, heading_variance])
+        return pose, jacobian @ last.covariance @ jacobian.T + noise

@@ -1,0 +1,104 @@
+"""The last minute of odometry, asked for poses at the images' stamps."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kbf_localization.geometry import wrap_angle
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OdometryReading:
+    """Odometry at one time: `pose` (3,), and how far the robot has gone and turned so far."""
+
+    stamp_ns: int
+    pose: Array
+    distance_m: float
+    turned_rad: float
+
+
+class OdometryBuffer:
+    """Odometry readings in time order; appending and looking up may happen in two threads."""
+
+    def __init__(self, history_s: float = 60.0) -> None:
+        self._history_ns = int(history_s * 1e9)
+        self._lock = threading.Lock()
+        self._stamps: list[int] = []
+        self._readings: list[OdometryReading] = []
+
+    def append(self, stamp_ns: int, pose: ArrayLike) -> str | None:
+        """Take a reading; or say why it is refused: "odometry_not_finite", "odometry_late"."""
+        pose = np.array(pose, dtype=np.float64)
+        if pose.shape != (3,) or not np.isfinite(pose).all():
+            return "odometry_not_finite"
+        with self._lock:
+            if self._stamps and stamp_ns <= self._stamps[-1]:
+                return "odometry_late"
+            distance = turned = 0.0
+            if self._readings:
+                last = self._readings[-1]
+                step = pose - last.pose
+                distance = last.distance_m + float(np.hypot(step[0], step[1]))
+                turned = last.turned_rad + abs(float(wrap_angle(step[2])))
+            self._stamps.append(stamp_ns)
+            self._readings.append(OdometryReading(stamp_ns, pose, distance, turned))
+            self._forget(stamp_ns - self._history_ns)
+        return None
+
+    def clear(self) -> None:
+        with self._lock:
+            self._stamps.clear()
+            self._readings.clear()
+
+    @property
+    def newest_ns(self) -> int | None:
+        """The stamp of the last reading."""
+        with self._lock:
+            return self._stamps[-1] if self._stamps else None
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """The stamp of the first reading that is still kept."""
+        with self._lock:
+            return self._stamps[0] if self._stamps else None
+
+    def at(self, stamp_ns: int) -> OdometryReading | None:
+        """Odometry at a time, linear between its neighbours; the newest for a later time.
+
+        None where all readings are later, or there are none.
+        """
+        with self._lock:
+            if not self._stamps or stamp_ns < self._stamps[0]:
+                return None
+            right = bisect_left(self._stamps, stamp_ns)
+            if right == len(self._stamps):
+                return self._readings[-1]
+            after = self._readings[right]
+            if after.stamp_ns == stamp_ns:
+                return after
+            before = self._readings[right - 1]
+        share = (stamp_ns - before.stamp_ns) / (after.stamp_ns - before.stamp_ns)
+        step = after.pose - before.pose
+        step[2] = wrap_angle(step[2])
+        pose = before.pose + share * step
+        pose[2] = wrap_angle(pose[2])
+        return OdometryReading(
+            stamp_ns,
+            pose,
+            before.distance_m + share * (after.distance_m - before.distance_m),
+            before.turned_rad + share * (after.turned_rad - before.turned_rad),
+        )
+
+    def _forget(self, before_ns: int) -> None:
+        """Drop old readings, many at a time so that appending stays cheap."""
+        keep_from = bisect_left(self._stamps, before_ns)
+        if keep_from > 1000 and keep_from > len(self._stamps) // 2:
+            del self._stamps[:keep_from]
+            del self._readings[:keep_from]
