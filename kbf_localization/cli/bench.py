@@ -1,0 +1,99 @@
+"""Measure speed, as ratios against a named reference measured in the same run."""
+
+import importlib
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kbf_localization import benchmarks
+from kbf_localization.errors import KbfError
+
+app = typer.Typer(add_completion=False)
+
+
+def available() -> dict[str, str]:
+    """The benchmarks by name, each with its module; the node's own one lives with the node."""
+    folder = Path(next(iter(benchmarks.__path__)))
+    found = {
+        path.stem: f"{benchmarks.__name__}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"))
+    }
+    if (folder.parent / "ros" / "benchmark.py").is_file():
+        found["node"] = "kbf_localization.ros.benchmark"
+    return found
+
+
+@app.command(epilog="Example: [bold]kbf bench rules vision[/bold]")
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Which ones; all by default.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the results instead of results/.")
+    ] = None,
+) -> None:
+    """Measure speed, as ratios against a named reference measured in the same run."""
+    modules = available()
+    chosen = names or list(modules)
+    for name in chosen:
+        if name not in modules:
+            raise KbfError(f"no benchmark {name!r}; there are: {', '.join(modules)}")
+
+    from kbf_localization.cli.console import console
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.evaluation.results import ResultsFolder
+
+    results = ResultsFolder.create("bench", output)
+    results.write_config({"benchmarks": chosen, "machine": machine()})
+    metrics: dict[str, Mapping[str, Any]] = {}
+    for name in chosen:
+        with show_progress() as progress:
+            metrics[name] = importlib.import_module(modules[name]).run(progress)
+        results.write_metrics(metrics)
+    _print(metrics)
+    console.print(f"Written to {results.path / 'metrics.json'}")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    import cv2
+    import numpy
+    import scipy
+
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", "all"),
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "opencv": cv2.__version__,
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _print(metrics: Mapping[str, Mapping[str, Any]]) -> None:
+    from kbf_localization.cli.console import print_table
+
+    rows: list[tuple[object, ...]] = []
+    for name, cases in metrics.items():
+        for case, figures in cases.items():
+            if isinstance(figures, Mapping):
+                keys = ("ours_ms", "reference_ms", "ratio", "reference")
+                rows.append((f"{name}.{case}", *(figures.get(key) for key in keys)))
+            else:
+                rows.append((f"{name}.{case}", figures, None, None, None))
+    columns = ("Benchmark", "Ours [ms]", "Reference [ms]", "Ratio", "Measured against")
+    print_table("Benchmarks", columns, rows)

@@ -1,0 +1,129 @@
+"""The command `kbf`: finds its commands' modules and imports one only when it is called.
+
+A command `name` is the module `cli/name.py`, listed in COMMANDS below. The module has
+
+- a docstring whose first line is the help that `kbf --help` shows,
+- `app = typer.Typer(add_completion=False)`: one `@app.command()` makes a command; an
+  `@app.callback()` and several commands make a group (`kbf map build`),
+- imports of NumPy and whatever needs it inside its functions.
+
+A command raises `KbfError` for what a user can put right, and cleans up in `finally`.
+"""
+
+import ast
+import importlib
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from kbf_localization import __version__
+from kbf_localization.errors import KbfError
+
+COMMANDS = (
+    "demo",
+    "simulate",
+    "convert",
+    "map",
+    "tune",
+    "evaluate",
+    "replay",
+    "experiment",
+    "bench",
+)
+EXIT_KNOWN_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+def load_command(name: str) -> Any:
+    """The click command or group of the module `cli/<name>.py`."""
+    module = importlib.import_module(f"kbf_localization.cli.{name}")
+    command = typer.main.get_command(module.app)
+    command.name = name
+    command.help = command.help or module.__doc__
+    return command
+
+
+def _source(name: str) -> Path:
+    return Path(__file__).with_name(f"{name}.py")
+
+
+def _first_line_of_docstring(name: str) -> str:
+    docstring = ast.get_docstring(ast.parse(_source(name).read_text(encoding="utf-8")))
+    return (docstring or "").partition("\n")[0]
+
+
+class LazyCommands(TyperGroup):
+    """Lists the commands from their sources and imports the one that is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name in COMMANDS if _source(name).is_file()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A stand-in with the command's one-line help: enough for listing and completion."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        return TyperCommand(name=cmd_name, help=_first_line_of_docstring(cmd_name))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(str(name)), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KbfError as error:
+            _say(f"Error: {error}")
+            raise typer.Exit(EXIT_KNOWN_ERROR) from error
+        except KeyboardInterrupt as error:
+            _say("Interrupted.")
+            raise typer.Exit(EXIT_INTERRUPTED) from error
+
+
+def _say(message: str) -> None:
+    """One line on standard error, however long."""
+    typer.echo(" ".join(message.split()), err=True)
+
+
+app = typer.Typer(
+    name="kbf",
+    cls=LazyCommands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kbf_localization {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Try it: [bold]kbf demo[/bold]. Each command explains itself: kbf map --help.")
+def kbf(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    """Tell a mobile robot where it is, from wheel odometry and one camera."""
+
+
+def _terminate(signal_number: int, frame: FrameType | None) -> None:
+    """End like an exception does, so that `finally` blocks clean up after SIGTERM too."""
+    sys.exit(EXIT_TERMINATED)
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, _terminate)
+    app(prog_name="kbf")
+
+
+if __name__ == "__main__":
+    main()

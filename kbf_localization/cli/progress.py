@@ -1,0 +1,72 @@
+"""Progress for people: bars on a terminal, sparse lines in a log file; both on standard error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+
+from kbf_localization.cli.console import error_console
+from kbf_localization.progress import Progress
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class _Bars:
+    """One bar for each thing that is done, as `doing` changes."""
+
+    def __init__(self, bars: RichProgress) -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, done: int, total: int, doing: str) -> None:
+        if doing not in self._tasks:
+            self._tasks[doing] = self._bars.add_task(doing, total=total)
+        self._bars.update(self._tasks[doing], completed=done, total=total)
+
+
+class _Lines:
+    """A line at the start and the end of each thing, and one now and then between."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._doing = ""
+        self._started = self._said = time.monotonic()
+
+    def __call__(self, done: int, total: int, doing: str) -> None:
+        now = time.monotonic()
+        if doing != self._doing:
+            self._doing, self._started = doing, now
+        elif done < total and now - self._said < SECONDS_BETWEEN_LINES:
+            return
+        self._said = now
+        elapsed = f" ({now - self._started:.1f} s)" if done else ""
+        self._console.print(f"{doing}: {done}/{total}{elapsed}", markup=False, highlight=False)
+
+
+@contextmanager
+def show_progress(console: Console = error_console) -> Iterator[Progress]:
+    """A `Progress` that shows what it is told for as long as the context lasts."""
+    if not console.is_terminal:
+        yield _Lines(console)
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with RichProgress(*columns, console=console) as bars:
+        yield _Bars(bars)

@@ -1,0 +1,125 @@
+"""The folder that a run writes its results into; each file appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from kbf_localization.errors import KbfError
+
+RESULTS = Path("results")
+
+
+@dataclass(frozen=True)
+class ResultsFolder:
+    """A folder for one run: `results/<time>-<command>`, or the folder that the user named."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, command: str, output: Path | None = None) -> ResultsFolder:
+        """Make the folder; without `output` also point `results/latest` at it."""
+        try:
+            if output is not None:
+                output.mkdir(parents=True, exist_ok=True)
+                return cls(output)
+            return cls(_make_dated_folder(command))
+        except OSError as error:
+            folder = output or RESULTS
+            raise KbfError(
+                f"{folder}: cannot write results there ({error.strerror}); name another folder "
+                "with --output"
+            ) from error
+
+    def file(self, name: str) -> Path:
+        """The path of a file in this folder, its parent made; a name never leads outside."""
+        root = self.path.resolve()
+        path = (root / name).resolve()
+        if not path.is_relative_to(root) or path == root:
+            raise KbfError(f"{name!r}: not a file name within the results folder {self.path}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """A path to write to that becomes `name` at the end, or is removed after an error.
+
+        It has the suffix of `name`, by which some libraries choose the format.
+        """
+        path = self.file(name)
+        handle, temporary_name = tempfile.mkstemp(path.suffix, f".{path.stem}-", path.parent)
+        os.close(handle)
+        temporary = Path(temporary_name)
+        try:
+            yield temporary
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def write_text(self, name: str, text: str) -> Path:
+        with self.writing(name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        return self.file(name)
+
+    def write_metrics(self, metrics: Mapping[str, Any]) -> Path:
+        """`metrics.json`; NumPy's numbers become plain ones and what is not finite null."""
+        text = json.dumps(to_plain(metrics), indent=2, ensure_ascii=False, allow_nan=False)
+        return self.write_text("metrics.json", text + "\n")
+
+    def write_config(self, config: Mapping[str, Any]) -> Path:
+        """`config.yaml`: what was run, with every setting."""
+        text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
+        return self.write_text("config.yaml", text)
+
+
+def to_plain(value: Any) -> Any:
+    """`value` as the types that JSON has."""
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return to_plain(value.tolist())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return to_plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return str(value)
+
+
+def _make_dated_folder(command: str) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    stem = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{command.replace(' ', '-')}"
+    attempt = 1
+    while True:
+        path = RESULTS / (stem if attempt == 1 else f"{stem}-{attempt}")
+        try:
+            path.mkdir()
+            break
+        except FileExistsError:
+            attempt += 1
+    _point_latest_at(path)
+    return path
+
+
+def _point_latest_at(path: Path) -> None:
+    """Replace the link in one step, so that a reader always finds some folder behind it."""
+    link = RESULTS / "latest"
+    temporary = RESULTS / f".latest-{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(path.name, target_is_directory=True)
+    temporary.replace(link)

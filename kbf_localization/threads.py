@@ -1,0 +1,21 @@
+"""How many threads the numeric libraries may take."""
+
+import os
+
+_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def limit_threads(count: int) -> None:
+    """Give BLAS and OpenCV `count` threads each in this process and in its children.
+
+    BLAS reads its variables when NumPy is first imported, so call this before that. A variable
+    that is already set is the user's wish and stays. The filter's matrices are small: there a
+    second BLAS thread costs more in hand-over than it saves.
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1, not {count}")
+    for variable in _VARIABLES:
+        os.environ.setdefault(variable, str(count))
+    import cv2
+
+    cv2.setNumThreads(count)

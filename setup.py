@@ -1,0 +1,51 @@
+"""The package as colcon and pip build it."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+NAME = "kbf_localization"
+SHARE = f"share/{NAME}"
+
+
+def files(folder: str) -> tuple[str, list[str]]:
+    """The files of `folder` with where they are installed."""
+    paths = sorted(path for path in Path(folder).iterdir() if path.is_file())
+    return f"{SHARE}/{folder}", [str(path) for path in paths]
+
+
+setup(
+    name=NAME,
+    version="0.1.0",
+    description="Localization of a mobile robot from wheel odometry and one camera",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
+    package_data={NAME: ["**/*.html", "**/*.css", "**/*.js", "**/*.json", "py.typed"]},
+    data_files=[
+        ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
+        (SHARE, ["package.xml"]),
+        files("launch"),
+        files("config"),
+        files("rviz"),
+    ],
+    install_requires=[
+        "numpy>=1.26",
+        "scipy>=1.11",
+        "h5py>=3.10",
+        "joblib>=1.3",
+        "matplotlib>=3.6",
+        "pillow>=10",
+        "PyYAML>=6",
+        "rich>=13",
+        "rosbags>=0.10",
+        "typer>=0.9",
+    ],
+    zip_safe=False,
+    entry_points={
+        "console_scripts": [
+            f"kbf = {NAME}.cli.main:main",
+            f"localizer = {NAME}.ros.localizer_node:main",
+        ],
+    },
+)

@@ -1,0 +1,74 @@
+"""What all tests share: the recorded data, and a ROS domain that no other run is in."""
+
+import fcntl
+import importlib.util
+import os
+import tempfile
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+HAS_ROS = importlib.util.find_spec("rclpy") is not None
+
+# Set before any test module imports NumPy: two suites on two cores must not fight for threads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# `kbf` and the node, started as processes by tests, must be this project's own.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+
+collect_ignore = [] if HAS_ROS else ["ros"]
+
+
+def _claim_ros_domain() -> tuple[int, TextIO]:
+    """A domain held by a lock for as long as this process lives, so that runs never meet."""
+    for domain in range(1, 102):
+        path = Path(tempfile.gettempdir()) / f"kbf-test-ros-domain-{os.getuid()}-{domain}.lock"
+        lock = path.open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        return domain, lock
+    raise RuntimeError("all ROS domains from 1 to 101 are taken by other test runs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    domain, lock = _claim_ros_domain()
+    logs = tempfile.TemporaryDirectory(prefix="kbf-test-ros-log-")
+    config.add_cleanup(logs.cleanup)
+    config.add_cleanup(lock.close)
+    os.environ.update(
+        ROS_DOMAIN_ID=str(domain),
+        ROS_AUTOMATIC_DISCOVERY_RANGE="LOCALHOST",
+        ROS_PYTHON_CHECK_FIELDS="1",
+        ROS_LOG_DIR=logs.name,
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    if HAS_ROS:
+        return f"ROS: rclpy found, domain {os.environ['ROS_DOMAIN_ID']}"
+    return "ROS: no rclpy, so the tests in test/ros and those marked `ros` are left out"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ros_folder = PROJECT / "test" / "ros"
+    for item in items:
+        if ros_folder in item.path.parents:
+            item.add_marker(pytest.mark.ros)
+        if not HAS_ROS and item.get_closest_marker("ros"):
+            item.add_marker(pytest.mark.skip(reason="rclpy cannot be imported"))
+
+
+@pytest.fixture(scope="session")
+def cold_data() -> Path:
+    """The folder with the recorded COLD trajectories; it is not part of the project."""
+    beside_the_project = PROJECT.parent / "shared" / "data" / "cold"
+    folder = Path(os.environ.get("KBF_COLD_DATA", beside_the_project))
+    if not folder.is_dir():
+        pytest.skip(f"no COLD data in {folder}; set KBF_COLD_DATA to where they are")
+    return folder
