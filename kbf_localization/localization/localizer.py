@@ -59,6 +59,10 @@ class Localizer:
         self._filter.reset()
 
     @property
+    def training_map(self) -> LocalizerMap:
+        return self._map
+
+    @property
     def state(self) -> State:
         return self._monitor.state
 
