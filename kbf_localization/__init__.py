@@ -1,3 +1,3 @@
-"""Localization of a mobile robot from wheel odometry and one camera, by kernel Bayesian filtering."""
+"""Localization of a mobile robot from wheel odometry and one camera, by kernel Bayes filtering."""
 
 __version__ = "0.1.0"

@@ -46,7 +46,7 @@ class DaskCluster:
         try:
             from distributed import Client
         except ImportError as error:
-            raise KbfError("--dask needs the package 'distributed': pip install distributed") from error
+            raise KbfError("--dask needs a package: pip install distributed") from error
         try:
             self._client = Client(address, timeout=10)
         except (OSError, ValueError) as error:

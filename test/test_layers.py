@@ -8,24 +8,19 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "kbf_localization"
 
-RANKS = {
-    rank: layers
-    for rank, layers in enumerate(
-        (
-            {"__init__", "errors", "progress", "geometry", "parallel", "threads"},
-            {"embeddings", "vision", "motion"},
-            {"datasets"},
-            {"training_map"},
-            {"filters"},
-            {"localization"},
-            {"evaluation"},
-            {"experiments", "benchmarks"},
-            {"ros"},
-            {"cli"},
-        )
-    )
-}
-RANK_OF = {layer: rank for rank, layers in RANKS.items() for layer in layers}
+LAYERS = (
+    {"__init__", "errors", "progress", "geometry", "parallel", "threads"},
+    {"embeddings", "vision", "motion"},
+    {"datasets"},
+    {"training_map"},
+    {"filters"},
+    {"localization"},
+    {"evaluation"},
+    {"experiments", "benchmarks"},
+    {"ros"},
+    {"cli"},
+)
+RANK_OF = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
 ROS_MODULES = {
     "ament_index_python", "builtin_interfaces", "cv_bridge", "diagnostic_msgs", "geometry_msgs",
     "launch", "launch_ros", "lifecycle_msgs", "nav_msgs", "rcl_interfaces", "rclpy",

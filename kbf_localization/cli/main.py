@@ -115,7 +115,7 @@ def kbf(
     """Tell a mobile robot where it is, from wheel odometry and one camera."""
 
 
-def _terminate(signal_number: int, frame: FrameType | None) -> None:
+def _terminate(_signal_number: int, _frame: FrameType | None) -> None:
     """End like an exception does, so that `finally` blocks clean up after SIGTERM too."""
     sys.exit(EXIT_TERMINATED)
 
