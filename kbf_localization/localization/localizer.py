@@ -47,7 +47,7 @@ class Localizer:
         self.settings = settings
         self.counts: Counter[str] = Counter()
         self.last: Localization | None = None
-        self._map = training_map
+        self.training_map = training_map
         self._describer = training_map.describer()
         self._filter = pose_filter
         self._odometry = OdometryBuffer(settings.odometry_history_s)
@@ -60,7 +60,7 @@ class Localizer:
 
     @property
     def training_map(self) -> LocalizerMap:
-        return self._map
+        return self.training_map
 
     @property
     def state(self) -> State:
@@ -84,7 +84,7 @@ class Localizer:
         if reason is not None:
             self.counts[reason] += 1
             return None
-        return self.add_described(stamp_ns, self._map.observe(self._describer.describe(image)))
+        return self.add_described(stamp_ns, self.training_map.observe(self._describer.describe(image)))
 
     def add_described(self, stamp_ns: int, observation: Observation) -> Localization | None:
         """The same with an image that is already described."""
