@@ -1,0 +1,35 @@
+"""Solutions of (G + ridge·I) w = v for a Gram matrix G, factorized once."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigh
+
+from kbf_localization.embeddings.validation import Array
+
+
+class RidgeSolver:
+    """Holds a factorization of G + ridge·I, G symmetric positive semi-definite (n, n).
+
+    Where the matrix is not positive definite to working precision, because the ridge is lost
+    beside G's largest eigenvalue, eigenvalues are floored at that precision instead.
+    """
+
+    def __init__(self, gram: Array, ridge: float) -> None:
+        matrix = np.array(gram, dtype=np.float64, order="F")
+        matrix.flat[:: len(matrix) + 1] += ridge
+        self._inverse_factor: Array | None = None
+        try:
+            self._factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+            if not np.isfinite(np.diag(self._factor[0])).all():
+                raise np.linalg.LinAlgError
+        except np.linalg.LinAlgError:
+            values, vectors = eigh(np.asarray(gram, dtype=np.float64))
+            floor = len(values) * np.finfo(np.float64).eps * float(np.abs(values).max())
+            self._inverse_factor = vectors / np.sqrt(np.maximum(values + ridge, floor))
+
+    def solve(self, values: Array) -> Array:
+        """w for the right-hand side `values` (n,) or (n, k)."""
+        if self._inverse_factor is not None:
+            return np.asarray(self._inverse_factor @ (self._inverse_factor.T @ values))
+        return np.asarray(cho_solve(self._factor, values, check_finite=False))
