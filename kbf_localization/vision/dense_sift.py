@@ -1,0 +1,132 @@
+"""Dense SIFT descriptors (Lowe 2004) on a regular grid, without visiting keypoints one by one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from kbf_localization.vision.settings import (
+    CELLS_A_SIDE,
+    DESCRIPTOR_LENGTH,
+    ORIENTATIONS,
+    DescriberSettings,
+)
+
+Floats = NDArray[np.float32]
+
+_ROW = 512
+"""A gradient (gx, gy) of an 8-bit image has the number 512 gy + gx, unique modulo 512²."""
+
+_LARGEST_SHARE = 0.2
+"""Lowe's bound on one component of a unit descriptor, against single strong edges."""
+
+
+def dense_sift(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
+    """Descriptors (patches, 128) of a grey image (height, width), the grid's rows one by one.
+
+    A descriptor has unit length, or less where the patch is flat. It does not change when the
+    image's light does by a gain and an offset, up to rounding and saturation of the pixels.
+    """
+    cells = _cell_histograms(image, settings)
+    rows, columns = settings.grid_shape
+    step = settings.grid_step // settings.cell_size
+    down, right, along = cells.strides
+    patches = as_strided(
+        cells,
+        shape=(rows, columns, CELLS_A_SIDE, CELLS_A_SIDE * ORIENTATIONS),
+        strides=(step * down, step * right, down, along),
+        writeable=False,
+    )
+    descriptors = np.multiply(patches, _cell_window()).reshape(-1, DESCRIPTOR_LENGTH)
+    return _normalized(descriptors, settings)
+
+
+def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
+    """Orientation histograms (cell rows, cell columns, 8), cells side by side over the image.
+
+    A pixel votes with its gradient's length, split linearly between the two nearest orientations
+    and the nearest cells: the triangular window that two box filters make.
+    """
+    size = settings.cell_size
+    rows, columns = settings.grid_shape
+    step = settings.grid_step // size
+    cell_rows = (rows - 1) * step + CELLS_A_SIDE
+    cell_columns = (columns - 1) * step + CELLS_A_SIDE
+
+    # A cell's window reaches half a cell to each side, so blocks of pixels start there, and a
+    # cell is the rising half of the window over one block and the falling half over the next.
+    margin = size // 2
+    numbers = np.zeros(((cell_rows + 1) * size, (cell_columns + 1) * size), dtype=np.intp)
+    _number_gradients(image, numbers, margin)
+    planes = _orientation_table().take(numbers).view(np.float32)
+
+    window = _window_halves(size)
+    halves = np.matmul(window, planes.reshape(cell_rows + 1, size, -1))
+    strips = halves[:-1, 0] + halves[1:, 1]
+    sideways = np.kron(window.T, np.eye(ORIENTATIONS, dtype=np.float32))
+    halves = (strips.reshape(-1, size * ORIENTATIONS) @ sideways).reshape(
+        cell_rows, cell_columns + 1, 2, ORIENTATIONS
+    )
+    return np.asarray(halves[:, :-1, 0] + halves[:, 1:, 1])
+
+
+def _number_gradients(
+    image: NDArray[np.uint8], numbers: NDArray[np.intp], margin: int
+) -> None:
+    """Write each pixel's gradient number into `numbers`, the image starting at `margin`.
+
+    Pixels at the image's border, which lack a neighbour, keep gradient zero.
+    """
+    height = min(image.shape[0], numbers.shape[0] - margin + 1)
+    width = min(image.shape[1], numbers.shape[1] - margin + 1)
+    wide = image[:height, :width].astype(np.intp)
+    inside = numbers[margin + 1 : margin + height - 1, margin + 1 : margin + width - 1]
+    np.subtract(wide[2:, 1:-1], wide[:-2, 1:-1], out=inside)
+    inside *= _ROW
+    inside += wide[1:-1, 2:]
+    inside -= wide[1:-1, :-2]
+
+
+@lru_cache(maxsize=1)
+def _orientation_table() -> NDArray[np.void]:
+    """The eight votes of every possible gradient, as one 32-byte item a gradient number."""
+    steps = np.arange(-255.0, 256.0)
+    gy, gx = np.meshgrid(steps, steps, indexing="ij")
+    turns = np.arctan2(gy, gx) * (ORIENTATIONS / (2.0 * np.pi))
+    distance = np.abs(turns[..., None] - np.arange(ORIENTATIONS)) % ORIENTATIONS
+    distance = np.minimum(distance, ORIENTATIONS - distance)
+    votes = np.hypot(gx, gy)[..., None] * np.maximum(0.0, 1.0 - distance)
+    table = np.zeros((_ROW * _ROW, ORIENTATIONS), dtype=np.float32)
+    # Negative numbers index from the end, so no offset has to be added for each pixel.
+    table[(gy * _ROW + gx).astype(np.intp) % len(table)] = votes
+    return table.view(np.dtype((np.void, 4 * ORIENTATIONS))).ravel()
+
+
+@lru_cache(maxsize=8)
+def _window_halves(size: int) -> Floats:
+    """The rising and the falling half (2, size) of the triangular window of a cell."""
+    rising = (np.arange(size) + 0.5 + (size % 2) * 0.5) / size
+    return np.stack((rising, 1.0 - rising)).astype(np.float32)
+
+
+@lru_cache(maxsize=1)
+def _cell_window() -> Floats:
+    """Lowe's Gaussian over the patch (4, 32), with a deviation of half its side, cell by cell."""
+    offsets = (np.arange(CELLS_A_SIDE) - (CELLS_A_SIDE - 1) / 2.0) / (CELLS_A_SIDE / 2.0)
+    profile = np.exp(-0.5 * offsets**2)
+    return np.repeat(np.outer(profile, profile), ORIENTATIONS, axis=1).astype(np.float32)
+
+
+def _normalized(descriptors: Floats, settings: DescriberSettings) -> Floats:
+    """Unit length, components bounded, unit length again; flat patches stay short."""
+    smallest = settings.flat_gradient * settings.patch_size**2 / DESCRIPTOR_LENGTH**0.5
+    lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
+    flatness = np.minimum(lengths / np.float32(smallest), 1.0) if smallest > 0.0 else lengths > 0.0
+    descriptors /= np.maximum(lengths, np.float32(1e-6))[:, None]
+    np.minimum(descriptors, np.float32(_LARGEST_SHARE), out=descriptors)
+    lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
+    descriptors *= (flatness / np.maximum(lengths, np.float32(1e-6)))[:, None]
+    return descriptors

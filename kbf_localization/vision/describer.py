@@ -1,0 +1,65 @@
+"""From an image to its pyramid histogram."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.vision.dense_sift import dense_sift
+from kbf_localization.vision.pyramid import pyramid_histogram
+from kbf_localization.vision.settings import DescriberSettings
+from kbf_localization.vision.vocabulary import Vocabulary
+
+Image = NDArray[np.uint8]
+
+
+class ImageDescriber:
+    """Describes images of any size, grey or colour, as the map's images were described.
+
+    `resized_from` is the last size (width, height) that was not the map's, None while all were;
+    a caller that wants to say so once compares it with what it saw before.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, settings: DescriberSettings) -> None:
+        if vocabulary.words.shape[0] != settings.words:
+            raise ValueError(
+                f"vocabulary has {vocabulary.words.shape[0]} words, settings say {settings.words}"
+            )
+        self.vocabulary = vocabulary
+        self.settings = settings
+        self.resized_from: tuple[int, int] | None = None
+
+    def describe(self, image: Image) -> NDArray[np.uint8]:
+        """Pyramid counts (bins,) of an image (h, w), (h, w, 1), (h, w, 3) BGR or (h, w, 4) BGRA."""
+        height, width = image.shape[:2] if image.ndim in (2, 3) else (0, 0)
+        if (width, height) != (self.settings.image_width, self.settings.image_height):
+            self.resized_from = (width, height)
+        grey = prepare_image(image, self.settings)
+        words = self.vocabulary.assign(dense_sift(grey, self.settings))
+        return pyramid_histogram(words, self.settings)
+
+
+def prepare_image(image: Image, settings: DescriberSettings) -> Image:
+    """The image in grey and of the settings' size."""
+    if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
+        raise ValueError(
+            f"image must be a non-empty uint8 array (h, w[, channels]), "
+            f"not {image.dtype} of shape {image.shape}"
+        )
+    if image.ndim == 3:
+        if image.shape[2] == 1:
+            image = image[:, :, 0]
+        elif image.shape[2] in (3, 4):
+            code = cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY
+            image = np.asarray(cv2.cvtColor(image, code), dtype=np.uint8)
+        else:
+            raise ValueError(f"image must have 1, 3 or 4 channels, not {image.shape[2]}")
+    size = (settings.image_width, settings.image_height)
+    if image.shape != size[::-1]:
+        shrinks = size[0] < image.shape[1]
+        image = np.asarray(
+            cv2.resize(image, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR),
+            dtype=np.uint8,
+        )
+    return image

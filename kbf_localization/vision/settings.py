@@ -1,0 +1,105 @@
+"""What fixes how an image becomes a histogram; a map and its queries must share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CELLS_A_SIDE = 4
+"""A descriptor has 4 by 4 cells."""
+
+ORIENTATIONS = 8
+"""A cell has 8 orientation bins."""
+
+DESCRIPTOR_LENGTH = CELLS_A_SIDE * CELLS_A_SIDE * ORIENTATIONS
+
+LEVEL_WEIGHTS = {1: (1.0,), 2: (0.5, 0.5), 3: (0.25, 0.25, 0.5)}
+"""Lazebnik's weights of the pyramid's levels 0 … L: 2^-L, then 2^-(L - l + 1)."""
+
+
+@dataclass(frozen=True)
+class DescriberSettings:
+    """The size to which images are brought, the grid of patches, and the pyramid over it.
+
+    Lengths are in pixels. `flat_gradient` is the mean gradient a pixel below which a patch counts
+    as flat: its descriptor then keeps the small length that it has instead of length one.
+    """
+
+    image_width: int = 640
+    image_height: int = 480
+    patch_size: int = 16
+    grid_step: int = 8
+    levels: int = 3
+    words: int = 200
+    flat_gradient: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.patch_size % CELLS_A_SIDE or self.patch_size < 2 * CELLS_A_SIDE:
+            raise ValueError(f"patch_size must be a multiple of 4 from 8, not {self.patch_size}")
+        if self.grid_step < 1 or self.grid_step % self.cell_size:
+            raise ValueError(
+                f"grid_step must be a multiple of patch_size / 4, not {self.grid_step}"
+            )
+        if self.levels not in LEVEL_WEIGHTS:
+            raise ValueError(f"levels must be 1, 2 or 3, not {self.levels}")
+        if not 1 <= self.words <= 65535:
+            raise ValueError(f"words must be between 1 and 65535, not {self.words}")
+        if not 0.0 <= self.flat_gradient < 256.0:
+            raise ValueError(f"flat_gradient must be in [0, 256), not {self.flat_gradient}")
+        columns, rows = self.grid_shape[1], self.grid_shape[0]
+        if min(columns, rows) < self.regions_a_side(self.levels - 1):
+            raise ValueError(
+                f"images of {self.image_width}x{self.image_height} are too small for a pyramid "
+                f"of {self.levels} levels on patches of {self.patch_size} pixels"
+            )
+        if max(self.image_width, self.image_height) > 16384:
+            raise ValueError("images must have at most 16384 pixels a side")
+
+    @property
+    def cell_size(self) -> int:
+        """Pixels a side of one of a patch's 4 by 4 cells."""
+        return self.patch_size // CELLS_A_SIDE
+
+    @property
+    def grid_shape(self) -> tuple[int, int]:
+        """Rows and columns of patches that fit into the image."""
+        return (
+            max(0, (self.image_height - self.patch_size) // self.grid_step + 1),
+            max(0, (self.image_width - self.patch_size) // self.grid_step + 1),
+        )
+
+    @property
+    def patches(self) -> int:
+        rows, columns = self.grid_shape
+        return rows * columns
+
+    @staticmethod
+    def regions_a_side(level: int) -> int:
+        """Level l cuts the image into 2^l by 2^l regions."""
+        return int(2**level)
+
+    def level_columns(self) -> list[slice]:
+        """Where each level's bins stand in a histogram; level 0 comes first."""
+        slices, start = [], 0
+        for level in range(self.levels):
+            stop = start + self.words * self.regions_a_side(level) ** 2
+            slices.append(slice(start, stop))
+            start = stop
+        return slices
+
+    @property
+    def bins(self) -> int:
+        """Length of a histogram: 21 regions of 200 words are 4200."""
+        return self.level_columns()[-1].stop
+
+    def level_divisors(self) -> list[int]:
+        """How many patches one count stands for, a level.
+
+        Counts are stored in eight bits. The divisor leaves room for a word that fills a quarter
+        of a region; what is beyond (a bare wall) saturates, which keeps the kernel positive
+        definite, since it is the intersection kernel of the stored counts.
+        """
+        divisors = []
+        for level in range(self.levels):
+            in_region = self.patches / self.regions_a_side(level) ** 2
+            divisors.append(max(1, -int(-in_region // (4 * 255))))
+        return divisors
