@@ -6,6 +6,7 @@
     kernel.smoothed(noise).pairwise(at, f(points))           # conditional kernel means at_i
 
     prior = KernelMean(points, weights, kernel)              # evaluate, expectation, norm, distance
+    preimage(prior), herd(prior, count)                      # pseudo-MAP point, samples
     predict = ModelBasedSumRule(f, noise, kernel)            # predict(prior, control) -> KernelMean
     predict.gram(at, points, control)                        # G_{X'|X}
     learnt = NonparametricSumRule(X, Y, kernel_x, kernel_y, epsilon)
@@ -21,6 +22,7 @@ Weights α are not normalized by the functions on arrays.
 
 from kbf_localization.embeddings.bayes_rule import KernelBayesRule
 from kbf_localization.embeddings.density import ConjugacyError, Density
+from kbf_localization.embeddings.herding import herd
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import (
     DensityKernel,
@@ -41,6 +43,7 @@ from kbf_localization.embeddings.posterior_weights import (
     restricted_posterior_weights,
     support,
 )
+from kbf_localization.embeddings.preimage import preimage
 from kbf_localization.embeddings.sum_rules import (
     AffineMap,
     ModelBasedSumRule,
@@ -71,11 +74,13 @@ __all__ = [
     "SumRule",
     "VarianceGammaNoise",
     "block_posterior_weights",
+    "herd",
     "low_rank_factor",
     "low_rank_posterior_weights",
     "normalized",
     "pivoted_cholesky",
     "posterior_weights",
+    "preimage",
     "reference_posterior_weights",
     "restricted_posterior_weights",
     "support",
