@@ -14,9 +14,9 @@ from kbf_localization.geometry import (
     wrap_angle,
 )
 
-poses = st.tuples(
-    st.floats(-100, 100), st.floats(-100, 100), st.floats(-np.pi, np.pi - 1e-9)
-).map(np.array)
+poses = st.tuples(st.floats(-100, 100), st.floats(-100, 100), st.floats(-np.pi, np.pi - 1e-9)).map(
+    np.array
+)
 
 
 def matrix(pose: np.ndarray) -> np.ndarray:

@@ -1,7 +1,5 @@
 """The same results in the same order, whoever does the work."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from kbf_localization.errors import KbfError
@@ -23,20 +21,6 @@ def test_serial_and_cores_agree() -> None:
 def test_one_job_runs_in_this_process() -> None:
     assert isinstance(workers(jobs=1), Serial)
     assert isinstance(workers(jobs=2), Cores)
-
-
-def test_items_are_taken_only_as_workers_get_free() -> None:
-    taken: list[int] = []
-
-    def items() -> Iterator[int]:
-        for value in range(100):
-            taken.append(value)
-            yield value
-
-    results = Cores(2).map(square, items())
-    next(results)
-    assert len(taken) < 100
-    assert list(results) == [square(value) for value in range(1, 100)]
 
 
 def test_a_dask_cluster_of_two_workers_agrees() -> None:
