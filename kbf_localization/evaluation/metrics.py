@@ -37,7 +37,7 @@ def position_errors(run: Run) -> NDArray[np.float64]:
     """(t,) distances to the truth in metres, NaN where the truth is unknown."""
     if run.truth is None:
         return np.full(len(run), np.nan)
-    return np.hypot(*(run.estimates[:, :2] - run.truth[:, :2]).T)
+    return np.linalg.norm(run.estimates[:, :2] - run.truth[:, :2], axis=1).astype(np.float64)
 
 
 def heading_errors(run: Run) -> NDArray[np.float64]:

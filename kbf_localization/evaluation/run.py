@@ -18,8 +18,8 @@ from kbf_localization.filters.base import Observation, Weights
 from kbf_localization.progress import Progress, no_progress
 
 if TYPE_CHECKING:
-    from kbf_localization.localization.localizer import Localization, Localizer
-    from kbf_localization.training_map.training_map import TrainingMap
+    from kbf_localization.localization.localizer import Localizer, LocalizerMap
+    from kbf_localization.localization.types import Localization
 
 WHOLE_MAP_MATCHING_LIMIT = 5000
 """Up to this many poses the best match is sought in the whole map, above it in the belief alone."""
@@ -109,18 +109,18 @@ def replay_together(
 
 
 def _described(
-    drive: Drive, training_map: TrainingMap, threads: int | None
-) -> Iterator[tuple[int, NDArray[np.generic] | None, float]]:
+    drive: Drive, training_map: LocalizerMap, threads: int | None
+) -> Iterator[tuple[int, NDArray[np.integer] | None, float]]:
     """(index, histogram or None for an image that cannot be decoded, milliseconds), in order."""
     describer = training_map.describer()
 
-    def describe(image: Image) -> tuple[NDArray[np.generic], float]:
+    def describe(image: Image) -> tuple[NDArray[np.integer], float]:
         start = time.perf_counter()
         histogram = describer.describe(image)
         return histogram, 1e3 * (time.perf_counter() - start)
 
     count = threads or os.cpu_count() or 1
-    waiting: deque[tuple[int, Future[tuple[NDArray[np.generic], float]] | None]] = deque()
+    waiting: deque[tuple[int, Future[tuple[NDArray[np.integer], float]] | None]] = deque()
     with ThreadPoolExecutor(count) as pool:
         for index, image in drive.images():
             waiting.append((index, None if image is None else pool.submit(describe, image)))
@@ -131,8 +131,8 @@ def _described(
 
 
 def _finished(
-    index: int, described: Future[tuple[NDArray[np.generic], float]] | None
-) -> tuple[int, NDArray[np.generic] | None, float]:
+    index: int, described: Future[tuple[NDArray[np.integer], float]] | None
+) -> tuple[int, NDArray[np.integer] | None, float]:
     if described is None:
         return index, None, 0.0
     return (index, *described.result())
@@ -173,7 +173,6 @@ class _Recorder:
     def run(self, frames: int, undecodable: int) -> Run:
         said = self._said
         counts = Counter(self.localizer.counts)
-        counts.update(event for one in said for event in one.estimate.events)
         if undecodable:
             counts["image_not_decodable"] += undecodable
         truth = [one for one in self._truth if one is not None]

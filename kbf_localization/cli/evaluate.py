@@ -1,0 +1,103 @@
+"""Replay recorded drives offline against a map and measure the error."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kbf_localization.evaluation.evaluate import SourceResult
+
+app = typer.Typer()
+
+EXAMPLE = (
+    "Example: [bold]kbf evaluate drives/cloudy3 --map office.kbfmap --method kbf,nai[/bold] "
+    "writes metrics.json, trajectories in TUM format, pictures and report.html into "
+    "results/latest. Several drives give a table for each lighting: "
+    "[bold]kbf evaluate drives/cloudy3 drives/night1 --map office.kbfmap[/bold]"
+)
+
+
+@app.command(epilog=EXAMPLE)
+def evaluate(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE...", help="COLD-layout folders or bags.")
+    ],
+    map_path: Annotated[Path, typer.Option("--map", metavar="MAP", help="The map to localize on.")],
+    method: Annotated[
+        str, typer.Option(help="Methods to compare, with commas: kbf, fkbf, nn, nai, kmcf.")
+    ] = "kbf,nai",
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results.")
+    ] = None,
+    odom_topic: Annotated[str | None, typer.Option(help="A bag's odometry topic.")] = None,
+    image_topic: Annotated[str | None, typer.Option(help="A bag's image topic.")] = None,
+    pose_topic: Annotated[str | None, typer.Option(help="A bag's true-pose topic.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the methods that draw samples.")] = 0,
+    report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
+) -> None:
+    """Replay recorded drives offline against a map and measure the error."""
+    from kbf_localization.cli.console import console
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.datasets.open import open_drive
+    from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.training_map import load_map
+
+    topics = {"odom_topic": odom_topic, "image_topic": image_topic, "pose_topic": pose_topic}
+    given = {name: topic for name, topic in topics.items() if topic is not None}
+    training_map = load_map(map_path)
+    drives = [open_drive(source, **given) for source in sources]
+    with show_progress() as progress:
+        results = evaluate_drives(
+            drives, training_map, method.split(","), seed=seed, progress=progress
+        )
+        folder = ResultsFolder.create("evaluate", output)
+        config = {
+            "command": shlex.join(["kbf", *sys.argv[1:]]),
+            "sources": sources,
+            "map": map_path,
+            "map_identity": training_map.identity,
+            "methods": list(results[0].runs),
+            "seed": seed,
+        }
+        write_results(folder, results, training_map, config, report=report, progress=progress)
+    for warning in (line for drive in drives for line in drive.warnings):
+        console.print(f"Note: {warning}", markup=False, highlight=False)
+    _print_tables(results)
+    shown = folder.path / ("report.html" if report else "metrics.json")
+    console.print(f"Results: {shown}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_tables(results: list[SourceResult]) -> None:
+    from rich.markup import escape
+
+    from kbf_localization.cli.console import print_table
+    from kbf_localization.evaluation.evaluate import metrics_by_condition, metrics_by_method
+    from kbf_localization.evaluation.metrics import UNITS
+
+    methods = metrics_by_method(results)
+    names = ", ".join(result.drive.name for result in results)
+    rows = [
+        (key, *(figures.get(key) for figures in methods.values()), unit)
+        for key, unit in UNITS.items()
+        if any(key in figures for figures in methods.values())
+    ]
+    columns = ["Metric", *("Value" if len(methods) == 1 else name for name in methods), "Units"]
+    print_table(escape(f"{names}: {', '.join(methods)}"), columns, rows)
+    conditions = metrics_by_condition(results)
+    if conditions:
+        keys = ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames")
+        print_table(
+            "By lighting",
+            ("Lighting", "Method", *keys),
+            [
+                (escape(condition), name, *(figures.get(key) for key in keys))
+                for condition, by_method in conditions.items()
+                for name, figures in by_method.items()
+            ],
+        )

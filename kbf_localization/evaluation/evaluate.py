@@ -1,0 +1,157 @@
+"""Methods over drives, and the files that such an evaluation writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.errors import DatasetError, ParameterError
+from kbf_localization.evaluation.metrics import pooled_metrics, trajectory_metrics
+from kbf_localization.evaluation.plots import save_plots
+from kbf_localization.evaluation.report import write_drives_report, write_report
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.evaluation.run import Run, replay_together
+from kbf_localization.evaluation.trajectory_files import write_tum
+from kbf_localization.filters.registry import make_filter
+from kbf_localization.localization.localizer import Localizer
+from kbf_localization.localization.types import LocalizerSettings
+from kbf_localization.progress import Progress, no_progress
+
+if TYPE_CHECKING:
+    from kbf_localization.training_map.training_map import TrainingMap
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class SourceResult:
+    """One drive and what each method said about it, by the method's name."""
+
+    drive: Drive
+    runs: Mapping[str, Run]
+
+
+def evaluate_drives(
+    drives: Sequence[Drive],
+    training_map: TrainingMap,
+    methods: Sequence[str],
+    *,
+    settings: LocalizerSettings | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> list[SourceResult]:
+    """Replay each drive through each method, as fast as the CPU allows."""
+    names = list(dict.fromkeys(name.strip() for name in methods if name.strip()))
+    if not names:
+        raise ParameterError("--method names no method: give for example kbf,nai")
+    results = []
+    for drive in drives:
+        localizers = {
+            name: Localizer(
+                training_map,
+                make_filter(name, training_map, seed=seed),
+                settings or LocalizerSettings(),
+            )
+            for name in names
+        }
+        runs = replay_together(drive, localizers, keep_beliefs=True, progress=progress)
+        if not any(len(run) for run in runs.values()):
+            raise DatasetError(f"{drive.path}: no image got an estimate; {_why(runs)}")
+        results.append(SourceResult(drive, runs))
+    return results
+
+
+def metrics_by_method(results: Sequence[SourceResult]) -> dict[str, Figures]:
+    """Each method's figures over the frames of all drives together."""
+    return {
+        name: pooled_metrics([result.runs[name] for result in results]) for name in results[0].runs
+    }
+
+
+def metrics_by_condition(results: Sequence[SourceResult]) -> dict[str, dict[str, Figures]]:
+    """The figures for each lighting, empty when no drive says its own."""
+    conditions = sorted({result.drive.condition for result in results if result.drive.condition})
+    return {
+        condition: metrics_by_method(
+            [result for result in results if result.drive.condition == condition]
+        )
+        for condition in conditions
+    }
+
+
+def write_results(
+    folder: ResultsFolder,
+    results: Sequence[SourceResult],
+    training_map: TrainingMap,
+    config: Mapping[str, Any],
+    *,
+    report: bool = True,
+    progress: Progress = no_progress,
+) -> dict[str, Any]:
+    """Write metrics, configuration, trajectories, pictures and the report; return the metrics.
+
+    `config["command"]` is what the report tells a reader to run again. Several drives get a folder
+    each, and a report that leads to theirs.
+    """
+    metrics: dict[str, Any] = {"methods": metrics_by_method(results)}
+    if conditions := metrics_by_condition(results):
+        metrics["conditions"] = conditions
+    if len(results) > 1:
+        metrics["sources"] = {
+            part: {
+                "name": result.drive.name,
+                "condition": result.drive.condition,
+                "methods": {name: trajectory_metrics(run) for name, run in result.runs.items()},
+            }
+            for part, result in zip(_parts(results), results, strict=True)
+        }
+    folder.write_config(config)
+    for part, result in zip(_parts(results), results, strict=True):
+        _write_trajectories(folder, part, result)
+        if report:
+            save_plots(folder, part, result.runs, training_map.poses, progress=progress)
+            write_report(
+                folder,
+                f"{part}report.html",
+                f"Localization of {result.drive.name}",
+                config,
+                result.runs,
+                training_map,
+                result.drive,
+                progress=progress,
+            )
+    if report and len(results) > 1:
+        write_drives_report(folder, config, metrics, list(_parts(results)))
+    folder.write_metrics(metrics)
+    return metrics
+
+
+def _parts(results: Sequence[SourceResult]) -> list[str]:
+    """The folder of each drive within the results: none for one, else numbered safe names."""
+    if len(results) == 1:
+        return [""]
+    return [
+        f"{number:02d}-{re.sub(r'[^A-Za-z0-9_-]+', '_', result.drive.name)[:60]}/"
+        for number, result in enumerate(results, start=1)
+    ]
+
+
+def _write_trajectories(folder: ResultsFolder, part: str, result: SourceResult) -> None:
+    for name, run in result.runs.items():
+        with folder.writing(f"{part}trajectory_{name}.tum") as path:
+            write_tum(path, run.stamps_ns, run.estimates)
+    poses = result.drive.poses
+    if poses is not None:
+        with folder.writing(f"{part}trajectory_truth.tum") as path:
+            write_tum(path, np.asarray(result.drive.stamps_ns), poses)
+
+
+def _why(runs: Mapping[str, Run]) -> str:
+    counts = next(iter(runs.values())).counts
+    told = ", ".join(f"{reason.replace('_', ' ')} ({count})" for reason, count in counts.items())
+    return f"{told or 'it has no images'}; check that odometry and images overlap in time"

@@ -1,0 +1,140 @@
+"""Pictures of runs: paths on the map, error over time, error distribution, honesty of σ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.evaluation.metrics import position_errors, position_sigmas
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.evaluation.run import Run
+from kbf_localization.progress import Progress, no_progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart by colour-blind people; line styles tell them apart in print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+STATE_COLOURS = {
+    "uninitialized": "#999999",
+    "localizing": "#E69F00",
+    "tracking": "#56B4E9",
+    "lost": "#D55E00",
+}
+
+
+def save_plots(
+    folder: ResultsFolder,
+    part: str,
+    runs: Mapping[str, Run],
+    map_poses: NDArray[np.float64],
+    progress: Progress = no_progress,
+) -> None:
+    """Write the pictures of one drive as PNG, their names beginning with `part`."""
+    pictures = {"paths.png": lambda axes: draw_paths(axes, runs, map_poses)}
+    if any(run.truth is not None for run in runs.values()):
+        pictures |= {
+            "error_over_time.png": lambda axes: draw_error_over_time(axes, runs),
+            "error_distribution.png": lambda axes: draw_error_distribution(axes, runs),
+            "sigma_and_error.png": lambda axes: draw_sigma_and_error(axes, runs),
+        }
+    for done, (name, draw) in enumerate(pictures.items()):
+        progress(done, len(pictures), "drawing")
+        figure, axes = make_figure()
+        draw(axes)
+        save_figure(folder, f"{part}{name}", figure)
+    progress(len(pictures), len(pictures), "drawing")
+
+
+def make_figure(width: float = 8.0, height: float = 5.0) -> tuple[Figure, Axes]:
+    """A figure of its own, with no state shared between threads or calls."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    return figure, axes
+
+
+def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> None:
+    with folder.writing(name) as path:
+        figure.savefig(path, dpi=110)
+
+
+def draw_paths(axes: Axes, runs: Mapping[str, Run], map_poses: NDArray[np.float64]) -> None:
+    """The estimated paths and the true one over the map's poses, to scale."""
+    axes.plot(*map_poses[:, :2].T, ".", color="0.75", markersize=3, label="map poses")
+    truth = next((run.truth for run in runs.values() if run.truth is not None), None)
+    if truth is not None:
+        axes.plot(*truth[:, :2].T, color="black", linewidth=2.5, alpha=0.6, label="truth")
+    for (name, run), colour in zip(runs.items(), COLOURS, strict=False):
+        # A method that jumps about would hide the rest with lines across the map: dots instead.
+        jumps = np.median(np.abs(np.diff(run.estimates[:, :2], axis=0)).sum(axis=1)) > 0.5
+        style = "." if jumps else "-"
+        axes.plot(*run.estimates[:, :2].T, style, color=colour, lw=1.2, ms=4, label=name)
+    axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal", title="Paths over the map's poses")
+    axes.legend(frameon=False)
+
+
+def draw_error_over_time(axes: Axes, runs: Mapping[str, Run]) -> None:
+    """Position errors over time, above a band of the first method's states."""
+    first = next(iter(runs.values()))
+    start_ns = int(first.stamps_ns[0])
+    for (name, run), colour, line in zip(runs.items(), COLOURS, LINES, strict=False):
+        seconds = (run.stamps_ns - start_ns) * 1e-9
+        axes.plot(seconds, position_errors(run), color=colour, linestyle=line, lw=1.2, label=name)
+    band = axes.secondary_xaxis("top")
+    band.set_xticks([])
+    seconds = (first.stamps_ns - start_ns) * 1e-9
+    changes = [0, *(np.flatnonzero(np.array(first.states[1:]) != first.states[:-1]) + 1).tolist()]
+    shown: set[str] = set()
+    for begin, end in zip(changes, [*changes[1:], len(seconds) - 1], strict=True):
+        state = first.states[begin]
+        axes.axvspan(
+            seconds[begin],
+            seconds[end],
+            ymin=0.97,
+            color=STATE_COLOURS.get(state, "#999999"),
+            label=None if state in shown else state,
+        )
+        shown.add(state)
+    axes.set(xlabel="time (s)", ylabel="position error (m)", title="Error over time")
+    axes.set_yscale("symlog", linthresh=0.1)
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, ncols=2)
+
+
+def draw_error_distribution(axes: Axes, runs: Mapping[str, Run]) -> None:
+    """The share of frames whose error is at most so large."""
+    for (name, run), colour, line in zip(runs.items(), COLOURS, LINES, strict=False):
+        errors = np.sort(position_errors(run))
+        errors = errors[np.isfinite(errors)]
+        shares = np.arange(1, len(errors) + 1) / max(len(errors), 1)
+        axes.plot(errors, shares, color=colour, linestyle=line, label=name)
+    axes.axvline(1.0, color="0.5", linewidth=0.8)
+    axes.set(xlabel="position error (m)", ylabel="share of frames", title="Error distribution")
+    axes.set_xscale("log")
+    axes.set_ylim(0, 1.01)
+    axes.legend(frameon=False)
+
+
+def draw_sigma_and_error(axes: Axes, runs: Mapping[str, Run]) -> None:
+    """The first method's published standard deviation against its true error."""
+    name, run = next(iter(runs.items()))
+    sigmas, errors = position_sigmas(run), position_errors(run)
+    axes.plot(sigmas, errors, ".", color=COLOURS[0], alpha=0.5, markersize=4, label=name)
+    reach = np.array([1e-3, max(float(sigmas.max(initial=0.0)), 1e-2)])
+    axes.plot(reach, reach, color="0.4", linewidth=1, label="error = σ")
+    axes.plot(reach, 3 * reach, "--", color="0.4", linewidth=1, label="error = 3 σ")
+    axes.set(xlabel="published σ (m)", ylabel="position error (m)", title="Honesty of σ")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.legend(frameon=False)

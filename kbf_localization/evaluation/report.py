@@ -1,0 +1,219 @@
+"""`report.html`: one page with everything inline, which opens with no network and runs nothing else.
+
+Whatever comes from data (names of drives, rooms, files) is escaped: as text in HTML, and in the
+page's data as JSON that cannot end its element. The page's own policy (CSP) admits the scripts
+below by their checksum and nothing besides.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbf_localization import __version__
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.evaluation.report_data import metrics_table, report_data
+from kbf_localization.evaluation.results import ResultsFolder, to_plain
+from kbf_localization.evaluation.run import Run
+from kbf_localization.progress import Progress, no_progress
+
+if TYPE_CHECKING:
+    from kbf_localization.training_map.training_map import TrainingMap
+
+PAGE = Path(__file__).with_name("report_page")
+DRIVE_SCRIPTS = ("theme.js", "data.js", "charts.js", "map_view.js", "player.js", "main.js")
+SIMPLE_SCRIPTS = ("theme.js",)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a report; numbers are shown with three significant digits."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG file shown in a report, with its caption."""
+
+    path: Path
+    caption: str
+
+
+def write_report(
+    folder: ResultsFolder,
+    name: str,
+    title: str,
+    config: Mapping[str, Any],
+    runs: Mapping[str, Run],
+    training_map: TrainingMap,
+    drive: Drive,
+    *,
+    progress: Progress = no_progress,
+) -> Path:
+    """The report of one drive with its replay player; the first run is the one shown at first.
+
+    `config["command"]` is the command that makes it again, the rest is shown as settings. The
+    player shows the belief of those runs that kept theirs.
+    """
+    data = report_data(runs, training_map, drive, progress)
+    subtitle = f"{drive.path} · {len(drive)} images · map of {len(training_map.poses)} poses"
+    if drive.condition:
+        subtitle += f" · {drive.condition}"
+    notes = "".join(f"<li>{html.escape(line)}</li>" for line in drive.warnings[:20])
+    body = _page_part("drive.html").replace("{{NOTES}}", f"<ul>{notes}</ul>" if notes else "")
+    return _write(folder, name, title, subtitle, config, body, data, DRIVE_SCRIPTS)
+
+
+def write_drives_report(
+    folder: ResultsFolder,
+    config: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    parts: Sequence[str],
+) -> Path:
+    """The page over several drives: their figures together, by lighting, and links to each."""
+    tables = [_metrics_html("All drives together", metrics["methods"])]
+    for condition, by_method in metrics.get("conditions", {}).items():
+        tables.append(_metrics_html(f"Lighting: {condition}", by_method))
+    links = "".join(
+        f'<li><a href="{html.escape(part)}report.html">{html.escape(source["name"])}</a> '
+        f"({html.escape(source['condition'] or 'lighting unknown')})</li>"
+        for part, source in zip(parts, metrics["sources"].values(), strict=True)
+    )
+    body = f"<section><h2>Drives</h2><ul>{links}</ul></section>" + "".join(tables)
+    title = f"Localization of {len(parts)} drives"
+    return _write(folder, "report.html", title, "", config, body, None, SIMPLE_SCRIPTS)
+
+
+def write_simple_report(
+    folder: ResultsFolder,
+    title: str,
+    config: Mapping[str, Any],
+    *,
+    summary: str = "",
+    tables: Sequence[Table] = (),
+    pictures: Sequence[Picture] = (),
+) -> Path:
+    """An experiment's report: what was found, in words, pictures and tables, and how to repeat it.
+
+    `config["command"]` is the command that makes it again, the rest is shown as settings.
+    """
+    paragraphs = [part for part in summary.split("\n\n") if part.strip()]
+    body = "".join(f"<p>{html.escape(part)}</p>" for part in paragraphs)
+    body = f"<section>{body}</section>" if body else ""
+    shown = []
+    for picture in pictures:
+        caption = html.escape(picture.caption)
+        source = base64.b64encode(picture.path.read_bytes()).decode("ascii")
+        shown.append(
+            f'<figure><img alt="{caption}" src="data:image/png;base64,{source}">'
+            f"<figcaption>{caption}</figcaption></figure>"
+        )
+    if shown:
+        body += f'<section class="pictures">{"".join(shown)}</section>'
+    body += "".join(_table_html(table) for table in tables)
+    return _write(folder, "report.html", title, "", config, body, None, SIMPLE_SCRIPTS)
+
+
+def _write(
+    folder: ResultsFolder,
+    name: str,
+    title: str,
+    subtitle: str,
+    config: Mapping[str, Any],
+    body: str,
+    data: Mapping[str, Any] | None,
+    scripts: Sequence[str],
+) -> Path:
+    style = _page_part("style.css")
+    script = "\n".join(_page_part(part) for part in scripts)
+    values = {
+        "POLICY": f"style-src {_checksum(style)}; script-src {_checksum(script)}",
+        "STYLE": style,
+        "SCRIPT": script,
+        "TITLE": html.escape(title),
+        "SUBTITLE": html.escape(subtitle),
+        "AGAIN": _again_html(config),
+        "BODY": body,
+        "DATA": "" if data is None else _data_html(data),
+    }
+    return folder.write_text(name, _fill(_page_part("page.html"), values))
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """Replace each `{{NAME}}`, but never within what was put in: data cannot name a placeholder."""
+    parts = template.split("{{")
+    filled = [parts[0]]
+    for part in parts[1:]:
+        name, found, rest = part.partition("}}")
+        filled.append(values[name] + rest if found and name in values else "{{" + part)
+    return "".join(filled)
+
+
+def _data_html(data: Mapping[str, Any]) -> str:
+    text = json.dumps(to_plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return f'<script type="application/json" id="data">{text}</script>'
+
+
+def _again_html(config: Mapping[str, Any]) -> str:
+    command = html.escape(str(config.get("command", "")))
+    settings = {key: value for key, value in config.items() if key != "command"}
+    settings |= {
+        "made": time.strftime("%Y-%m-%d %H:%M"),
+        "kbf_localization": __version__,
+        "python": platform.python_version(),
+    }
+    rows = "".join(
+        f"<tr><th>{html.escape(str(key))}</th><td>{html.escape(_shown(value))}</td></tr>"
+        for key, value in settings.items()
+    )
+    again = f'<pre id="command" tabindex="0">{command}</pre>' if command else ""
+    return f'{again}<div class="scroll"><table class="settings">{rows}</table></div>'
+
+
+def _metrics_html(title: str, by_method: Mapping[str, Mapping[str, float]]) -> str:
+    rows = [(row["label"], *row["values"], row["unit"]) for row in metrics_table(by_method)]
+    return _table_html(Table(title, ("Metric", *by_method, "Units"), rows))
+
+
+def _table_html(table: Table) -> str:
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<section><h2>{html.escape(table.title)}</h2><div class="scroll"><table class="figures">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _shown(value: object) -> str:
+    plain = to_plain(value)
+    if plain is None:
+        return "–"
+    if isinstance(plain, float):
+        return f"{plain:.3g}" if abs(plain) < 1000 else f"{plain:.0f}"
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _page_part(name: str) -> str:
+    return (PAGE / name).read_text(encoding="utf-8")
+
+
+def _checksum(text: str) -> str:
+    """How a content security policy names an inline element's text."""
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
