@@ -1,0 +1,183 @@
+"""Section 6.1 of the paper: the sum rules where the true kernel mean is known in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kbf_localization.embeddings import (
+    AffineMap,
+    GaussianKernel,
+    GaussianNoise,
+    KernelMean,
+    MixtureNoise,
+    ModelBasedSumRule,
+    NonparametricSumRule,
+)
+from kbf_localization.embeddings.validation import Array
+from kbf_localization.experiments.trials import summary
+from kbf_localization.parallel import Serial, Workers
+from kbf_localization.progress import Progress, no_progress
+
+REGULARIZATIONS = (0.1, 0.05, 0.01, 0.005, 0.001, 0.0005, 0.0001, 0.00005)
+MEAN_FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
+NOISE_FACTORS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+SAMPLES = 500
+COMPONENTS = 4
+
+Errors = dict[str, float]
+IDENTITY = np.eye(2)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One trial's data: prior sample X̃, pairs (X, Y) and (Y, Z), and the prior's parameters."""
+
+    prior_points: Array
+    inputs: Array
+    outputs: Array
+    second_inputs: Array
+    second_outputs: Array
+    means: Array
+    covariances: Array
+
+
+def draw_problem(generator: np.random.Generator) -> Problem:
+    """The paper's distributions: A = Σ = I, a prior of four random Gaussians."""
+    means = generator.uniform(-5.0, 5.0, (COMPONENTS, 2))
+    factors = generator.uniform(-2.0, 2.0, (COMPONENTS, 2, 2))
+    covariances = np.swapaxes(factors, 1, 2) @ factors
+    which = generator.integers(COMPONENTS, size=SAMPLES)
+    # W = UᵀU, so Uᵀ times a standard normal has the covariance W.
+    normal = generator.standard_normal((SAMPLES, 2))
+    prior_points = means[which] + np.einsum("nji,nj->ni", factors[which], normal)
+    inputs, second_inputs = generator.uniform(-10.0, 10.0, (2, SAMPLES, 2))
+    return Problem(
+        prior_points=prior_points,
+        inputs=inputs,
+        outputs=inputs + generator.standard_normal((SAMPLES, 2)),
+        second_inputs=second_inputs,
+        second_outputs=second_inputs + generator.standard_normal((SAMPLES, 2)),
+        means=means,
+        covariances=covariances,
+    )
+
+
+def true_mean(problem: Problem, noise: Array, kernel: GaussianKernel) -> KernelMean:
+    """The kernel mean of the prior pushed through steps with total covariance `noise`, exact."""
+    parts = [
+        GaussianNoise(covariance + noise, mean)
+        for mean, covariance in zip(problem.means, problem.covariances)
+    ]
+    mixture = MixtureNoise(np.full(COMPONENTS, 1.0 / COMPONENTS), parts)
+    return KernelMean(np.zeros((1, 2)), [1.0], kernel, mixture)
+
+
+def error_against(truth: KernelMean) -> Callable[[KernelMean], float]:
+    """‖m − truth‖ in the RKHS as a function of m, the truth's norm computed once."""
+    constant = truth.inner(truth)
+
+    def error(estimate: KernelMean) -> float:
+        squared = estimate.inner(estimate) - 2.0 * estimate.inner(truth) + constant
+        return float(np.sqrt(max(squared, 0.0)))
+
+    return error
+
+
+def linear_model(matrix: Array, covariance: Array, kernel: GaussianKernel) -> ModelBasedSumRule:
+    """p_M(y | x) = g(y | Ax, Σ)."""
+    return ModelBasedSumRule(AffineMap(matrix), GaussianNoise(covariance), kernel)
+
+
+def estimated_model(inputs: Array, outputs: Array, kernel: GaussianKernel) -> ModelBasedSumRule:
+    """The linear Gaussian model of greatest likelihood for the pairs."""
+    matrix = np.linalg.lstsq(inputs, outputs, rcond=None)[0].T
+    residuals = outputs - inputs @ matrix.T
+    return linear_model(matrix, residuals.T @ residuals / len(inputs), kernel)
+
+
+def single_rule_errors(problem: Problem) -> Errors:
+    """Errors of one sum rule x → y: NP for each ε, Mb true, estimated and misspecified."""
+    kernel_x, kernel_y = GaussianKernel(0.1 * IDENTITY), GaussianKernel(IDENTITY)
+    prior = KernelMean(problem.prior_points, None, kernel_x)
+    error = error_against(true_mean(problem, IDENTITY, kernel_y))
+    errors: Errors = {
+        "mb_ksr": error(linear_model(IDENTITY, IDENTITY, kernel_y)(prior)),
+        "mb_ksr_estimated": error(
+            estimated_model(problem.inputs, problem.outputs, kernel_y)(prior)
+        ),
+    }
+    for epsilon in REGULARIZATIONS:
+        learnt = NonparametricSumRule(problem.inputs, problem.outputs, kernel_x, kernel_y, epsilon)
+        errors[f"np_ksr/{epsilon:g}"] = error(learnt(prior))
+    for factor in MEAN_FACTORS:
+        model = linear_model(factor * IDENTITY, IDENTITY, kernel_y)
+        errors[f"misspecified_mean/{factor:g}"] = error(model(prior))
+    for factor in NOISE_FACTORS:
+        model = linear_model(IDENTITY, factor * IDENTITY, kernel_y)
+        errors[f"misspecified_noise/{factor:g}"] = error(model(prior))
+    return errors
+
+
+def combined_rule_errors(problem: Problem) -> Errors:
+    """Errors of two sum rules in a row, x → y → z, for each ε."""
+    kernel_x, kernel_y = GaussianKernel(0.1 * IDENTITY), GaussianKernel(IDENTITY)
+    kernel_z = GaussianKernel(IDENTITY)
+    prior = KernelMean(problem.prior_points, None, kernel_x)
+    error = error_against(true_mean(problem, 2.0 * IDENTITY, kernel_z))
+    model_first = linear_model(IDENTITY, IDENTITY, kernel_y)(prior)
+    model_second = linear_model(IDENTITY, IDENTITY, kernel_z)
+    estimated_second = estimated_model(problem.second_inputs, problem.second_outputs, kernel_z)
+    errors: Errors = {}
+    for epsilon in REGULARIZATIONS:
+        first = NonparametricSumRule(problem.inputs, problem.outputs, kernel_x, kernel_y, epsilon)
+        second = NonparametricSumRule(
+            problem.second_inputs, problem.second_outputs, kernel_y, kernel_z, epsilon
+        )
+        learnt_first = first(prior)
+        errors[f"combined/np_np/{epsilon:g}"] = error(second(learnt_first))
+        errors[f"combined/np_mb/{epsilon:g}"] = error(model_second(learnt_first))
+        errors[f"combined/np_mb_estimated/{epsilon:g}"] = error(estimated_second(learnt_first))
+        errors[f"combined/mb_np/{epsilon:g}"] = error(second(model_first))
+    return errors
+
+
+def run_trial(seed: np.random.SeedSequence) -> Errors:
+    """All errors of one trial; a key such as `combined/np_mb/0.01` says which."""
+    problem = draw_problem(np.random.default_rng(seed))
+    return single_rule_errors(problem) | combined_rule_errors(problem)
+
+
+def run_trials(
+    trials: int, seed: int, workers: Workers | None = None, progress: Progress = no_progress
+) -> list[Errors]:
+    """The errors of each trial; the same seed gives the same numbers, however many workers."""
+    seeds = np.random.SeedSequence(seed).spawn(trials)
+    results = []
+    progress(0, trials, "sum rules")
+    for errors in (workers or Serial()).map(run_trial, seeds):
+        results.append(errors)
+        progress(len(results), trials, "sum rules")
+    return results
+
+
+def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:
+    """What `metrics.json` holds: mean and deviation over the trials, nested by the keys."""
+    metrics: dict[str, Any] = {"trials": len(results)}
+    for key in results[0]:
+        place = metrics
+        *parents, last = key.split("/")
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = summary([errors[key] for errors in results])
+    best = best_regularization(metrics["np_ksr"])
+    metrics["np_ksr_best"] = {**metrics["np_ksr"][best], "epsilon": float(best)}
+    return metrics
+
+
+def best_regularization(by_epsilon: Mapping[str, Mapping[str, float]]) -> str:
+    """The ε of the lowest mean error."""
+    return min(by_epsilon, key=lambda epsilon: by_epsilon[epsilon]["mean"])

@@ -1,0 +1,64 @@
+"""Figures over independent trials: means, deviations, tables and curves with error bars."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kbf_localization.evaluation.results import ResultsFolder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's palette, which colour-blind people tell apart, with a marker of its own for each.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def summary(values: ArrayLike) -> dict[str, float]:
+    """Mean and standard deviation over trials, as `metrics.json` holds them."""
+    array = np.asarray(values, dtype=np.float64)
+    return {"mean": float(array.mean()), "std": float(array.std())}
+
+
+def plus_minus(figure: Mapping[str, float]) -> str:
+    """A summary as `mean ± deviation`."""
+    return f"{figure['mean']:.4f} ± {figure['std']:.4f}"
+
+
+def write_csv(
+    folder: ResultsFolder, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    """A table of raw figures, one row for each trial and setting."""
+    with (
+        folder.writing(name) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def draw_curve(
+    axes: Axes,
+    label: str,
+    positions: Sequence[float],
+    figures: Sequence[Mapping[str, float]],
+    index: int,
+) -> None:
+    """Means over `positions` with a bar of one standard deviation; `index` chooses the style."""
+    axes.errorbar(
+        positions,
+        [figure["mean"] for figure in figures],
+        yerr=[figure["std"] for figure in figures],
+        label=label,
+        color=COLOURS[index % len(COLOURS)],
+        marker=MARKERS[index % len(MARKERS)],
+        markersize=4,
+        linewidth=1.4,
+        capsize=3,
+    )
