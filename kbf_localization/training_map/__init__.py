@@ -1,1 +1,21 @@
-"""The training map: building, selecting, storing."""
+"""The training map: built from drives, stored in a file, asked by the filters."""
+
+from kbf_localization.training_map.build import build_map
+from kbf_localization.training_map.load import load_map
+from kbf_localization.training_map.save import save_map
+from kbf_localization.training_map.training_map import (
+    MapObservation,
+    Source,
+    TrainingMap,
+    with_parameters,
+)
+
+__all__ = [
+    "MapObservation",
+    "Source",
+    "TrainingMap",
+    "build_map",
+    "load_map",
+    "save_map",
+    "with_parameters",
+]

@@ -73,9 +73,7 @@ def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> F
     return np.asarray(halves[:, :-1, 0] + halves[:, 1:, 1])
 
 
-def _number_gradients(
-    image: NDArray[np.uint8], numbers: NDArray[np.intp], margin: int
-) -> None:
+def _number_gradients(image: NDArray[np.uint8], numbers: NDArray[np.intp], margin: int) -> None:
     """Write each pixel's gradient number into `numbers`, the image starting at `margin`.
 
     Pixels at the image's border, which lack a neighbour, keep gradient zero.

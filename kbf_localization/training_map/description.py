@@ -1,0 +1,138 @@
+"""Reads, describes and shrinks the chosen images, in worker processes and in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.parallel import Workers
+from kbf_localization.progress import Progress
+from kbf_localization.training_map.frames import Frames
+from kbf_localization.vision.dense_sift import dense_sift
+from kbf_localization.vision.describer import ImageDescriber, prepare_image
+from kbf_localization.vision.settings import DescriberSettings
+from kbf_localization.vision.vocabulary import Vocabulary
+
+Result = TypeVar("Result")
+Item = tuple[int, bytes]
+
+IMAGES_AT_ONCE = 16
+THUMBNAIL_SIZE = (96, 72)
+
+
+@dataclass(frozen=True)
+class Described:
+    """An image's histogram and thumbnail, with its place in the list that was asked for."""
+
+    place: int
+    histogram: NDArray[np.uint8]
+    thumbnail: bytes
+
+
+def image_size(frames: Frames, drives: Sequence[Drive]) -> tuple[int, int] | None:
+    """Width and height of the first image that can be decoded."""
+    for number, drive in enumerate(drives):
+        indices = [int(index) for index in frames.index_of[frames.drive_of == number]]
+        for _, image in drive.images(indices):
+            if image is not None:
+                return image.shape[1], image.shape[0]
+    return None
+
+
+def sample_descriptors(
+    frames: Frames,
+    drives: Sequence[Drive],
+    rows: NDArray[np.intp],
+    per_image: int,
+    seed: int,
+    settings: DescriberSettings,
+    workers: Workers,
+    progress: Progress,
+) -> NDArray[np.float32]:
+    """At most `per_image` descriptors, drawn from `seed`, of each image in `rows` of the frames."""
+    task = _SampleTask(settings, per_image, seed)
+    parts: list[NDArray[np.float32]] = []
+    for done, part in enumerate(workers.map(task, _chunks(frames, drives, rows))):
+        parts += part
+        progress(min((done + 1) * IMAGES_AT_ONCE, len(rows)), len(rows), "sampling descriptors")
+    return np.concatenate(parts) if parts else np.empty((0, 128), dtype=np.float32)
+
+
+def describe_frames(
+    frames: Frames,
+    drives: Sequence[Drive],
+    rows: NDArray[np.intp],
+    vocabulary: Vocabulary,
+    settings: DescriberSettings,
+    workers: Workers,
+    progress: Progress,
+) -> Iterator[Described]:
+    """The images in `rows` of the frames, in order, without those that cannot be decoded."""
+    task = _DescribeTask(vocabulary, settings)
+    for done, part in enumerate(workers.map(task, _chunks(frames, drives, rows))):
+        yield from part
+        progress(min((done + 1) * IMAGES_AT_ONCE, len(rows)), len(rows), "describing images")
+
+
+@dataclass(frozen=True)
+class _SampleTask:
+    settings: DescriberSettings
+    per_image: int
+    seed: int
+
+    def __call__(self, items: list[Item]) -> list[NDArray[np.float32]]:
+        cv2.setNumThreads(1)
+        sampled = []
+        for place, data in items:
+            image = grey_from_compressed(data)
+            if image is None:
+                continue
+            descriptors = dense_sift(prepare_image(image, self.settings), self.settings)
+            # Seeded by the image's place, so that the workers' number changes nothing.
+            rng = np.random.default_rng((self.seed, place))
+            size = min(self.per_image, len(descriptors))
+            sampled.append(descriptors[rng.choice(len(descriptors), size, replace=False)])
+        return sampled
+
+
+@dataclass(frozen=True)
+class _DescribeTask:
+    vocabulary: Vocabulary
+    settings: DescriberSettings
+
+    def __call__(self, items: list[Item]) -> list[Described]:
+        cv2.setNumThreads(1)
+        describer = ImageDescriber(self.vocabulary, self.settings)
+        described = []
+        for place, data in items:
+            image = grey_from_compressed(data)
+            if image is None:
+                continue
+            small = cv2.resize(image, THUMBNAIL_SIZE, interpolation=cv2.INTER_AREA)
+            _, thumbnail = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 80])
+            described.append(Described(place, describer.describe(image), thumbnail.tobytes()))
+        return described
+
+
+def _chunks(
+    frames: Frames, drives: Sequence[Drive], rows: NDArray[np.intp]
+) -> Iterator[list[Item]]:
+    """Encoded images with their places in `rows`, some at a time; rows increase."""
+    chunk: list[Item] = []
+    for number, drive in enumerate(drives):
+        places = np.flatnonzero(frames.drive_of[rows] == number)
+        indices = [int(index) for index in frames.index_of[rows[places]]]
+        for place, (_, data) in zip(places, drive.encoded_images(indices), strict=True):
+            chunk.append((int(place), data))
+            if len(chunk) == IMAGES_AT_ONCE:
+                yield chunk
+                chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,153 @@
+"""Reads a map file, trusting nothing in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.errors import MapError
+from kbf_localization.training_map.description_text import Description, parse_description
+from kbf_localization.training_map.file_format import (
+    ARRAYS,
+    DESCRIPTION,
+    LONGEST_DESCRIPTION,
+    verify_seal,
+)
+from kbf_localization.training_map.thumbnails import FileThumbnails
+from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.vocabulary import Vocabulary
+
+FARTHEST_M = 1e6
+
+
+def load_map(path: Path | str) -> TrainingMap:
+    """The map stored at `path`; runs nothing from it, and allocates no more than its length."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            verify_seal(file, str(path))
+        with h5py.File(path, "r") as content:
+            return _read(content, path)
+    except MapError:
+        raise
+    except _Wrong as error:
+        raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
+    except OSError as error:
+        raise MapError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+        raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
+
+
+class _Wrong(ValueError):
+    """Something in the file is not as the format says."""
+
+
+def _read(content: h5py.File, path: Path) -> TrainingMap:
+    length = path.stat().st_size
+    description = _description(content, length)
+    settings = description.settings
+    sizes = {"bins": settings.bins, "words": settings.words}
+    datasets = {name: _dataset(content, name, length, sizes) for name in ARRAYS}
+    # Histograms and thumbnails are the bulk: all else is checked before they are touched.
+    arrays = {
+        name: _values(dataset)
+        for name, dataset in datasets.items()
+        if name not in ("histograms", "thumbnails")
+    }
+    _check(arrays, datasets["thumbnails"].shape[0], len(description.sources))
+    training_map = TrainingMap(
+        poses=arrays["poses"],
+        histograms=_values(datasets["histograms"]),
+        next_poses=arrays["next_poses"],
+        motions=arrays["motions"],
+        vocabulary=Vocabulary(arrays["vocabulary"]),
+        describer_settings=settings,
+        motion_variances=arrays["motion_variances"],
+        sources=description.sources,
+        source_of=arrays["source_of"].astype(np.intp),
+        thumbnails=FileThumbnails(
+            path.resolve(),
+            int(datasets["thumbnails"].id.get_offset() or 0),
+            arrays["thumbnail_ends"],
+            arrays["thumbnail_checksums"],
+        ),
+        parameters=description.parameters,
+        thresholds=description.thresholds,
+        warnings=description.warnings,
+    )
+    if not (training_map.self_similarities > 0.0).all():
+        raise _Wrong("a histogram is empty")
+    return training_map
+
+
+def _description(content: h5py.File, length: int) -> Description:
+    dataset = _plain(content, DESCRIPTION, length)
+    if dataset.shape != () or dataset.dtype.kind != "S":
+        raise _Wrong(f"'{DESCRIPTION}' is not a text")
+    if dataset.dtype.itemsize > LONGEST_DESCRIPTION:
+        raise _Wrong(f"'{DESCRIPTION}' is absurdly long")
+    return parse_description(bytes(dataset[()]))
+
+
+def _dataset(content: h5py.File, name: str, length: int, sizes: dict[str, int]) -> h5py.Dataset:
+    """The array called `name`, of the format's type and shape; unknown sizes become known."""
+    dataset = _plain(content, name, length)
+    dtype, shape = ARRAYS[name]
+    if dataset.dtype != np.dtype(dtype):
+        raise _Wrong(f"'{name}' has type {dataset.dtype}, not {np.dtype(dtype)}")
+    if len(dataset.shape) != len(shape):
+        raise _Wrong(f"'{name}' has shape {dataset.shape}")
+    for found, expected in zip(dataset.shape, shape, strict=True):
+        wanted = expected if isinstance(expected, int) else sizes.setdefault(expected, found)
+        if found != wanted:
+            raise _Wrong(f"'{name}' has shape {dataset.shape}, expected {wanted} for {expected}")
+    return dataset
+
+
+def _plain(content: h5py.File, name: str, length: int) -> h5py.Dataset:
+    """A dataset that lies in this file in one piece, so that it cannot unpack into more."""
+    if not isinstance(content.get(name, getlink=True), h5py.HardLink):
+        raise _Wrong(f"'{name}' is missing")
+    dataset = content[name]
+    if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
+        raise _Wrong(f"'{name}' is not an array")
+    if dataset.chunks is not None or dataset.is_virtual or dataset.external:
+        raise _Wrong(f"'{name}' is not stored in one piece")
+    offset = dataset.id.get_offset()
+    bytes_needed = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
+    if bytes_needed and (offset is None or not 0 <= offset <= length - bytes_needed):
+        raise _Wrong(f"'{name}' has shape {dataset.shape}, more than the file holds")
+    return dataset
+
+
+def _values(dataset: h5py.Dataset) -> NDArray[Any]:
+    return np.asarray(dataset[()])
+
+
+def _check(arrays: dict[str, NDArray[Any]], thumbnail_bytes: int, sources: int) -> None:
+    poses, variances = arrays["poses"], arrays["motion_variances"]
+    if len(poses) == 0:
+        raise _Wrong("it has no poses")
+    if not np.isfinite(poses).all() or np.abs(poses).max() > FARTHEST_M:
+        raise _Wrong("'poses' are not finite or absurdly large")
+    for name in ("next_poses", "motions"):
+        values = arrays[name]
+        missing = np.isnan(values).all(axis=1)
+        known = values[~missing]
+        if not np.isfinite(known).all() or (np.abs(known) > FARTHEST_M).any():
+            raise _Wrong(f"'{name}' are not finite or absurdly large")
+    if (np.isnan(arrays["next_poses"]) != np.isnan(arrays["motions"])).any():
+        raise _Wrong("'next_poses' and 'motions' are missing at different poses")
+    if not (np.isfinite(variances).all() and (variances > 0.0).all() and variances.max() < 1e6):
+        raise _Wrong("'motion_variances' are not positive numbers")
+    if not np.isfinite(arrays["vocabulary"]).all() or np.abs(arrays["vocabulary"]).max() > 1e3:
+        raise _Wrong("'vocabulary' is not finite")
+    if arrays["source_of"].min() < 0 or arrays["source_of"].max() >= sources:
+        raise _Wrong("'source_of' names a source that is not there")
+    ends = arrays["thumbnail_ends"]
+    if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != thumbnail_bytes:
+        raise _Wrong("'thumbnail_ends' do not divide the thumbnails")

@@ -1,0 +1,97 @@
+"""Writes a map file: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from kbf_localization.errors import MapError
+from kbf_localization.training_map.file_format import ARRAYS, DESCRIPTION, SEAL_LENGTH, seal
+from kbf_localization.training_map.training_map import TrainingMap
+
+
+def save_map(training_map: TrainingMap, path: Path | str) -> None:
+    """Store the map at `path`, in place of a file that may be there.
+
+    The new file is made beside it and takes its name when it is complete and on the disk.
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        with h5py.File(temporary, "w", userblock_size=SEAL_LENGTH) as file:
+            _write(file, training_map)
+        with temporary.open("r+b") as sealed:
+            seal(sealed)
+            sealed.flush()
+            os.fsync(sealed.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+        temporary = None
+        _sync_folder(path.parent)
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise MapError(f"{path}: the map cannot be written: {reason}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _write(file: h5py.File, training_map: TrainingMap) -> None:
+    sizes, checksums = [], []
+    for thumbnail in training_map.thumbnails:
+        sizes.append(len(thumbnail))
+        checksums.append(zlib.crc32(thumbnail))
+    arrays = {
+        "poses": training_map.poses,
+        "next_poses": training_map.next_poses,
+        "motions": training_map.motions,
+        "histograms": training_map.histograms,
+        "vocabulary": training_map.vocabulary.words,
+        "motion_variances": training_map.motion_variances,
+        "source_of": training_map.source_of,
+        "thumbnail_ends": np.cumsum(sizes),
+        "thumbnail_checksums": np.array(checksums),
+    }
+    for name, array in arrays.items():
+        file.create_dataset(name, data=np.asarray(array, dtype=ARRAYS[name][0]))
+    pictures = file.create_dataset("thumbnails", shape=(sum(sizes),), dtype=np.uint8)
+    start = 0
+    for size, thumbnail in zip(sizes, training_map.thumbnails, strict=True):
+        if size:
+            pictures[start : start + size] = np.frombuffer(thumbnail, dtype=np.uint8)
+            start += size
+    description = {
+        "settings": asdict(training_map.describer_settings),
+        "sources": [asdict(source) for source in training_map.sources],
+        "parameters": {name: float(value) for name, value in training_map.parameters.items()},
+        "thresholds": {name: float(value) for name, value in training_map.thresholds.items()},
+        "warnings": list(training_map.warnings),
+    }
+    text = json.dumps(description, indent=1, allow_nan=False).encode()
+    file.create_dataset(DESCRIPTION, data=np.bytes_(text))
+
+
+def _umask() -> int:
+    """The process's mask for new files, which can be read only by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
