@@ -1,0 +1,177 @@
+"""Bags of any kind as one stream of CDR messages: rosbag2 (SQLite, MCAP) and ROS 1."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rosbags.interfaces import Connection, ConnectionExtRosbag2, Qos
+from rosbags.rosbag1 import Reader as Reader1
+from rosbags.rosbag2 import Reader as Reader2
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosbags.typesys.store import Typestore
+
+from kbf_localization.errors import DatasetError, KbfError
+
+BAG_SUFFIXES = (".mcap", ".db3", ".bag")
+TRANSFORMS = "tf2_msgs/msg/TFMessage"
+# ROS 1 had tf's message in two packages; the older one is met in old bags.
+_ROS2_TYPES = {"tf/msg/tfMessage": TRANSFORMS}
+
+
+@dataclass(frozen=True)
+class BagTopic:
+    """A topic of a bag: `type` as in "nav_msgs/msg/Odometry"."""
+
+    name: str
+    type: str
+    count: int
+    offered_qos: tuple[Qos, ...] = ()
+
+
+def is_bag(path: Path) -> bool:
+    """Whether the path looks like a bag: a rosbag2 folder, or a bag's file."""
+    if path.is_dir():
+        return (path / "metadata.yaml").is_file() or any(
+            entry.suffix in BAG_SUFFIXES for entry in path.iterdir()
+        )
+    return path.suffix in BAG_SUFFIXES
+
+
+class BagReader:
+    """An open bag; made by `open_bag`.
+
+    Messages are decoded by the message definitions of the installed `rosbags`, never by those in
+    the bag: a bag is data, and its own definitions would become code.
+    """
+
+    def __init__(self, path: Path, reader: Reader1 | Reader2) -> None:
+        self.path = path
+        self._reader = reader
+        self._types = get_typestore(Stores.ROS2_JAZZY)
+        self._ros1_types = _ros1_types() if isinstance(reader, Reader1) else None
+
+    @cached_property
+    def topics(self) -> tuple[BagTopic, ...]:
+        """The topics by name; a topic of two types appears twice."""
+        counts: dict[tuple[str, str], int] = {}
+        qos: dict[tuple[str, str], tuple[Qos, ...]] = {}
+        for one in self._reader.connections:
+            key = _key(one)
+            counts[key] = counts.get(key, 0) + one.msgcount
+            if isinstance(one.ext, ConnectionExtRosbag2):
+                qos[key] = qos.get(key, ()) + tuple(one.ext.offered_qos_profiles)
+        return tuple(BagTopic(*key, counts[key], qos.get(key, ())) for key in sorted(counts))
+
+    @property
+    def start_ns(self) -> int:
+        """When the first message was recorded."""
+        return int(self._reader.start_time)
+
+    @property
+    def end_ns(self) -> int:
+        """Just after the last message was recorded."""
+        return int(self._reader.end_time)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What its writer noted about it ("custom data" of rosbag2)."""
+        metadata = getattr(getattr(self._reader, "storage", None), "metadata", None)
+        return dict(getattr(metadata, "custom", None) or {})
+
+    def messages(
+        self,
+        topics: Collection[BagTopic],
+        start_ns: int | None = None,
+        stop_ns: int | None = None,
+    ) -> Iterator[tuple[BagTopic, int, bytes | memoryview]]:
+        """(topic, when it was recorded, CDR bytes) in the order of recording."""
+        by_key = {(topic.name, topic.type): topic for topic in topics}
+        connections = [one for one in self._reader.connections if _key(one) in by_key]
+        if not connections:
+            return
+        with _explained(self.path):
+            for one, recorded_ns, raw in self._reader.messages(connections, start_ns, stop_ns):
+                topic = by_key[_key(one)]
+                yield topic, recorded_ns, self._cdr(raw, one.msgtype, topic.type)
+
+    def _cdr(self, raw: bytes, stored_type: str, type_name: str) -> bytes | memoryview:
+        if self._ros1_types is None:
+            return raw
+        # ROS 1 and ROS 2 name the fields of these messages alike; ROS 2 has no `seq`.
+        message = self._ros1_types.deserialize_ros1(raw, stored_type)
+        return self._types.serialize_cdr(message, type_name)
+
+    def decode(self, cdr: bytes | memoryview, type_name: str) -> Any:
+        """The message; raises DatasetError where the bytes are none of that type."""
+        with _explained(self.path):
+            return self._types.deserialize_cdr(cdr, type_name)
+
+
+@contextmanager
+def open_bag(path: Path) -> Iterator[BagReader]:
+    """Open a rosbag2 folder, an .mcap or .db3 file, or a ROS 1 .bag file.
+
+    Raises DatasetError, in one line, for what is missing, truncated, damaged or of another storage.
+    """
+    source = _storage_of(path)
+    with _explained(path):
+        reader = Reader1(source) if source.suffix == ".bag" else Reader2(source)
+        reader.open()
+    try:
+        yield BagReader(path, reader)
+    finally:
+        reader.close()
+
+
+def stamp_ns(cdr: bytes | memoryview) -> int:
+    """The stamp of a message whose first field is a std_msgs/Header, without decoding the rest."""
+    if len(cdr) < 12:
+        return 0
+    seconds, nanoseconds = struct.unpack_from("<iI" if cdr[1] & 1 else ">iI", cdr, 4)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)
+
+
+def _key(connection: Connection) -> tuple[str, str]:
+    return connection.topic, _ROS2_TYPES.get(connection.msgtype, connection.msgtype)
+
+
+def _ros1_types() -> Typestore:
+    types = get_typestore(Stores.ROS1_NOETIC)
+    for name in (TRANSFORMS, *_ROS2_TYPES):
+        types.register(get_types_from_msg("geometry_msgs/TransformStamped[] transforms", name))
+    return types
+
+
+def _storage_of(path: Path) -> Path:
+    if not path.exists():
+        raise DatasetError(f"{path}: there is no such file or folder")
+    if not path.is_dir() or (path / "metadata.yaml").is_file():
+        return path
+    files = sorted(entry for entry in path.iterdir() if entry.suffix in BAG_SUFFIXES)
+    if len(files) == 1:
+        return files[0]
+    raise DatasetError(
+        f"{path}: no bag, metadata.yaml is missing"
+        + (f"; restore it with: ros2 bag reindex {path}" if files else "")
+    )
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn whatever a parser trips over in a damaged file into one line about that file."""
+    try:
+        yield
+    except KbfError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise DatasetError(
+            f"{path}: the bag cannot be read, it is damaged, truncated or of an unknown storage "
+            f"({reason}); kbf reads rosbag2 in SQLite or MCAP and ROS 1 bags"
+        ) from error

@@ -1,0 +1,225 @@
+"""A drive in a bag: rosbag2 in SQLite or MCAP, or ROS 1."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.datasets.bag_messages import grey_image, pose_of_message
+from kbf_localization.datasets.bag_reader import TRANSFORMS, BagReader, BagTopic, open_bag, stamp_ns
+from kbf_localization.datasets.bag_topics import (
+    COMPRESSED_IMAGE,
+    image_topic,
+    odometry_topic,
+    pose_topic,
+    static_transforms_topic,
+)
+from kbf_localization.datasets.drive import Image, OdometryLog
+from kbf_localization.datasets.pose_log import PoseLog, known_poses
+from kbf_localization.datasets.transform_log import TransformLog
+from kbf_localization.errors import DatasetError
+
+CONDITION_NOTE = "condition"
+
+
+class RosbagDrive:
+    """The drive that a bag holds; topics are recognized by their types where they are not named.
+
+    `poses` has NaN at images that the bag's known poses do not cover. The bag is read once when the
+    drive is made and once for each pass over the images; nothing but stamps and poses stays.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        odom_topic: str | None = None,
+        image_topic: str | None = None,
+        pose_topic: str | None = None,
+    ) -> None:
+        self._path = Path(path)
+        with open_bag(self._path) as bag:
+            scan = _Scan(bag, odom_topic, image_topic, pose_topic)
+            self._condition = bag.notes.get(CONDITION_NOTE)
+        self.image_topic: BagTopic = scan.image
+        self.odom_topic: BagTopic = scan.odom
+        self.pose_topic: BagTopic | None = scan.pose
+        self._stamps_ns = np.array(scan.image_stamps, dtype=np.int64)
+        self._recorded_ns = np.array(scan.image_recorded, dtype=np.int64)
+        self._odometry = scan.odometry()
+        self._poses = scan.poses(self._stamps_ns, required=pose_topic is not None)
+        self._warnings = scan.warnings()
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def name(self) -> str:
+        return self._path.stem
+
+    @property
+    def condition(self) -> str | None:
+        return self._condition
+
+    @property
+    def stamps_ns(self) -> NDArray[np.int64]:
+        return self._stamps_ns
+
+    @property
+    def poses(self) -> NDArray[np.float64] | None:
+        return self._poses
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        return None
+
+    @property
+    def odometry(self) -> OdometryLog:
+        return self._odometry
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._warnings
+
+    def __len__(self) -> int:
+        return len(self._stamps_ns)
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        for index, message in self._image_messages(indices):
+            yield index, None if message is None else grey_image(message, self.image_topic.type)
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """As stored where the topic is compressed; raw images as JPEG, empty where damaged."""
+        compressed = self.image_topic.type == COMPRESSED_IMAGE
+        for index, message in self._image_messages(indices):
+            if message is None:
+                yield index, b""
+            elif compressed:
+                yield index, bytes(message.data)
+            else:
+                yield index, _as_jpeg(grey_image(message, self.image_topic.type))
+
+    def _image_messages(self, indices: Sequence[int] | None) -> Iterator[tuple[int, Any]]:
+        """(index, message or None where its bytes are damaged) in the order of the stamps."""
+        wanted = sorted({int(i) for i in (range(len(self)) if indices is None else indices)})
+        if not wanted:
+            return
+        # A wanted image is the first message with its stamp: the scan took it by the same rule.
+        waiting = iter(wanted)
+        index = next(waiting)
+        first, last = (int(self._recorded_ns[wanted[i]]) for i in (0, -1))
+        with open_bag(self._path) as bag:
+            for topic, _, cdr in bag.messages([self.image_topic], first, last + 1):
+                if stamp_ns(cdr) != self._stamps_ns[index]:
+                    continue
+                try:
+                    yield index, bag.decode(cdr, topic.type)
+                except DatasetError:
+                    yield index, None
+                following = next(waiting, None)
+                if following is None:
+                    return
+                index = following
+
+
+def _as_jpeg(image: Image | None) -> bytes:
+    return b"" if image is None else cv2.imencode(".jpg", image)[1].tobytes()
+
+
+class _Scan:
+    """One pass over the bag for everything but the pixels."""
+
+    def __init__(
+        self, bag: BagReader, odom: str | None, image: str | None, pose: str | None
+    ) -> None:
+        self.path = bag.path
+        self.odom = odometry_topic(bag.path, bag.topics, odom)
+        self.image = image_topic(bag.path, bag.topics, image)
+        self.pose = pose_topic(bag.path, bag.topics, pose)
+        self.image_stamps, self.image_recorded = array("q"), array("q")
+        self._late_images = self._damaged = 0
+        self._odometry, self._known = PoseLog(), PoseLog()
+        self._transforms = TransformLog()
+        self._odom_frame = self._base_frame = ""
+        static = static_transforms_topic(bag.topics) if self._by_transforms else None
+        topics = {one for one in (self.odom, self.image, self.pose, static) if one is not None}
+        for topic, recorded_ns, cdr in bag.messages(topics):
+            if topic == self.image:
+                self._add_image(stamp_ns(cdr), recorded_ns)
+                continue
+            try:
+                message = bag.decode(cdr, topic.type)
+            except DatasetError:
+                self._damaged += 1
+                continue
+            if topic.type == TRANSFORMS:
+                self._transforms.add(message, static=topic == static)
+                continue
+            if topic == self.odom:
+                self._add_odometry(stamp_ns(cdr), message)
+            if topic == self.pose:
+                self._known.add(stamp_ns(cdr), pose_of_message(message))
+        self._refuse_what_has_no_stamps()
+
+    @property
+    def _by_transforms(self) -> bool:
+        return self.pose is not None and self.pose.type == TRANSFORMS
+
+    def _add_image(self, stamp: int, recorded_ns: int) -> None:
+        if stamp <= (self.image_stamps[-1] if self.image_stamps else 0):
+            self._late_images += 1
+            return
+        self.image_stamps.append(stamp)
+        self.image_recorded.append(recorded_ns)
+
+    def _add_odometry(self, stamp: int, message: Any) -> None:
+        self._odometry.add(stamp, pose_of_message(message))
+        self._odom_frame = message.header.frame_id.lstrip("/")
+        self._base_frame = message.child_frame_id.lstrip("/")
+
+    def _refuse_what_has_no_stamps(self) -> None:
+        for topic, usable, option in (
+            (self.odom, len(self._odometry), "--odom-topic"),
+            (self.image, len(self.image_stamps), "--image-topic"),
+        ):
+            if not usable:
+                raise DatasetError(
+                    f"{self.path}: none of the {topic.count} messages on {topic.name} is usable, "
+                    "their stamps (header.stamp) are zero or they are damaged; record the bag with "
+                    f"a driver that stamps its messages, or choose another topic with {option}"
+                )
+
+    def odometry(self) -> OdometryLog:
+        return OdometryLog(self._odometry.stamps_ns, self._odometry.poses)
+
+    def poses(self, at_ns: NDArray[np.int64], required: bool) -> NDArray[np.float64] | None:
+        """The known poses at the images' stamps; None where the bag knows none."""
+        known: OdometryLog | None = OdometryLog(self._known.stamps_ns, self._known.poses)
+        if self._by_transforms:
+            known = self._transforms.base_in_map(
+                self.odometry(), self._odom_frame, self._base_frame
+            )
+        if known is None and required and self.pose is not None:
+            raise DatasetError(
+                f"{self.path}: the transforms on {self.pose.name} do not lead from a map to "
+                f"'{self._base_frame}' or '{self._odom_frame}', it has "
+                f"{self._transforms.frames()}; "
+                "choose another topic with --pose-topic"
+            )
+        if known is None or self.pose is None:
+            return None
+        return known_poses(known.stamps_ns, known.poses, at_ns)
+
+    def warnings(self) -> tuple[str, ...]:
+        counted = (
+            (self._late_images, f"images on {self.image.name} with a late, repeated or no stamp"),
+            (self._odometry.refused, f"unusable readings on {self.odom.name}"),
+            (self._damaged, "damaged messages"),
+        )
+        return tuple(f"passed over {count} {what}" for count, what in counted if count)
