@@ -59,10 +59,6 @@ class Localizer:
         self._filter.reset()
 
     @property
-    def training_map(self) -> LocalizerMap:
-        return self.training_map
-
-    @property
     def state(self) -> State:
         return self._monitor.state
 
