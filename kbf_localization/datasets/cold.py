@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def parse_frame_name(name: str) -> ColdFrame | None:
 
 
 def read_places(path: Path) -> tuple[list[ColdFrame], list[str]]:
-    """The frames of a `places.lst`, in the file's order, with warnings about what it passed over."""
+    """The frames of a `places.lst`, in its order, with warnings about what was passed over."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
@@ -167,10 +168,7 @@ class ColdDrive:
             return frames
         places, warnings = read_places(path)
         self._warnings += warnings
-        if any(
-            later.stamp_ns < earlier.stamp_ns
-            for earlier, later in zip(places, places[1:], strict=False)
-        ):
+        if any(later.stamp_ns < earlier.stamp_ns for earlier, later in pairwise(places)):
             self._warnings.append(f"{path}: lines out of time order; read in time order")
         labels = {place.name: place.label for place in places}
         missing = len(labels.keys() - {frame.name for frame in frames})

@@ -1,4 +1,4 @@
-"""The poses that drives know, with the odometry's motion between frames, before any image is read."""
+"""The poses that drives know, and the odometry's motion between their frames."""
 
 from __future__ import annotations
 

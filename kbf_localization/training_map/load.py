@@ -34,7 +34,7 @@ def load_map(path: Path | str) -> TrainingMap:
             return _read(content, path)
     except MapError:
         raise
-    except _Wrong as error:
+    except _FormatError as error:
         raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
     except OSError as error:
         raise MapError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -42,7 +42,7 @@ def load_map(path: Path | str) -> TrainingMap:
         raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
 
 
-class _Wrong(ValueError):
+class _FormatError(ValueError):
     """Something in the file is not as the format says."""
 
 
@@ -80,16 +80,16 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
         warnings=description.warnings,
     )
     if not (training_map.self_similarities > 0.0).all():
-        raise _Wrong("a histogram is empty")
+        raise _FormatError("a histogram is empty")
     return training_map
 
 
 def _description(content: h5py.File, length: int) -> Description:
     dataset = _plain(content, DESCRIPTION, length)
     if dataset.shape != () or dataset.dtype.kind != "S":
-        raise _Wrong(f"'{DESCRIPTION}' is not a text")
+        raise _FormatError(f"'{DESCRIPTION}' is not a text")
     if dataset.dtype.itemsize > LONGEST_DESCRIPTION:
-        raise _Wrong(f"'{DESCRIPTION}' is absurdly long")
+        raise _FormatError(f"'{DESCRIPTION}' is absurdly long")
     return parse_description(bytes(dataset[()]))
 
 
@@ -98,29 +98,31 @@ def _dataset(content: h5py.File, name: str, length: int, sizes: dict[str, int]) 
     dataset = _plain(content, name, length)
     dtype, shape = ARRAYS[name]
     if dataset.dtype != np.dtype(dtype):
-        raise _Wrong(f"'{name}' has type {dataset.dtype}, not {np.dtype(dtype)}")
+        raise _FormatError(f"'{name}' has type {dataset.dtype}, not {np.dtype(dtype)}")
     if len(dataset.shape) != len(shape):
-        raise _Wrong(f"'{name}' has shape {dataset.shape}")
+        raise _FormatError(f"'{name}' has shape {dataset.shape}")
     for found, expected in zip(dataset.shape, shape, strict=True):
         wanted = expected if isinstance(expected, int) else sizes.setdefault(expected, found)
         if found != wanted:
-            raise _Wrong(f"'{name}' has shape {dataset.shape}, expected {wanted} for {expected}")
+            raise _FormatError(
+                f"'{name}' has shape {dataset.shape}, expected {wanted} for {expected}"
+            )
     return dataset
 
 
 def _plain(content: h5py.File, name: str, length: int) -> h5py.Dataset:
     """A dataset that lies in this file in one piece, so that it cannot unpack into more."""
     if not isinstance(content.get(name, getlink=True), h5py.HardLink):
-        raise _Wrong(f"'{name}' is missing")
+        raise _FormatError(f"'{name}' is missing")
     dataset = content[name]
     if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
-        raise _Wrong(f"'{name}' is not an array")
+        raise _FormatError(f"'{name}' is not an array")
     if dataset.chunks is not None or dataset.is_virtual or dataset.external:
-        raise _Wrong(f"'{name}' is not stored in one piece")
+        raise _FormatError(f"'{name}' is not stored in one piece")
     offset = dataset.id.get_offset()
     bytes_needed = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
     if bytes_needed and (offset is None or not 0 <= offset <= length - bytes_needed):
-        raise _Wrong(f"'{name}' has shape {dataset.shape}, more than the file holds")
+        raise _FormatError(f"'{name}' has shape {dataset.shape}, more than the file holds")
     return dataset
 
 
@@ -131,23 +133,23 @@ def _values(dataset: h5py.Dataset) -> NDArray[Any]:
 def _check(arrays: dict[str, NDArray[Any]], thumbnail_bytes: int, sources: int) -> None:
     poses, variances = arrays["poses"], arrays["motion_variances"]
     if len(poses) == 0:
-        raise _Wrong("it has no poses")
+        raise _FormatError("it has no poses")
     if not np.isfinite(poses).all() or np.abs(poses).max() > FARTHEST_M:
-        raise _Wrong("'poses' are not finite or absurdly large")
+        raise _FormatError("'poses' are not finite or absurdly large")
     for name in ("next_poses", "motions"):
         values = arrays[name]
         missing = np.isnan(values).all(axis=1)
         known = values[~missing]
         if not np.isfinite(known).all() or (np.abs(known) > FARTHEST_M).any():
-            raise _Wrong(f"'{name}' are not finite or absurdly large")
+            raise _FormatError(f"'{name}' are not finite or absurdly large")
     if (np.isnan(arrays["next_poses"]) != np.isnan(arrays["motions"])).any():
-        raise _Wrong("'next_poses' and 'motions' are missing at different poses")
+        raise _FormatError("'next_poses' and 'motions' are missing at different poses")
     if not (np.isfinite(variances).all() and (variances > 0.0).all() and variances.max() < 1e6):
-        raise _Wrong("'motion_variances' are not positive numbers")
+        raise _FormatError("'motion_variances' are not positive numbers")
     if not np.isfinite(arrays["vocabulary"]).all() or np.abs(arrays["vocabulary"]).max() > 1e3:
-        raise _Wrong("'vocabulary' is not finite")
+        raise _FormatError("'vocabulary' is not finite")
     if arrays["source_of"].min() < 0 or arrays["source_of"].max() >= sources:
-        raise _Wrong("'source_of' names a source that is not there")
+        raise _FormatError("'source_of' names a source that is not there")
     ends = arrays["thumbnail_ends"]
     if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != thumbnail_bytes:
-        raise _Wrong("'thumbnail_ends' do not divide the thumbnails")
+        raise _FormatError("'thumbnail_ends' do not divide the thumbnails")

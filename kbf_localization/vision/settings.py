@@ -89,7 +89,7 @@ class DescriberSettings:
     @property
     def bins(self) -> int:
         """Length of a histogram: 21 regions of 200 words are 4200."""
-        return self.level_columns()[-1].stop
+        return int(self.level_columns()[-1].stop)
 
     def level_divisors(self) -> list[int]:
         """How many patches one count stands for, a level.

@@ -1,0 +1,49 @@
+"""Joins maps, such as those of several lightings, into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from kbf_localization.errors import MapError
+from kbf_localization.training_map.training_map import TrainingMap
+
+
+def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
+    """All poses of all maps.
+
+    The maps must share their words and settings, since counts of different words cannot be
+    compared. Hyper-parameters and thresholds are left out: they belong to the old density of
+    poses. The motion noise is the mean over the poses.
+    """
+    if not maps:
+        raise MapError("nothing to merge: name two maps or more")
+    first = maps[0]
+    for number, other in enumerate(maps[1:], start=2):
+        if other.describer_settings != first.describer_settings or not np.array_equal(
+            other.vocabulary.words, first.vocabulary.words
+        ):
+            raise MapError(
+                f"map {number} has other visual words than map 1, so their images cannot be "
+                "compared; build it anew with 'kbf map build --like' and the first map"
+            )
+    counts = np.array([len(part) for part in maps], dtype=np.float64)
+    variances = np.stack([part.motion_variances for part in maps])
+    first_source = np.cumsum([0, *(len(part.sources) for part in maps[:-1])])
+    return TrainingMap(
+        poses=np.concatenate([part.poses for part in maps]),
+        histograms=np.concatenate([part.histograms for part in maps]),
+        next_poses=np.concatenate([part.next_poses for part in maps]),
+        motions=np.concatenate([part.motions for part in maps]),
+        vocabulary=first.vocabulary,
+        describer_settings=first.describer_settings,
+        motion_variances=np.average(variances, axis=0, weights=counts),
+        sources=tuple(chain.from_iterable(part.sources for part in maps)),
+        source_of=np.concatenate(
+            [part.source_of + start for part, start in zip(maps, first_source, strict=True)]
+        ),
+        thumbnails=list(chain.from_iterable(part.thumbnails for part in maps)),
+        warnings=tuple(chain.from_iterable(part.warnings for part in maps)),
+    )

@@ -1,0 +1,72 @@
+"""A picture of a map: its poses as arrows, and some of its images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.training_map.training_map import TrainingMap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+SHOWN_POSES = 5000
+SHOWN_IMAGES = 8
+
+
+def draw_map(training_map: TrainingMap) -> Figure:
+    """The map's poses from above, and below them a strip of its images."""
+    from matplotlib.figure import Figure
+
+    strip = image_strip(training_map)
+    figure = Figure(figsize=(9.0, 7.0 if strip is not None else 5.5), layout="constrained")
+    if strip is None:
+        draw_poses(figure.add_subplot(), training_map)
+        return figure
+    above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": (5, 1)})
+    draw_poses(above, training_map)
+    below.imshow(strip, cmap="gray", vmin=0, vmax=255)
+    below.set_axis_off()
+    return figure
+
+
+def draw_poses(axes: Axes, training_map: TrainingMap) -> None:
+    """The poses, coloured by source; of a large map an even choice of them."""
+    rows = np.linspace(0, len(training_map) - 1, min(len(training_map), SHOWN_POSES)).astype(int)
+    for number, source in enumerate(training_map.sources):
+        own = rows[training_map.source_of[rows] == number]
+        x, y, heading = training_map.poses[own].T
+        label = source.name if source.condition is None else f"{source.name} ({source.condition})"
+        axes.quiver(
+            x,
+            y,
+            np.cos(heading),
+            np.sin(heading),
+            angles="xy",
+            scale=60.0,
+            width=0.0025,
+            color=COLOURS[number % len(COLOURS)],
+            label=f"{label}: {source.chosen} of {source.frames} frames",
+        )
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_xlabel("x (m)")
+    axes.set_ylabel("y (m)")
+    axes.set_title(f"{len(training_map)} poses")
+    axes.legend(loc="best", fontsize="small")
+
+
+def image_strip(training_map: TrainingMap) -> NDArray[np.uint8] | None:
+    """Some of the map's images (h, w) side by side; None where the map has none."""
+    rows = np.linspace(0, len(training_map) - 1, min(len(training_map), SHOWN_IMAGES)).astype(int)
+    pictures: list[NDArray[np.uint8]] = []
+    for row in rows:
+        data = np.frombuffer(training_map.thumbnails[int(row)], dtype=np.uint8)
+        picture = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE) if len(data) else None
+        if picture is not None and (not pictures or picture.shape == pictures[0].shape):
+            pictures.append(np.asarray(picture, dtype=np.uint8))
+    return np.hstack(pictures) if pictures else None
