@@ -1,0 +1,44 @@
+"""The executable `localizer`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the node until it is told to stop; 0 then, 2 where a parameter's value cannot be."""
+    from kbf_localization.threads import limit_threads
+
+    # Before NumPy is imported: the other core is for the messages.
+    limit_threads(1)
+    import rclpy
+    from rclpy.exceptions import ParameterException
+    from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+
+    from kbf_localization.ros.node import LocalizerNode
+
+    # The worker's Python must not keep a service waiting for long.
+    sys.setswitchinterval(0.001)
+    rclpy.init(args=arguments)
+    try:
+        node = LocalizerNode()
+    except ParameterException as error:
+        rclpy.logging.get_logger("localizer").fatal(f"cannot start: {error}")
+        rclpy.try_shutdown()
+        return 2
+    executor = MultiThreadedExecutor(num_threads=4)
+    executor.add_node(node)
+    try:
+        executor.spin()
+    except (KeyboardInterrupt, ExternalShutdownException):
+        pass
+    finally:
+        node.close()
+        executor.shutdown(timeout_sec=1.0)
+        node.destroy_node()
+        rclpy.try_shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

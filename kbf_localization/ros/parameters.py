@@ -1,0 +1,294 @@
+"""Every parameter of the node in one table: the YAML file and the reference are made from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rcl_interfaces.msg import (
+    FloatingPointRange,
+    IntegerRange,
+    ParameterDescriptor,
+    SetParametersResult,
+)
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from kbf_localization.filters.registry import METHODS
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class NodeParameter:
+    """A parameter; a `live` one may change at any time, the others while unconfigured alone."""
+
+    name: str
+    default: Value
+    description: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    live: bool = False
+
+    @property
+    def limits(self) -> str:
+        """What values it can have, in words."""
+        if self.choices:
+            return " | ".join(self.choices)
+        if self.low is not None and self.high is not None:
+            return f"{self.low:g} to {self.high:g}"
+        return {bool: "true or false", str: "text"}.get(type(self.default), "any number")
+
+    def problem(self, value: object) -> str | None:
+        """Why it cannot have this value; None when it can."""
+        if type(value) is not type(self.default):
+            return (
+                f"{self.name} must be of type {type(self.default).__name__}, as 'ros2 param' says"
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{self.name} must be a finite number, not {value}"
+        if isinstance(value, (int, float)) and not self._in_range(value):
+            return f"{self.name} must be {self.limits}, not {value}"
+        if self.choices and value not in self.choices:
+            return f"{self.name} must be one of {', '.join(self.choices)}, not '{value}'"
+        return None
+
+    def _in_range(self, value: float) -> bool:
+        return self.low is None or self.high is None or self.low <= value <= self.high
+
+    def descriptor(self) -> ParameterDescriptor:
+        """The description and range that `ros2 param describe` shows."""
+        descriptor = ParameterDescriptor(
+            description=self.description,
+            additional_constraints=self.limits
+            + ("" if self.live else "; can change only while the node is unconfigured"),
+        )
+        if self.low is not None and self.high is not None:
+            if isinstance(self.default, float):
+                span = FloatingPointRange(from_value=float(self.low), to_value=float(self.high))
+                descriptor.floating_point_range = [span]
+            else:
+                whole = IntegerRange(from_value=int(self.low), to_value=int(self.high), step=1)
+                descriptor.integer_range = [whole]
+        return descriptor
+
+
+_FAR = 1e6
+
+PARAMETERS: tuple[NodeParameter, ...] = (
+    NodeParameter("map", "", "Path of the map file (*.kbfmap) to localize in."),
+    NodeParameter(
+        "autostart", True, "Configure and activate at start, without a lifecycle manager."
+    ),
+    NodeParameter("method", "kbf", "Pose filter; all but kbf are for comparison.", choices=METHODS),
+    NodeParameter(
+        "estimate",
+        "mode_mean",
+        "Published pose: mean around the belief's mode, map pose of highest weight, or pre-image.",
+        choices=("mode_mean", "highest_weight", "preimage"),
+        live=True,
+    ),
+    NodeParameter("global_frame_id", "map", "Frame of the map and of the published poses."),
+    NodeParameter(
+        "odom_frame_id", "odom", "Frame of the odometry; odometry in another frame is refused."
+    ),
+    NodeParameter("base_frame_id", "base_footprint", "Frame of the robot whose pose is estimated."),
+    NodeParameter(
+        "tf_broadcast",
+        True,
+        "Publish the transform from global_frame_id to odom_frame_id.",
+        live=True,
+    ),
+    NodeParameter(
+        "transform_tolerance",
+        1.0,
+        "Seconds by which the transform is post-dated, so that it can be looked up at 'now'.",
+        low=0.0,
+        high=10.0,
+        live=True,
+    ),
+    NodeParameter(
+        "transform_rate", 30.0, "How often the transform is published, in Hz.", low=1.0, high=200.0
+    ),
+    NodeParameter(
+        "update_min_d",
+        0.0,
+        "Metres to drive before another image is used; 0 uses every image.",
+        low=0.0,
+        high=100.0,
+        live=True,
+    ),
+    NodeParameter(
+        "update_min_a",
+        0.0,
+        "Radians to turn before another image is used; 0 uses every image.",
+        low=0.0,
+        high=6.283185307179586,
+        live=True,
+    ),
+    NodeParameter(
+        "set_initial_pose", False, "Start from initial_pose.* instead of from anywhere on the map."
+    ),
+    NodeParameter("initial_pose.x", 0.0, "Initial x in the map, in metres.", low=-_FAR, high=_FAR),
+    NodeParameter("initial_pose.y", 0.0, "Initial y in the map, in metres.", low=-_FAR, high=_FAR),
+    NodeParameter(
+        "initial_pose.z", 0.0, "Not used; here because AMCL has it.", low=-_FAR, high=_FAR
+    ),
+    NodeParameter(
+        "initial_pose.yaw",
+        0.0,
+        "Initial heading in the map, in radians.",
+        low=-6.283185307179586,
+        high=6.283185307179586,
+    ),
+    NodeParameter(
+        "initial_pose.sigma_xy", 0.5, "Its uncertainty in metres.", low=0.001, high=100.0
+    ),
+    NodeParameter("initial_pose.sigma_yaw", 0.26, "And in radians.", low=0.001, high=10.0),
+    NodeParameter(
+        "always_reset_initial_pose",
+        False,
+        "Never start from the saved pose: only from initial_pose.*, or from anywhere on the map.",
+    ),
+    NodeParameter(
+        "saved_pose_file",
+        "",
+        "File that keeps the pose over a restart; empty: the pose is not kept.",
+    ),
+    NodeParameter(
+        "save_pose_rate",
+        0.5,
+        "How often the pose is saved, in Hz; 0 saves at deactivation alone.",
+        low=0.0,
+        high=10.0,
+    ),
+    NodeParameter(
+        "saved_pose_max_age",
+        3600.0,
+        "A saved pose older than these seconds is not used.",
+        low=0.0,
+        high=1e9,
+    ),
+    NodeParameter(
+        "image_transport",
+        "compressed",
+        "Subscribe to image/compressed (JPEG, PNG) or to image (raw).",
+        choices=("compressed", "raw"),
+    ),
+    NodeParameter(
+        "image_reliability",
+        "best_effort",
+        "QoS reliability asked for; best_effort receives from every publisher.",
+        choices=("best_effort", "reliable"),
+    ),
+    NodeParameter(
+        "odom_reliability",
+        "best_effort",
+        "QoS reliability asked for; best_effort receives from every publisher.",
+        choices=("best_effort", "reliable"),
+    ),
+    NodeParameter(
+        "image_queue_depth",
+        1,
+        "Images that may wait for the filter; 1 keeps the newest alone, as a robot wants it.",
+        low=1,
+        high=10000,
+    ),
+    NodeParameter(
+        "odom_queue_depth", 500, "Odometry messages that may wait to be read.", low=1, high=100000
+    ),
+    NodeParameter(
+        "odometry_patience",
+        1.0,
+        "Seconds that an image waits for odometry of its own time before it is dropped.",
+        low=0.01,
+        high=60.0,
+        live=True,
+    ),
+    NodeParameter(
+        "watchdog_timeout",
+        5.0,
+        "Seconds without odometry or images until a warning names the topic and the reason.",
+        low=0.1,
+        high=3600.0,
+        live=True,
+    ),
+    NodeParameter(
+        "path_length", 2000, "Poses kept for the topic path; 0 for none.", low=0, high=100000
+    ),
+    NodeParameter(
+        "belief_poses_count",
+        500,
+        "Map poses of highest weight that the topic belief_poses holds.",
+        low=1,
+        high=100000,
+        live=True,
+    ),
+)
+BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
+
+
+def declare(node: Node) -> None:
+    """Declare all of them; rclpy raises where a value given at the start cannot be."""
+    for parameter in PARAMETERS:
+        node.declare_parameter(parameter.name, parameter.default, parameter.descriptor())
+
+
+def check(parameters: Iterable[Parameter], configured: bool) -> SetParametersResult:
+    """Whether these changes are allowed, with the reason when not."""
+    for change in parameters:
+        parameter = BY_NAME.get(change.name)
+        if parameter is None:
+            continue
+        reason = parameter.problem(change.value)
+        if reason is None and configured and not parameter.live:
+            reason = (
+                f"{change.name} can change only while the node is unconfigured: clean it up first"
+            )
+        if reason is not None:
+            return SetParametersResult(successful=False, reason=reason)
+    return SetParametersResult(successful=True)
+
+
+def read(node: Node) -> dict[str, Any]:
+    """The values of all of them."""
+    return {parameter.name: node.get_parameter(parameter.name).value for parameter in PARAMETERS}
+
+
+def as_yaml() -> str:
+    """The text of config/localization.yaml."""
+    lines = [
+        "# Parameters of the node localizer with their defaults.",
+        "# [live]: can change while it runs (ros2 param set); the others while it is unconfigured.",
+        "/**:",
+        "  ros__parameters:",
+    ]
+    for parameter in PARAMETERS:
+        live = " [live]" if parameter.live else ""
+        lines.append(f"    # {parameter.description} ({parameter.limits}){live}")
+        lines.append(f"    {parameter.name}: {_yaml_value(parameter.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def as_markdown() -> str:
+    """The parameters as a table for the documentation."""
+    lines = ["| parameter | default | values | live | meaning |", "| --- | --- | --- | --- | --- |"]
+    for parameter in PARAMETERS:
+        limits = parameter.limits.replace("|", "\\|")
+        live = "yes" if parameter.live else ""
+        lines.append(
+            f"| `{parameter.name}` | `{_yaml_value(parameter.default)}` | {limits} | {live} "
+            f"| {parameter.description} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_value(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return repr(value)

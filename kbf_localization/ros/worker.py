@@ -1,0 +1,122 @@
+"""The thread that describes images and filters, so that everything else answers meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_UNCOVERED_LIMIT = 64
+"""Images that may wait for odometry; more than enough for odometry that is late by a second."""
+
+
+@dataclass(frozen=True)
+class PendingImage:
+    """An image message, its stamp and when it arrived (`time.perf_counter`)."""
+
+    stamp_ns: int
+    message: Any
+    arrived: float
+
+
+class ImageWorker:
+    """Hands images to `process` one after the other, each as soon as `covers(stamp)`.
+
+    Of the images that could be processed at most `depth` wait; the oldest are dropped. An image
+    that gets no odometry within `patience` seconds is dropped. Commands run between two images.
+    """
+
+    def __init__(
+        self,
+        process: Callable[[PendingImage], None],
+        covers: Callable[[int], bool],
+        failed: Callable[[Exception], None],
+        depth: int = 1,
+        patience: float = 1.0,
+    ) -> None:
+        self.patience = patience
+        self.counts: Counter[str] = Counter()
+        self._process, self._covers, self._failed = process, covers, failed
+        self._depth = depth
+        self._images: deque[PendingImage] = deque()
+        self._commands: deque[Callable[[], None]] = deque()
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="image worker", daemon=True)
+        self._thread.start()
+
+    def submit(self, stamp_ns: int, message: Any) -> None:
+        """Queue an image."""
+        with self._condition:
+            self._images.append(PendingImage(stamp_ns, message, time.perf_counter()))
+            self._condition.notify()
+
+    def odometry_arrived(self) -> None:
+        """Look again whether an image that waits is covered now."""
+        if self._images:
+            with self._condition:
+                self._condition.notify()
+
+    def run(self, command: Callable[[], None]) -> None:
+        """Run a command on this thread before the next image."""
+        with self._condition:
+            self._commands.append(command)
+            self._condition.notify()
+
+    def clear(self) -> None:
+        """Drop the images that wait."""
+        with self._condition:
+            self.counts["image_dropped"] += len(self._images)
+            self._images.clear()
+
+    def stop(self) -> None:
+        """End the thread after what it is doing; commands that were given are still run."""
+        with self._condition:
+            self._stopping = True
+            self._images.clear()
+            self._condition.notify()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            work = self._next_work()
+            if work is None:
+                return
+            try:
+                work()
+            except Exception as error:  # a thread that dies silently is worse than one bad frame
+                self._failed(error)
+
+    def _next_work(self) -> Callable[[], None] | None:
+        with self._condition:
+            while True:
+                if self._commands:
+                    return self._commands.popleft()
+                if self._stopping:
+                    return None
+                image = self._next_image()
+                if image is not None:
+                    return lambda: self._process(image)
+                self._condition.wait(timeout=0.1 if self._images else None)
+
+    def _next_image(self) -> PendingImage | None:
+        """The image to process now; drops those for which it is too late."""
+        covered = [image for image in self._images if self._covers(image.stamp_ns)]
+        while len(covered) > self._depth:
+            self._images.remove(covered.pop(0))
+            self.counts["image_dropped"] += 1
+        if covered:
+            self._images.remove(covered[0])
+            return covered[0]
+        too_old = time.perf_counter() - self.patience
+        while self._images and (
+            self._images[0].arrived < too_old
+            or len(self._images) > max(self._depth, _UNCOVERED_LIMIT)
+        ):
+            self._images.popleft()
+            self.counts["image_without_odometry"] += 1
+        return None
