@@ -6,7 +6,18 @@ from collections.abc import Mapping
 
 from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import PoseFilter, PoseMap
+from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
+from kbf_localization.filters.kernel_monte_carlo import KernelMonteCarloFilter
 from kbf_localization.filters.nearest_image import NearestImage
+from kbf_localization.filters.neighbour_particle_filter import NeighbourParticleFilter
+from kbf_localization.filters.nonparametric_filter import NonparametricFilter
+from kbf_localization.filters.parameters import (
+    FilterParameters,
+    MonteCarloParameters,
+    NonparametricParameters,
+    ParticleParameters,
+    parameters_of,
+)
 
 METHODS = ("kbf", "fkbf", "nn", "nai", "kmcf")
 TITLES = {
@@ -25,8 +36,18 @@ def make_filter(
     seed: int = 0,
 ) -> PoseFilter:
     """The filter called `method`; `parameters` of None are the map's own, or its defaults."""
+    stored = training_map.parameters if parameters is None else parameters
+    if method == "kbf":
+        return KernelBayesFilter(training_map, parameters_of(FilterParameters, method, stored))
+    if method == "fkbf":
+        learnt = parameters_of(NonparametricParameters, method, stored)
+        return NonparametricFilter(training_map, learnt)
+    if method == "kmcf":
+        sampled = parameters_of(MonteCarloParameters, method, stored)
+        return KernelMonteCarloFilter(training_map, sampled, seed=seed)
+    if method == "nn":
+        particles = parameters_of(ParticleParameters, method, stored)
+        return NeighbourParticleFilter(training_map, particles, seed=seed)
     if method == "nai":
-        return NearestImage(training_map)
-    if method in METHODS:
         return NearestImage(training_map)
     raise ParameterError(f"no method is called '{method}': choose from {', '.join(METHODS)}")

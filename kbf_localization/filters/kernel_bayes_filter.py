@@ -1,0 +1,231 @@
+"""The kernel Bayes filter with a model of the motion: Algorithm 1 of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.embeddings.kernel_mean import KernelMean
+from kbf_localization.embeddings.noise import GaussianNoise
+from kbf_localization.embeddings.posterior_weights import block_posterior_weights
+from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
+from kbf_localization.filters.base import (
+    Array,
+    Estimate,
+    GaussianPrior,
+    Observation,
+    PoseMap,
+    Weights,
+)
+from kbf_localization.filters.image_gram_cache import ImageGramCache
+from kbf_localization.filters.map_projection import MapProjection
+from kbf_localization.filters.parameters import FilterParameters
+from kbf_localization.filters.point_estimates import point_estimates
+from kbf_localization.filters.pose_space import PoseSpace
+from kbf_localization.filters.whole_map_matching import WholeMapMatching, all_similarities
+from kbf_localization.geometry import embed, unembed
+from kbf_localization.motion.odometry_model import transition
+
+NEGLIGIBLE = 1e-9
+"""Weights below this share of the largest one are dropped; exact mode drops none."""
+
+ACTIVE_LIMIT = 500
+"""The most map poses of one update; only a belief that is all over the map has more."""
+
+PRIOR_SAMPLES = 300
+UNKNOWN_MOTION = 0.5
+"""Standard deviation, in kernel widths, of a motion that the odometry does not tell."""
+
+LOOK_ROUND_BELOW = 0.3
+"""Evidence at which a large map is looked over at once."""
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Weighted embedded points (m, 4); those of an update are poses of the map."""
+
+    points: Array
+    weights: Array
+
+
+class KernelBayesFilter:
+    """Filters poses on a training map by hybrid kernel Bayesian inference.
+
+    `exact` computes on the whole map at every step, for reference; otherwise a step computes on
+    the part of the map where the belief is. `pure` mixes no prior of its own into the prediction,
+    as in the paper.
+    """
+
+    def __init__(
+        self,
+        training_map: PoseMap,
+        parameters: FilterParameters = FilterParameters(),  # noqa: B008 (frozen)
+        exact: bool = False,
+        pure: bool = False,
+    ) -> None:
+        self.parameters = parameters
+        self.space = PoseSpace(
+            training_map.poses, parameters.bandwidth, parameters.heading_bandwidth
+        )
+        self._map = training_map
+        self._exact = exact
+        self._mixing = 0.0 if pure else parameters.mixing
+        self._power = max(1, round(parameters.power))
+        kernel = self.space.kernel
+        variances = np.asarray(training_map.motion_variances) * parameters.noise_inflation
+        self._motion_rule = ModelBasedSumRule(
+            _moved_points, GaussianNoise(np.diag(variances)), kernel
+        )
+        unknown = GaussianNoise(np.diag((UNKNOWN_MOTION * self.space.widths) ** 2))
+        self._standstill_rule = ModelBasedSumRule(_same_points, unknown, kernel)
+        ridge = parameters.regularization * kernel.at_zero()
+        self._projection = MapProjection(self.space, ridge, exact)
+        self._image_gram = ImageGramCache(training_map, self._power)
+        self._least_sigma = np.array([0.25, 0.25, 0.25]) * self.space.widths[[0, 0, 2]]
+        self.reset()
+
+    def reset(self, prior: GaussianPrior | None = None) -> None:
+        """Initial prior sampling; no `prior` is the uniform one on the map's poses."""
+        self._events: list[str] = []
+        self._belief = None if prior is None else _sampled(prior)
+        self._matching = WholeMapMatching(len(self.space))
+
+    def step(self, motion: Array | None, observation: Observation) -> Estimate:
+        """One turn of Algorithm 1; the first has no motion and starts from the initial prior."""
+        self._events = []
+        predicted = self._predict(motion)
+        prior, evidence = self._kept_recoverable(predicted, observation)
+        posterior = self._update(prior, observation)
+        self._belief = Belief(self.space.points[posterior.rows], posterior.values)
+        return self._estimate(posterior, evidence)
+
+    def _predict(self, motion: Array | None) -> Weights:
+        """Weight computation 1: β = (G_X + nεI)⁻¹ G_{X'|X} α, normalized."""
+        if self._belief is None:
+            count = len(self.space)
+            return Weights(np.arange(count), np.full(count, 1.0 / count))
+        mean = self._moved_mean(self._belief, motion)
+        return self._normalized(self._projection.weights(mean), self._belief)
+
+    def _moved_mean(self, belief: Belief, motion: Array | None) -> KernelMean:
+        """Σ_i α_i m_{X_t | x_{t-1} = X_i} (forwardkernelmeanMb)."""
+        mean = KernelMean(belief.points, belief.weights, self.space.kernel)
+        if motion is None or not np.isfinite(motion).all():
+            return self._standstill_rule(mean)
+        return self._motion_rule(mean, motion)
+
+    def _kept_recoverable(
+        self, predicted: Weights, observation: Observation
+    ) -> tuple[Weights, float]:
+        """β with a little of the best matches' weight mixed in, and the evidence in [0, 1].
+
+        The evidence is Σ_i β_i k_Z(Z_i, z_t) against the best similarity that the map offers.
+        """
+        fit = self._likeness(observation, predicted.rows)
+        seen = float(fit.max(initial=0.0))
+        best = self._matching.usual_best(seen)
+        expected = self._expected(predicted, fit)
+        urgent = expected < LOOK_ROUND_BELOW * best**self._power
+        if not self._matching.due(urgent) and not self._exact:
+            return predicted, _ratio(expected, best**self._power)
+        matches = self._matching.look(all_similarities(observation))
+        evidence = _ratio(expected, matches.best**self._power)
+        if self._mixing == 0.0 or self._belief is None:
+            return predicted, evidence
+        mixed = np.zeros(len(self.space))
+        mixed[predicted.rows] = (1.0 - self._mixing) * predicted.values
+        mixed[matches.rows] += self._mixing / len(matches.rows)
+        rows = np.union1d(predicted.rows, matches.rows)
+        return Weights(rows, mixed[rows]), evidence
+
+    def _update(self, prior: Weights, observation: Observation) -> Weights:
+        """Weight computation 2: α = R_{X|Z}(β) k_Z(z_t), on the active set, normalized."""
+        prior = self._active(prior, observation)
+        likeness = self._likeness(observation, prior.rows) ** self._power
+        highest = float(likeness.max(initial=0.0))
+        if not highest > 0.0:
+            self._events.append("image_like_nothing")
+            return prior
+        delta = self.parameters.delta * float(np.abs(prior.values).sum()) ** 2
+        posterior = block_posterior_weights(
+            prior.values, self._image_gram.block(prior.rows), likeness / highest, delta
+        )
+        total = float(posterior.sum())
+        if not (np.isfinite(total) and total > 1e-12 * float(np.abs(posterior).sum())):
+            self._events.append("update_not_positive")
+            return prior
+        return self._without_negligible(Weights(prior.rows, posterior / total))
+
+    def _estimate(self, posterior: Weights, evidence: float) -> Estimate:
+        """Point estimates, covariance and events of this step."""
+        points = point_estimates(posterior, self.space, self._least_sigma)
+        return Estimate(
+            pose=points.mode_mean,
+            covariance=points.covariance,
+            highest_weight_pose=points.highest_weight,
+            weights=posterior,
+            evidence=evidence,
+            events=tuple(self._events),
+            preimage_pose=points.preimage,
+        )
+
+    def _active(self, prior: Weights, observation: Observation) -> Weights:
+        """The rows S that matter for an update; KBR is exactly zero where β is."""
+        prior = self._without_negligible(prior)
+        if self._exact or len(prior.rows) <= ACTIVE_LIMIT:
+            return prior
+        likeness = self._likeness(observation, prior.rows) ** self._power
+        promise = np.abs(prior.values) * (likeness + 1e-3 * likeness.max(initial=0.0))
+        kept = np.sort(np.argpartition(-promise, ACTIVE_LIMIT)[:ACTIVE_LIMIT])
+        return Weights(prior.rows[kept], prior.values[kept])
+
+    def _without_negligible(self, weights: Weights) -> Weights:
+        if self._exact:
+            return weights
+        sizes = np.abs(weights.values)
+        kept = sizes > NEGLIGIBLE * sizes.max(initial=0.0)
+        return Weights(weights.rows[kept], weights.values[kept])
+
+    def _normalized(self, weights: Weights, belief: Belief) -> Weights:
+        """Weights that sum to one; where they cannot, the robot is off the map."""
+        total = float(weights.values.sum())
+        if np.isfinite(total) and total > 1e-9 * float(np.abs(weights.values).sum()):
+            return Weights(weights.rows, weights.values / total)
+        self._events.append("prediction_off_map")
+        rows = np.unique(self.space.nearest(belief.points))
+        return Weights(rows, np.full(len(rows), 1.0 / len(rows)))
+
+    def _likeness(self, observation: Observation, rows: NDArray[np.intp]) -> Array:
+        """k_Z(Z_i, z_t) of power 1; what is not finite counts as none."""
+        similarities = observation.similarities(rows)
+        if np.isfinite(similarities).all():
+            return similarities
+        self._events.append("similarity_not_finite")
+        return np.nan_to_num(similarities, nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _expected(self, weights: Weights, likeness: Array) -> float:
+        positive = np.maximum(weights.values, 0.0)
+        return float(positive @ likeness**self._power / positive.sum())
+
+
+def _moved_points(points: Array, motion: Array) -> Array:
+    """f on embedded points (n, 4)."""
+    return transition(unembed(points), motion)
+
+
+def _same_points(points: Array) -> Array:
+    return points
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(np.clip(part / whole, 0.0, 1.0)) if whole > 0.0 else 0.0
+
+
+def _sampled(prior: GaussianPrior) -> Belief:
+    """Equally weighted samples of p(x_1), the same ones for the same prior."""
+    generator = np.random.default_rng(0)
+    covariance = np.asarray(prior.covariance, dtype=np.float64)
+    poses = generator.multivariate_normal(prior.pose, covariance, PRIOR_SAMPLES, method="svd")
+    return Belief(embed(poses), np.full(PRIOR_SAMPLES, 1.0 / PRIOR_SAMPLES))

@@ -1,0 +1,108 @@
+"""NN, the rival of section 6.3: nearest images as observation model, and a particle filter."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.filters.base import Array, Estimate, GaussianPrior, Observation, PoseMap
+from kbf_localization.filters.parameters import ParticleParameters
+from kbf_localization.filters.pose_space import map_spacing
+from kbf_localization.geometry import embed, unembed, wrap_angle
+from kbf_localization.motion.odometry_model import transition
+
+NEAR_WIDTHS = 3.0
+"""Likelihood widths round the heaviest particle within which particles make the estimate."""
+
+
+class NeighbourParticleFilter:
+    """Particles moved by the odometry model and weighted by the poses of the nearest images."""
+
+    def __init__(
+        self,
+        training_map: PoseMap,
+        parameters: ParticleParameters = ParticleParameters(),  # noqa: B008 (frozen)
+        seed: int = 0,
+    ) -> None:
+        self.parameters = parameters
+        self._poses = training_map.poses
+        self._points = embed(training_map.poses)
+        position = parameters.position_width * map_spacing(self._points)
+        heading = parameters.heading_width
+        self._widths = np.array([position, position, heading, heading])
+        self._sigma = np.sqrt(
+            np.asarray(training_map.motion_variances) * parameters.noise_inflation
+        )
+        self._neighbours = min(max(1, round(parameters.neighbours)), len(self._poses))
+        self._count = max(1, round(parameters.particles))
+        self._seed = seed
+        self.reset()
+
+    def reset(self, prior: GaussianPrior | None = None) -> None:
+        """Particles from `prior`, or on map poses chosen at random."""
+        self._generator = np.random.default_rng(self._seed)
+        if prior is None:
+            chosen = self._generator.integers(0, len(self._poses), self._count)
+            self._particles = self._points[chosen]
+            return
+        covariance = np.asarray(prior.covariance, dtype=np.float64)
+        poses = self._generator.multivariate_normal(
+            prior.pose, covariance, self._count, method="svd"
+        )
+        self._particles = embed(poses)
+
+    def step(self, motion: Array | None, observation: Observation) -> Estimate:
+        similarities = np.nan_to_num(observation.similarities(), nan=0.0, posinf=0.0, neginf=0.0)
+        nearest = np.argpartition(-similarities, self._neighbours - 1)[: self._neighbours]
+        shares = similarities[nearest] ** self.parameters.power
+        events: tuple[str, ...] = ()
+        if not shares.sum() > 0.0:
+            events, shares = ("image_like_nothing",), np.ones(len(nearest))
+        shares = shares / shares.sum()
+        self._move(motion)
+        if not events:
+            self._inject(nearest)
+        likelihoods = self._likelihoods(nearest, shares) if not events else np.ones(self._count)
+        weights = likelihoods / likelihoods.sum()
+        estimate = self._estimate(weights, int(nearest[np.argmax(shares)]), events)
+        places = (self._generator.random() + np.arange(self._count)) / self._count
+        kept = np.searchsorted(np.cumsum(weights), places).clip(0, self._count - 1)
+        self._particles = self._particles[kept]
+        return estimate
+
+    def _move(self, motion: Array | None) -> None:
+        if motion is not None and np.isfinite(motion).all():
+            noise = self._sigma * self._generator.standard_normal(self._particles.shape)
+            moved = transition(unembed(self._particles), motion) + noise
+            self._particles = embed(unembed(moved))
+
+    def _inject(self, nearest: NDArray[np.intp]) -> None:
+        """Put some particles near the poses of the nearest images."""
+        chosen = self._generator.random(self._count) < self.parameters.injection
+        many = int(chosen.sum())
+        places = self._points[nearest[self._generator.integers(0, len(nearest), many)]]
+        noise = 0.5 * self._widths * self._generator.standard_normal((many, 4))
+        self._particles[chosen] = embed(unembed(places + noise))
+
+    def _likelihoods(self, nearest: NDArray[np.intp], shares: Array) -> Array:
+        offsets = self._particles[:, None] / self._widths - self._points[nearest] / self._widths
+        gaussians = np.exp(-0.5 * (offsets**2).sum(axis=-1))
+        return np.asarray(gaussians @ shares + self.parameters.floor + 1e-12)
+
+    def _estimate(self, weights: Array, nearest: int, events: tuple[str, ...]) -> Estimate:
+        heaviest = self._particles[int(np.argmax(weights))]
+        offsets = (self._particles - heaviest) / self._widths
+        near = (offsets**2).sum(axis=1) <= NEAR_WIDTHS**2
+        shares = weights[near] / weights[near].sum()
+        pose = unembed(shares @ self._particles[near])
+        spread = unembed(self._particles) - pose
+        spread[:, 2] = wrap_angle(spread[:, 2])
+        floor = np.diag((0.1 * self._widths[[0, 0, 2]]) ** 2)
+        return Estimate(
+            pose=pose,
+            covariance=(weights[:, None] * spread).T @ spread + floor,
+            highest_weight_pose=self._poses[nearest].copy(),
+            weights=None,
+            evidence=float("nan"),
+            events=events,
+        )

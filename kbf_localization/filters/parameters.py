@@ -1,0 +1,143 @@
+"""The filters' hyper-parameters without scale, and the ranges in which they are sought.
+
+They are relative to the map's own spacing and kernels, so one set of defaults serves every map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+
+from kbf_localization.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class FilterParameters:
+    """Those of the kernel Bayes filter; the rivals add theirs.
+
+    `bandwidth` is σ_p of k_X in units of the map's spacing (the median distance to the third
+    nearest map pose), `heading_bandwidth` σ_θ; `regularization` is nε in units of k_X(x, x);
+    `delta` is δ in units of (Σ|β_i|)²; `power` is that of the image kernel (1 is the paper's);
+    `noise_inflation` multiplies the motion model's variances; `mixing` is the share of the prior
+    that is given to the map's best matches of each image (0 is the paper's).
+    """
+
+    bandwidth: float = 1.3
+    heading_bandwidth: float = 0.4
+    regularization: float = 0.3
+    delta: float = 2e-3
+    power: float = 12.0
+    noise_inflation: float = 6.0
+    mixing: float = 0.02
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True)
+class NonparametricParameters(FilterParameters):
+    """Those of the fully non-parametric filter.
+
+    `control_bandwidth` is the width of the kernel on motions in units of their standard
+    deviation, `transition_regularization` is nε of the learnt transition.
+    """
+
+    control_bandwidth: float = 1.0
+    transition_regularization: float = 0.1
+
+
+@dataclass(frozen=True)
+class MonteCarloParameters(FilterParameters):
+    """Those of the kernel Monte Carlo filter: `samples` are drawn at each step."""
+
+    samples: float = 150.0
+
+
+@dataclass(frozen=True)
+class ParticleParameters:
+    """Those of the particle filter on the nearest images.
+
+    The likelihood of a particle is a sum of Gaussians of widths `position_width` (in units of the
+    map's spacing) and `heading_width` (rad) round the poses of the `neighbours` most similar
+    images, weighted by the `power` of the similarity, plus `floor`. `injection` is the share of
+    particles placed anew at those poses.
+    """
+
+    neighbours: float = 10.0
+    position_width: float = 0.7
+    heading_width: float = 0.3
+    power: float = 8.0
+    floor: float = 1e-3
+    noise_inflation: float = 6.0
+    injection: float = 0.05
+    particles: float = 500.0
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+MAY_BE_ZERO = ("mixing", "injection", "floor")
+
+
+def _check(parameters: FilterParameters | ParticleParameters) -> None:
+    for name, value in asdict(parameters).items():
+        allowed = value >= 0.0 if name in MAY_BE_ZERO else value > 0.0
+        if not (np.isfinite(value) and allowed):
+            raise ParameterError(f"parameter {name} is {value}, must be positive and finite")
+
+
+Range = tuple[float, float]
+_KERNEL_RANGES: dict[str, Range] = {
+    "bandwidth": (0.8, 1.8),
+    "heading_bandwidth": (0.25, 0.6),
+    "regularization": (0.05, 0.6),
+    "delta": (3e-4, 1e-2),
+    "power": (6.0, 20.0),
+    "noise_inflation": (2.0, 20.0),
+    "mixing": (0.003, 0.05),
+}
+SEARCH_RANGES: dict[str, dict[str, Range]] = {
+    "kbf": _KERNEL_RANGES,
+    "fkbf": {
+        **{name: one for name, one in _KERNEL_RANGES.items() if name != "noise_inflation"},
+        "control_bandwidth": (0.3, 4.0),
+        "transition_regularization": (0.01, 1.0),
+    },
+    "kmcf": _KERNEL_RANGES,
+    "nn": {
+        "neighbours": (3.0, 30.0),
+        "position_width": (0.3, 1.5),
+        "heading_width": (0.15, 0.6),
+        "power": (2.0, 20.0),
+        "floor": (1e-4, 3e-2),
+        "noise_inflation": (2.0, 40.0),
+        "injection": (0.01, 0.1),
+    },
+    "nai": {},
+}
+"""Where each method's parameters are sought; the scale of all of them is logarithmic."""
+
+Parameters = TypeVar("Parameters", bound="FilterParameters | ParticleParameters")
+
+
+def parameters_of(kind: type[Parameters], method: str, stored: Mapping[str, float]) -> Parameters:
+    """Parameters from "<method>.<name>" or plain entries, defaults for what is not there."""
+    names = {field.name for field in fields(kind)}
+    known = {key.removeprefix(f"{method}."): value for key, value in stored.items()}
+    return kind(**{name: float(value) for name, value in known.items() if name in names})
+
+
+def stored_form(method: str, parameters: FilterParameters | ParticleParameters) -> dict[str, float]:
+    """The entries that a map keeps for a method."""
+    return {f"{method}.{name}": float(value) for name, value in asdict(parameters).items()}
+
+
+def random_parameters(method: str, generator: np.random.Generator) -> dict[str, float]:
+    """One draw from a method's search ranges, log-uniform."""
+    return {
+        name: float(np.exp(generator.uniform(np.log(low), np.log(high))))
+        for name, (low, high) in SEARCH_RANGES[method].items()
+    }
