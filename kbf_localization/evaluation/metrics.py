@@ -48,7 +48,7 @@ def heading_errors(run: Run) -> NDArray[np.float64]:
 
 
 def position_sigmas(run: Run) -> NDArray[np.float64]:
-    """(t,) published standard deviation along the longest axis of the position's ellipse, metres."""
+    """(t,) published standard deviation of position along its longest axis, in metres."""
     if len(run) == 0:
         return np.zeros(0)
     largest = np.linalg.eigvalsh(run.covariances[:, :2, :2])[:, -1]

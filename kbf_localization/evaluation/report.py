@@ -1,4 +1,4 @@
-"""`report.html`: one page with everything inline, which opens with no network and runs nothing else.
+"""`report.html`: one page with everything inline; it opens with no network and loads nothing.
 
 Whatever comes from data (names of drives, rooms, files) is escaped: as text in HTML, and in the
 page's data as JSON that cannot end its element. The page's own policy (CSP) admits the scripts
@@ -71,7 +71,9 @@ def write_report(
     if drive.condition:
         subtitle += f" · {drive.condition}"
     notes = "".join(f"<li>{html.escape(line)}</li>" for line in drive.warnings[:20])
-    body = _page_part("drive.html").replace("{{NOTES}}", f"<ul>{notes}</ul>" if notes else "")
+    body = _page_part("drive.html").replace(
+        "{{NOTES}}", f"<section><h2>Notes</h2><ul>{notes}</ul></section>" if notes else ""
+    )
     return _write(folder, name, title, subtitle, config, body, data, DRIVE_SCRIPTS)
 
 

@@ -1,0 +1,255 @@
+// Small charts on canvas: linear or logarithmic axes, lines, dots, bars, and a band of states.
+
+function prepare(canvas) {
+  const ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+  }
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.font = "12px system-ui, sans-serif";
+  return { context, width, height };
+}
+
+function ticks(low, high, log) {
+  if (log) {
+    const found = [], decades = Math.log10(high / low);
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
+      for (const factor of decades < 2.5 ? [1, 2, 5] : [1]) {
+        const value = factor * 10 ** power;
+        if (value >= low * 0.999 && value <= high * 1.001) found.push(value);
+      }
+    return found;
+  }
+  const rough = (high - low) / 5 || 1, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
+  const found = [];
+  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-6; value += step)
+    found.push(Number(value.toPrecision(10)));
+  return found;
+}
+
+// Axes over [x0, x1] × [y0, y1]; returns the functions that place a value on the canvas.
+function axes(canvas, options) {
+  const { context, width, height } = prepare(canvas);
+  const area = { left: 52, right: width - 10, top: options.top ?? 12, bottom: height - 36 };
+  const scale = (low, high, log, from, to) => {
+    const map = log ? Math.log : (value) => value, start = map(low), span = map(high) - start || 1;
+    return (value) => from + ((map(log ? Math.max(value, low) : value) - start) / span) * (to - from);
+  };
+  const x = scale(...options.x, options.logX, area.left, area.right);
+  const y = scale(...options.y, options.logY, area.bottom, area.top);
+  context.strokeStyle = theme.colour("line");
+  context.fillStyle = theme.colour("muted");
+  context.lineWidth = 1;
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  for (const value of ticks(...options.y, options.logY)) {
+    line(context, [[area.left, y(value)], [area.right, y(value)]]);
+    context.fillText(format(value), area.left - 6, y(value));
+  }
+  context.textAlign = "center";
+  context.textBaseline = "top";
+  for (const value of ticks(...options.x, options.logX)) {
+    line(context, [[x(value), area.bottom], [x(value), area.bottom + 4]]);
+    context.fillText(format(value), x(value), area.bottom + 6);
+  }
+  context.textAlign = "right";
+  context.fillText(options.xLabel, area.right, area.bottom + 21);
+  context.save();
+  context.translate(11, area.top);
+  context.rotate(-Math.PI / 2);
+  context.textBaseline = "middle";
+  context.fillText(options.yLabel, 0, 0);
+  context.restore();
+  return { context, x, y, area, width, height };
+}
+
+function line(context, points) {
+  context.beginPath();
+  let drawing = false;
+  for (const [x, y] of points) {
+    if (!Number.isFinite(x) || !Number.isFinite(y)) { drawing = false; continue; }
+    if (drawing) context.lineTo(x, y); else context.moveTo(x, y);
+    drawing = true;
+  }
+  context.stroke();
+}
+
+function seriesStyle(context, index, width = 1.6) {
+  context.strokeStyle = context.fillStyle = seriesColour(index);
+  context.setLineDash(DASHES[index % DASHES.length]);
+  context.lineWidth = width;
+}
+
+// Names of the series in a corner of a chart, each with its own line.
+function key(context, right, top, entries) {
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  const wide = Math.max(...entries.map((entry) => context.measureText(entry.label).width)) + 36;
+  context.globalAlpha = 0.85;
+  context.fillStyle = theme.colour("card");
+  context.fillRect(right - wide - 4, top - 2, wide + 4, entries.length * 17 + 4);
+  context.globalAlpha = 1;
+  entries.forEach((entry, row) => {
+    const height = top + 9 + row * 17;
+    entry.style(context);
+    if (entry.dot) mark(context, right - wide + 12, height, 2.5);
+    else line(context, [[right - wide, height], [right - wide + 24, height]]);
+    context.setLineDash([]);
+    context.fillStyle = theme.colour("ink");
+    context.fillText(entry.label, right - wide + 30, height);
+  });
+}
+
+function mark(context, x, y, radius) {
+  context.beginPath();
+  context.arc(x, y, radius, 0, 2 * Math.PI);
+  context.fill();
+}
+
+const methodKey = (methods) => methods.map((method) =>
+  ({ label: method.name, style: (context) => seriesStyle(context, method.index) }));
+
+// The states of a method as a coloured band; "lost" is hatched besides.
+function stateBand(context, method, x, top, height, right) {
+  for (let row = 0; row < method.states.length;) {
+    let end = row;
+    while (end < method.states.length && method.states[end] === method.states[row]) end++;
+    const state = data.states[method.states[row]];
+    const left = x(data.seconds[method.frames[row]]);
+    const until = end < method.frames.length ? x(data.seconds[method.frames[end]]) : right;
+    statePatch(context, state, left, top, Math.max(until - left, 1.5), height);
+    row = end;
+  }
+}
+
+function statePatch(context, state, left, top, width, height) {
+  context.fillStyle = theme.colour(state);
+  context.fillRect(left, top, width, height);
+  const slope = { lost: 1, localizing: -1 }[state];
+  if (!slope) return;
+  context.save();
+  context.beginPath();
+  context.rect(left, top, width, height);
+  context.clip();
+  context.strokeStyle = theme.colour("card");
+  context.lineWidth = 1.2;
+  for (let at = left - height; at < left + width + height; at += 5)
+    line(context, [[at, slope > 0 ? top + height : top], [at + height, slope > 0 ? top : top + height]]);
+  context.restore();
+}
+
+function drawErrorsOverTime(canvas, methods, cursor) {
+  const largest = Math.max(0.2, ...methods.map((method) => method.errors.reduce((a, b) => (b > a ? b : a), 0)));
+  const chart = axes(canvas, {
+    x: [0, data.seconds[data.seconds.length - 1] || 1], y: [0.01, largest * 1.2], logY: true,
+    xLabel: "time (s)", yLabel: "position error (m)", top: 24,
+  });
+  const { context, x, y, area } = chart;
+  stateBand(context, methods[0], x, 6, 10, area.right);
+  for (const method of [...methods].reverse()) {
+    seriesStyle(context, method.index, method.index === 0 ? 1.8 : 1.2);
+    const points = [];
+    method.errors.forEach((error, row) => points.push([x(data.seconds[method.frames[row]]), y(error)]));
+    line(context, points);
+  }
+  context.setLineDash([]);
+  if (methods.length > 1) key(context, area.right, area.top, methodKey(methods));
+  if (cursor !== undefined) {
+    context.strokeStyle = theme.colour("ink");
+    context.lineWidth = 1;
+    line(context, [[x(cursor), area.top - 20], [x(cursor), area.bottom]]);
+  }
+  return chart;
+}
+
+function drawDistribution(canvas, methods) {
+  const sorted = methods.map((method) => Float32Array.from(method.errors.filter(Number.isFinite)).sort());
+  const high = Math.max(1.5, ...sorted.map((errors) => errors[errors.length - 1] || 0));
+  const { context, x, y, area } = axes(canvas, {
+    x: [0.01, high], y: [0, 1], logX: true, xLabel: "position error (m)", yLabel: "share of frames",
+  });
+  context.strokeStyle = theme.colour("muted");
+  context.setLineDash([3, 3]);
+  line(context, [[x(1), area.top], [x(1), area.bottom]]);
+  methods.forEach((method, index) => {
+    seriesStyle(context, method.index);
+    const errors = sorted[index], points = [];
+    errors.forEach((error, rank) => points.push([x(error), y((rank + 1) / errors.length)]));
+    line(context, points);
+  });
+  key(context, area.right - 4, area.bottom - 8 - 17 * methods.length, methodKey(methods));
+}
+
+function drawSigma(canvas, method) {
+  const pairs = [];
+  method.errors.forEach((error, row) => {
+    if (Number.isFinite(error) && method.sigmas[row] > 0) pairs.push([method.sigmas[row], Math.max(error, 0.003)]);
+  });
+  const sigmas = pairs.map((pair) => pair[0]), errors = pairs.map((pair) => pair[1]);
+  const low = Math.min(0.05, ...sigmas), high = Math.max(0.5, ...sigmas);
+  const { context, x, y, area } = axes(canvas, {
+    x: [low, high], y: [Math.min(0.02, ...errors), Math.max(1.5, ...errors)], logX: true, logY: true,
+    xLabel: "published σ (m)", yLabel: "true error (m)",
+  });
+  context.save();
+  context.beginPath();
+  context.rect(area.left, area.top, area.right - area.left, area.bottom - area.top);
+  context.clip();
+  context.fillStyle = seriesColour(method.index);
+  context.globalAlpha = 0.35;
+  pairs.forEach(([sigma, error]) => mark(context, x(sigma), y(error), 2.2));
+  context.globalAlpha = 1;
+  context.strokeStyle = theme.colour("ink");
+  context.lineWidth = 1.2;
+  line(context, [[x(low), y(low)], [x(high), y(high)]]);
+  context.setLineDash([6, 4]);
+  line(context, [[x(low), y(3 * low)], [x(high), y(3 * high)]]);
+  context.restore();
+  const ink = (dash) => (inner) => {
+    inner.strokeStyle = theme.colour("ink");
+    inner.setLineDash(dash);
+  };
+  key(context, area.right - 4, area.bottom - 62, [
+    { label: method.name, dot: true, style: (inner) => seriesStyle(inner, method.index) },
+    { label: "error = σ", style: ink([]) }, { label: "error = 3 σ", style: ink([6, 4]) },
+  ]);
+}
+
+function drawTiming(canvas, methods) {
+  const all = methods.flatMap((method) => Array.from(method.milliseconds).filter(Number.isFinite)).sort((a, b) => a - b);
+  const high = Math.max(1, (all[Math.floor(all.length * 0.995)] || 1) * 1.1), bins = 48;
+  const counts = methods.map((method) => {
+    const histogram = new Float64Array(bins);
+    method.milliseconds.forEach((value) => { histogram[Math.min(bins - 1, Math.floor((value / high) * bins))] += 1 / method.milliseconds.length; });
+    return histogram;
+  });
+  const top = Math.max(0.05, ...counts.flatMap((histogram) => Array.from(histogram))) * 1.1;
+  const { context, x, y, area } = axes(canvas, {
+    x: [0, high], y: [0, top], xLabel: "ms from decoded image to pose", yLabel: "share of frames",
+  });
+  methods.forEach((method, index) => {
+    seriesStyle(context, method.index);
+    const points = [];
+    counts[index].forEach((share, bin) => points.push([x((bin * high) / bins), y(share)], [x(((bin + 1) * high) / bins), y(share)]));
+    line(context, points);
+  });
+  key(context, area.right - 4, area.top, methodKey(methods));
+}
+
+function drawEvidence(canvas, methods) {
+  const told = methods.filter((method) => method.evidence.some(Number.isFinite));
+  const { context, x, y, area } = axes(canvas, {
+    x: [0, data.seconds[data.seconds.length - 1] || 1], y: [0, 1], xLabel: "time (s)", yLabel: "evidence",
+  });
+  told.forEach((method) => {
+    seriesStyle(context, method.index, 1.2);
+    const points = [];
+    method.evidence.forEach((value, row) => points.push([x(data.seconds[method.frames[row]]), y(value)]));
+    line(context, points);
+  });
+  if (told.length) key(context, area.right - 4, area.bottom - 8 - 17 * told.length, methodKey(told));
+}

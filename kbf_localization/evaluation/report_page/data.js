@@ -1,0 +1,49 @@
+// The page's data, its packed arrays opened. Frames are the drive's images; a method has a row
+// (pose, error, state …) for each frame that it gave an estimate for.
+const data = (() => {
+  const raw = JSON.parse(document.getElementById("data").textContent);
+  const open = (text, Type) => {
+    const binary = atob(text), bytes = new Uint8Array(binary.length);
+    for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+    return new Type(bytes.buffer);
+  };
+  const floats = (text) => (text === null ? null : open(text, Float32Array));
+  const seconds = floats(raw.frames.seconds);
+  const imageFrames = open(raw.frames.imageFrames, Uint32Array);
+  const imageOfFrame = new Int32Array(seconds.length).fill(-1);
+  for (let frame = 0, image = -1; frame < seconds.length; frame++) {
+    if (image + 1 < imageFrames.length && imageFrames[image + 1] <= frame) image++;
+    imageOfFrame[frame] = image;
+  }
+  const methods = raw.methods.map((method, index) => {
+    const frames = open(method.frames, Uint32Array);
+    const rowOfFrame = new Int32Array(seconds.length).fill(-1);
+    frames.forEach((frame, row) => { if (frame < rowOfFrame.length) rowOfFrame[frame] = row; });
+    const belief = method.belief && {
+      ends: open(method.belief.ends, Uint32Array),
+      rows: open(method.belief.rows, Uint32Array),
+      values: open(method.belief.values, Int8Array),
+    };
+    return {
+      index, name: method.name, title: method.title, counts: method.counts, frames, rowOfFrame, belief,
+      poses: floats(method.poses), covariances: floats(method.covariances),
+      errors: floats(method.errors), sigmas: floats(method.sigmas), inSigmas: floats(method.errorInSigmas),
+      states: open(method.states, Uint8Array), evidence: floats(method.evidence),
+      milliseconds: floats(method.milliseconds), bestRows: open(method.bestRows, Int32Array),
+    };
+  });
+  return {
+    states: raw.states, metrics: raw.metrics, seconds, truth: floats(raw.frames.truth),
+    labels: raw.frames.labels, images: raw.frames.images, imageOfFrame, methods,
+    mapPoses: floats(raw.map.poses), mapCount: raw.map.count, thumbnails: raw.map.thumbnails,
+    hasTruth: methods.some((method) => floats(raw.methods[method.index].errors).some(Number.isFinite)),
+  };
+})();
+
+const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [5, 2], [1, 4]];
+const seriesColour = (index) => theme.colour(`s${index % 6}`);
+const format = (value, digits = 3) => {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (Number.isInteger(value)) return String(value);
+  return Math.abs(value) >= 1000 ? value.toFixed(0) : String(Number(value.toPrecision(digits)));
+};

@@ -1,0 +1,102 @@
+// Puts the page together: tiles, table, legends, charts; draws again when size or theme change.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const element = (tag, text, className) => {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  };
+  const shares = new Set(["share_beyond_1m", "share_tracking", "within_three_sigma_share"]);
+  const shown = (row, value) => (shares.has(row.key) && value !== null ? `${format(100 * value)} %` : format(value));
+
+  function fillTiles() {
+    const wanted = ["position_median_m", "position_rmse_m", "heading_rmse_deg", "share_beyond_1m", "step_ms_p50", "frames"];
+    const rows = wanted.map((name) => data.metrics.find((row) => row.key === name)).filter(Boolean);
+    byId("tiles").replaceChildren(...rows.map((row) => {
+      const tile = element("div", undefined, "tile");
+      const unit = row.unit && !shares.has(row.key) ? ` ${row.unit}` : "";
+      tile.append(element("b", shown(row, row.values[0]) + unit), element("span", `${row.label} (${data.methods[0].name})`));
+      return tile;
+    }));
+  }
+
+  // The best value of a row is bold where "best" has a meaning.
+  function fillTable() {
+    const lower = /^(position|heading|step)_|^share_beyond/, head = element("tr");
+    ["Metric", ...data.methods.map((method) => method.name), "Units"].forEach((text) => head.append(element("th", text)));
+    const body = data.metrics.map((row) => {
+      const line = element("tr"), best = lower.test(row.key) && data.methods.length > 1 ? Math.min(...row.values.filter((value) => value !== null)) : null;
+      line.append(element("td", row.label));
+      row.values.forEach((value) => line.append(element("td", shown(row, value), value !== null && value === best ? "best" : undefined)));
+      line.append(element("td", shares.has(row.key) ? "" : row.unit));
+      return line;
+    });
+    const table = byId("metrics"), thead = element("thead"), tbody = element("tbody");
+    thead.append(head);
+    tbody.append(...body);
+    table.replaceChildren(thead, tbody);
+    byId("counts").textContent = data.methods.filter((method) => Object.keys(method.counts).length)
+      .map((method) => `${method.name}: ${Object.entries(method.counts).map(([what, count]) => `${what.replaceAll("_", " ")} ${count}`).join(", ")}`).join(" · ");
+  }
+
+  function legend(id, entries) {
+    byId(id).replaceChildren(...entries.map(([text, paint]) => {
+      const entry = element("span"), swatch = element("canvas");
+      entry.append(swatch, element("span", text));
+      requestAnimationFrame(() => paint(prepare(swatch).context));
+      return entry;
+    }));
+  }
+
+  function drawLegends() {
+    const entries = [["map pose", (context) => { context.fillStyle = theme.colour("pose"); context.fillRect(11, 6, 4, 4); }]];
+    if (data.methods.some((method) => method.belief)) entries.push(
+      ["positive weight", (context) => beliefMark(context, 13, 8, 1, 6)],
+      ["negative weight", (context) => beliefMark(context, 13, 8, -1, 6)]);
+    entries.push(["estimate, 3 σ", (context) => {
+      context.strokeStyle = context.fillStyle = theme.colour("negative");
+      context.beginPath();
+      context.ellipse(13, 8, 12, 7, 0, 0, 2 * Math.PI);
+      context.stroke();
+      drawArrow(context, 12, 8, 0, 5, true);
+    }]);
+    if (data.truth) entries.push(["truth", (context) => drawTruth(context, 9, 8, 0, 5)]);
+    entries.push(["last 10 s", (context) => { context.strokeStyle = seriesColour(0); context.lineWidth = 2; line(context, [[2, 8], [24, 8]]); }]);
+    legend("map-legend", entries);
+    const present = new Set(data.methods.flatMap((method) => Array.from(method.states)));
+    legend("states-legend", data.states.map((state, code) => [code, state]).filter(([code]) => present.has(code))
+      .map(([, state]) => [`${state} (${data.methods[0].name})`, (context) => statePatch(context, state, 0, 2, 26, 12)]));
+  }
+
+  let errorsChart = null;
+  function drawCharts() {
+    drawPaths(byId("paths"), data.methods);
+    if (data.hasTruth) {
+      errorsChart = drawErrorsOverTime(byId("errors"), data.methods);
+      drawDistribution(byId("distribution"), data.methods);
+      drawSigma(byId("sigma"), data.methods[0]);
+    } else ["errors", "distribution", "sigma"].forEach((id) => { byId(id).closest("figure").hidden = true; });
+    drawTiming(byId("timing"), data.methods);
+    if (data.methods.some((method) => method.evidence.some(Number.isFinite))) drawEvidence(byId("evidence"), data.methods);
+    else byId("evidence").closest("figure").hidden = true;
+  }
+  byId("errors").addEventListener("click", (event) => {
+    const { area } = errorsChart, share = (event.offsetX - area.left) / (area.right - area.left);
+    player.goToSeconds(share * data.seconds[data.seconds.length - 1]);
+    byId("replay").scrollIntoView({ behavior: "smooth" });
+  });
+
+  function drawAll() {
+    drawLegends();
+    drawCharts();
+    player.draw();
+  }
+  fillTiles();
+  fillTable();
+  player.start();
+  drawAll();
+  theme.onChange(drawAll);
+  let waiting = 0;
+  addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawAll); });
+})();

@@ -1,0 +1,110 @@
+"""A drive, a map and runs made of formulas, for tests of what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.datasets.drive import Image, OdometryLog
+from kbf_localization.evaluation.run import Run
+from kbf_localization.filters.base import Weights
+
+START_NS = 1_152_212_857_193_444_000
+STEP_NS = 204_000_000
+
+
+def path_of(frames: int) -> NDArray[np.float64]:
+    """Once round a corridor of 20 m by 8 m, heading along it."""
+    along = np.linspace(0, 2 * np.pi, frames)
+    x, y = 10 * np.cos(along), 4 * np.sin(along)
+    return np.column_stack((x, y, np.arctan2(np.gradient(y), np.gradient(x))))
+
+
+def picture(number: int, width: int = 160, height: int = 120) -> bytes:
+    """A JPEG of stripes that move from frame to frame."""
+    columns = np.arange(width)[None, :, None] + 3 * number
+    rows = np.arange(height)[:, None, None]
+    image = 127 + 90 * np.sin(columns / np.array([9, 14, 23])) * np.cos(rows / 17)
+    return cv2.imencode(".jpg", image.astype(np.uint8))[1].tobytes()
+
+
+@dataclass
+class SyntheticDrive:
+    """Follows `Drive`; every image is drawn when asked for."""
+
+    frames: int = 120
+    name: str = "round trip"
+    condition: str | None = "cloudy"
+    labels: tuple[str, ...] | None = None
+    warnings: tuple[str, ...] = ()
+    path: Path = Path("drives/round_trip")
+
+    @property
+    def stamps_ns(self) -> NDArray[np.int64]:
+        return START_NS + STEP_NS * np.arange(self.frames, dtype=np.int64)
+
+    @property
+    def poses(self) -> NDArray[np.float64]:
+        return path_of(self.frames)
+
+    @property
+    def odometry(self) -> OdometryLog:
+        return OdometryLog(self.stamps_ns, self.poses)
+
+    def __len__(self) -> int:
+        return self.frames
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        for index in range(self.frames) if indices is None else indices:
+            yield index, picture(index)
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        for index, data in self.encoded_images(indices):
+            grey = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
+            yield index, np.asarray(grey, dtype=np.uint8)
+
+
+def synthetic_map(poses: int = 200) -> Any:
+    rng = np.random.default_rng(5)
+    around = path_of(poses) + rng.normal(0, (0.3, 0.3, 0.1), (poses, 3))
+    return SimpleNamespace(poses=around, thumbnails=[picture(row) for row in range(poses)])
+
+
+def synthetic_run(drive: SyntheticDrive, map_poses: NDArray[np.float64], method: str) -> Run:
+    """A method that is good ("kbf", with one bad stretch), or jumps about (all others)."""
+    rng = np.random.default_rng(len(method))
+    frames, truth = len(drive), drive.poses
+    good = method in ("kbf", "node")
+    noise = np.full(frames, 0.1 if good else 1.5)
+    bad = slice(frames * 6 // 10, frames * 7 // 10)
+    noise[bad] *= 12
+    estimates = truth + rng.normal(size=(frames, 3)) * noise[:, None] * (1, 1, 0.2)
+    states = ["localizing" if frame < 8 else "tracking" for frame in range(frames)]
+    states[bad] = ["lost"] * len(states[bad])
+    beliefs = []
+    for pose in estimates:
+        distances = np.hypot(*(map_poses[:, :2] - pose[:2]).T)
+        rows = np.argsort(distances)[:40]
+        values = np.exp(-(distances[rows] ** 2)) - 0.3 * np.exp(-(distances[rows] ** 2) / 6)
+        beliefs.append(Weights(rows, values / np.abs(values).sum()))
+    nearest = np.array([belief.rows[0] for belief in beliefs])
+    return Run(
+        method=method,
+        stamps_ns=drive.stamps_ns,
+        estimates=estimates,
+        covariances=np.einsum("t,ij->tij", (1.2 * noise) ** 2, np.diag((1.0, 0.6, 0.05))),
+        truth=truth,
+        states=tuple(states),
+        evidence=np.clip(1 - noise / 2 + rng.normal(0, 0.03, frames), 0, 1),
+        step_ms=rng.gamma(30, 0.5, frames),
+        counts={"odometry_jump": 2} if good else {},
+        beliefs=tuple(beliefs),
+        best_rows=nearest,
+    )

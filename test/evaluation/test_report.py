@@ -1,0 +1,126 @@
+"""The report's page as text: self-contained, within its size, and deaf to what names say."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbf_localization.evaluation.report import (
+    Picture,
+    Table,
+    write_report,
+    write_simple_report,
+)
+from kbf_localization.evaluation.report_data import report_data
+from kbf_localization.evaluation.report_images import shrink, small_images
+from kbf_localization.evaluation.results import ResultsFolder
+from test.evaluation.synthetic import SyntheticDrive, picture, synthetic_map, synthetic_run
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{DATA}}\u2028'\""
+
+
+def write(folder: Path, drive: SyntheticDrive, **config: str) -> str:
+    training_map = synthetic_map()
+    runs = {name: synthetic_run(drive, training_map.poses, name) for name in ("kbf", "nai")}
+    page = write_report(
+        ResultsFolder(folder),
+        "report.html",
+        f"Localization of {drive.name}",
+        config,
+        runs,
+        training_map,
+        drive,
+    )
+    return page.read_text(encoding="utf-8")
+
+
+def test_the_page_asks_for_nothing_from_outside(tmp_path: Path) -> None:
+    page = write(tmp_path, SyntheticDrive(20), command="kbf evaluate x --map y")
+    assert "default-src 'none'" in page
+    assert not re.search(r"""(src|href)\s*=\s*["']?(?!data:)\w""", page.split("<script", 1)[0])
+    assert "kbf evaluate x --map y" in page
+
+
+def test_names_from_data_stay_text(tmp_path: Path) -> None:
+    drive = SyntheticDrive(
+        20,
+        name=HOSTILE,
+        condition=HOSTILE,
+        labels=(HOSTILE,) * 20,
+        warnings=(HOSTILE,),
+        path=Path(HOSTILE),
+    )
+    page = write(tmp_path, drive, command=HOSTILE, source=HOSTILE)
+    assert "<img src=x" not in page
+    assert page.count("<script") == page.count("</script>") == 2
+    data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
+    assert data["frames"]["labels"][0] == HOSTILE
+
+
+def test_a_thousand_vga_frames_fit_into_thirty_megabytes(tmp_path: Path) -> None:
+    """Noise is the worst that a camera can send: the images shrink until they fit."""
+
+    class Noisy(SyntheticDrive):
+        def encoded_images(self, indices=None):  # type: ignore[no-untyped-def]
+            rng = np.random.default_rng(0)
+            noise = [self._noise(rng) for _ in range(3)]
+            for index in range(self.frames) if indices is None else indices:
+                yield index, noise[index % 3]
+
+        @staticmethod
+        def _noise(rng: np.random.Generator) -> bytes:
+            import cv2
+
+            image = rng.integers(0, 256, (480, 640, 3), dtype=np.uint8)
+            return cv2.imencode(".jpg", image)[1].tobytes()
+
+    frames, images = small_images(Noisy(300), budget_bytes=4_500_000)
+    assert sum(map(len, images)) * 3 / 4 <= 4_500_000 * 1.02
+    assert len(frames) == len(images) > 100
+
+
+def test_what_is_no_image_becomes_no_image() -> None:
+    assert shrink(b"", 320, 60) == b""
+    assert shrink(b"GIF89a", 320, 60) == b""
+    assert shrink(picture(1)[:200], 320, 60) == b""
+    # The header of a JPEG that claims 65,500 × 65,500 pixels.
+    bomb = bytearray(picture(1))
+    start = bomb.index(b"\xff\xc0")
+    bomb[start + 5 : start + 9] = b"\xff\xdc\xff\xdc"
+    assert shrink(bytes(bomb), 320, 60) == b""
+
+
+def test_belief_weights_keep_sign_and_place() -> None:
+    drive, training_map = SyntheticDrive(10), synthetic_map()
+    run = synthetic_run(drive, training_map.poses, "kbf")
+    assert run.beliefs is not None and run.beliefs[0] is not None
+    belief = report_data({"kbf": run}, training_map, drive)["methods"][0]["belief"]
+    import base64
+
+    ends = np.frombuffer(base64.b64decode(belief["ends"]), "<u4")
+    rows = np.frombuffer(base64.b64decode(belief["rows"]), "<u4")[: ends[1]]
+    levels = np.frombuffer(base64.b64decode(belief["values"]), "i1")[: ends[1]]
+    weights = dict(zip(run.beliefs[0].rows, run.beliefs[0].values, strict=True))
+    largest = max(map(abs, weights.values()))
+    assert len(ends) == 11
+    assert levels / 127 == pytest.approx([weights[row] / largest for row in rows], abs=0.5 / 127)
+    assert levels.min() < 0 < levels.max()
+
+
+def test_an_experiments_report_shows_its_pictures_and_tables(tmp_path: Path) -> None:
+    picture_path = tmp_path / "rmse.png"
+    picture_path.write_bytes(b"\x89PNG")
+    page = write_simple_report(
+        ResultsFolder(tmp_path),
+        "Sum rule <b>",
+        {"command": "kbf experiment sum-rule --trials 3", "trials": 3},
+        summary="The model helps.\n\nMost of all <here>.",
+        tables=[Table("Errors", ("rule", "mean"), [("Mb-KSR", 0.012345), ("NP-KSR", None)])],
+        pictures=[Picture(picture_path, "RMSE & n")],
+    ).read_text(encoding="utf-8")
+    assert "Sum rule &lt;b&gt;" in page and "Most of all &lt;here&gt;." in page
+    assert "0.0123" in page and "–" in page
+    assert 'src="data:image/png;base64,iVBORw=="' in page and "RMSE &amp; n" in page
+    assert "kbf experiment sum-rule --trials 3" in page
