@@ -292,6 +292,8 @@ class LocalizerNode(SafeLifecycleNode):
         values = {
             "state": running.localizer.state.value,
             "evidence": float("nan") if last is None else last.evidence,
+            "stamp_ns": 0 if last is None else last.stamp_ns,
+            "step_ms": running.last_step_ms,
             "active_poses": 0 if weights is None else len(weights.rows),
             "latency_ms_p50": running.latency.percentile_ms(50),
             "latency_ms_p99": running.latency.percentile_ms(99),

@@ -54,6 +54,7 @@ class RunningLocalizer:
         self.localizer = localizer
         self.counts: Counter[str] = Counter()
         self.latency = Latency()
+        self.last_step_ms = float("nan")
         self.odometry_rate, self.image_rate, self.pose_rate = Rate(), Rate(), Rate()
         self.worker = ImageWorker(
             self._process, localizer.covers, self.failed, queue_depth, patience
@@ -174,6 +175,7 @@ class RunningLocalizer:
 
     def _process(self, pending: PendingImage) -> None:
         epoch = self._epoch
+        started = time.perf_counter()
         try:
             image = decode(pending.message)
         except ValueError as error:
@@ -182,6 +184,7 @@ class RunningLocalizer:
         localization = self.localizer.add_image(pending.stamp_ns, image)
         if localization is None or epoch != self._epoch:
             return
+        self.last_step_ms = 1e3 * (time.perf_counter() - started)
         tracks = localization.state is State.TRACKING
         if tracks or (self._pose_was_given and localization.state is not State.LOST):
             self._map_to_odom = compose(localization.pose, invert(localization.odometry_pose))
