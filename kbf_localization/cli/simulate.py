@@ -1,0 +1,101 @@
+"""Render drives through a simulated office, in COLD's layout."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from kbf_localization.errors import ParameterError
+
+app = typer.Typer(add_completion=False)
+
+
+class Condition(str, Enum):
+    cloudy = "cloudy"
+    night = "night"
+    sunny = "sunny"
+
+
+_EPILOG = (
+    "Worked example: [bold]kbf simulate office --runs 3 --seed 1[/bold] writes three drives of one "
+    "office; [bold]kbf simulate along --trajectory seq1/localization/places.lst[/bold] renders at "
+    "a real drive's poses and stamps."
+)
+
+
+@app.command(epilog=_EPILOG)
+def simulate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the sequences' folders go.")],
+    runs: Annotated[
+        Optional[int],
+        typer.Option(
+            min=1,
+            help="Number of drives [default: 3]; with --trajectory, drives beyond the given ones "
+            "follow a perturbed version of the longest.",
+        ),
+    ] = None,
+    condition: Annotated[Condition, typer.Option(help="The light.")] = Condition.cloudy,
+    trajectory: Annotated[
+        Optional[list[Path]],
+        typer.Option(
+            metavar="places.lst",
+            help="Render at this real drive's poses; repeat for several drives of one office.",
+        ),
+    ] = None,
+    office_from: Annotated[
+        Optional[list[Path]],
+        typer.Option(
+            metavar="places.lst", help="Build the office round this drive too; may be repeated."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same office.")] = 0,
+    frames: Annotated[
+        Optional[int],
+        typer.Option(min=2, help="Images a drive [default: 1000, or all of a trajectory's]."),
+    ] = None,
+    size: Annotated[str, typer.Option(metavar="WxH", help="Size of the images.")] = "640x480",
+    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
+) -> None:
+    """Render drives through a simulated office, in COLD's layout."""
+    from kbf_localization.cli.console import console
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.datasets import simulated_office
+    from kbf_localization.parallel import workers
+
+    match = re.fullmatch(r"(\d+)x(\d+)", size)
+    if match is None:
+        raise ParameterError(f"--size {size}: give width and height in pixels, such as 640x480")
+    if office_from and not trajectory:
+        raise ParameterError("--office-from needs --trajectory: without one the office is invented")
+    pixels = (int(match[1]), int(match[2]))
+    with show_progress() as progress:
+        if trajectory:
+            written = simulated_office.simulate_along(
+                folder,
+                trajectory,
+                office_from=office_from or (),
+                extra_drives=max((runs or 0) - len(trajectory), 0),
+                condition=condition.value,
+                seed=seed,
+                frames=frames,
+                size=pixels,
+                workers=workers(jobs),
+                progress=progress,
+            )
+        else:
+            written = simulated_office.simulate(
+                folder,
+                runs=runs or 3,
+                condition=condition.value,
+                seed=seed,
+                frames=frames or 1000,
+                size=pixels,
+                workers=workers(jobs),
+                progress=progress,
+            )
+    for path in written:
+        console.print(str(path), markup=False, highlight=False, soft_wrap=True)

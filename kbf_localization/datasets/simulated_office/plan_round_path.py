@@ -1,0 +1,90 @@
+"""An office built round real trajectories: free space near the path, walls elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
+from kbf_localization.datasets.simulated_office.furniture import furnish
+from kbf_localization.datasets.simulated_office.trajectory import Trajectory
+
+_CELL_M = 0.4
+_FINE_M = 0.05
+_MARGIN_M = 3.2
+_CLEARANCE_M = 0.62
+_CORRIDOR_REACH_M = 1.05
+_ROOM_REACH_M = 1.9
+
+
+def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
+    """The office in which all `trajectories` (one common frame) are drives."""
+    points = np.concatenate([trajectory.poses[:, :2] for trajectory in trajectories])
+    origin = np.floor((points.min(axis=0) - _MARGIN_M) / _CELL_M) * _CELL_M
+    cells = np.ceil((points.max(axis=0) + _MARGIN_M - origin) / _CELL_M).astype(int)
+    labels = tuple(sorted({label for trajectory in trajectories for label in trajectory.labels}))
+    away = np.stack([_distance_to(label, trajectories, origin, cells) for label in labels])
+    rooms = _rooms(away, labels)
+    nearest = away.min(axis=0)
+    open_x = np.zeros((cells[1], cells[0] + 1), dtype=bool)
+    open_y = np.zeros((cells[1] + 1, cells[0]), dtype=bool)
+    # A door stands where the path itself leads from one room into the other.
+    open_x[:, 1:-1] = (nearest[:, 1:] + nearest[:, :-1]) / 2 < 0.6
+    open_y[1:-1, :] = (nearest[1:, :] + nearest[:-1, :]) / 2 < 0.6
+    open_x[:, 1:-1] &= (rooms[:, 1:] > 0) & (rooms[:, :-1] > 0)
+    open_y[1:-1, :] &= (rooms[1:, :] > 0) & (rooms[:-1, :] > 0)
+    routes = tuple(trajectory.poses[::4, :2] for trajectory in trajectories)
+    bare = FloorPlan(
+        (float(origin[0]), float(origin[1])),
+        _CELL_M,
+        rooms,
+        labels,
+        open_x,
+        open_y,
+        (),
+        routes,
+        seed,
+    )
+    return furnish(bare)
+
+
+def _distance_to(
+    label: str,
+    trajectories: Sequence[Trajectory],
+    origin: NDArray[np.float64],
+    cells: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Distance in metres from each cell's middle to the path inside the room `label`."""
+    per_cell = round(_CELL_M / _FINE_M)
+    canvas = np.full((cells[1] * per_cell, cells[0] * per_cell), 255, dtype=np.uint8)
+    for trajectory in trajectories:
+        inside = np.array([name == label for name in trajectory.labels])
+        pixels = np.round((trajectory.poses[:, :2] - origin) / _FINE_M - 0.5).astype(int)
+        for start, end, both in zip(pixels[:-1], pixels[1:], inside[:-1] & inside[1:]):
+            if both and np.abs(end - start).max() < 1.0 / _FINE_M:
+                cv2.line(canvas, start.tolist(), end.tolist(), 0, 1)
+        for pixel in pixels[inside]:
+            canvas[pixel[1], pixel[0]] = 0
+    # The larger of the distances along the axes: what is near by it has straight walls.
+    far = cv2.distanceTransform(canvas, cv2.DIST_C, 3).astype(np.float64) * _FINE_M
+    middle = per_cell // 2
+    return np.asarray(far[middle::per_cell, middle::per_cell])
+
+
+def _rooms(away: NDArray[np.float64], labels: Sequence[str]) -> NDArray[np.int16]:
+    owner = away.argmin(axis=0)
+    rooms = np.zeros(owner.shape, dtype=np.int16)
+    for k, label in enumerate(labels):
+        reach = _CORRIDOR_REACH_M if label.startswith("CR") else _ROOM_REACH_M
+        mask = ((away[k] < reach) & (owner == k)).astype(np.uint8)
+        # Straight walls: fill niches and cut off spurs narrower than the squares.
+        mask = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
+        mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+        rooms[(mask > 0) & (owner == k)] = k + 1
+    near = away.min(axis=0) < _CLEARANCE_M
+    rooms[near] = owner[near] + 1
+    rooms[:2], rooms[-2:], rooms[:, :2], rooms[:, -2:] = 0, 0, 0, 0
+    return rooms

@@ -1,0 +1,221 @@
+"""An office as it looks in one drive's light: surfaces, and the atlas of their lit textures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.datasets.simulated_office import textures
+from kbf_localization.datasets.simulated_office.atlas import Atlas
+from kbf_localization.datasets.simulated_office.decoration import Decorator, Window
+from kbf_localization.datasets.simulated_office.floor_plan import Box, Face, FloorPlan
+from kbf_localization.datasets.simulated_office.ground import ceiling_texture, floor_texture
+from kbf_localization.datasets.simulated_office.lighting import (
+    Lighting,
+    Sources,
+    ambient,
+    lamp_places,
+    sources,
+)
+from kbf_localization.datasets.simulated_office.people import Look, person_looks
+
+# A white wall in full light is stored at this share of 255, to leave room for windows and sun.
+HEADROOM = 0.6
+
+
+@dataclass(frozen=True)
+class Surfaces:
+    """The office's colours in even light (albedo), made once for all drives."""
+
+    faces: list[Face]
+    walls: list[NDArray[np.uint8]]
+    windows: list[list[Window]]
+    sides: list[list[NDArray[np.uint8]]]
+    tops: list[NDArray[np.uint8]]
+    looks: list[Look]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the renderer needs; texture numbers count the atlas's images."""
+
+    plan: FloorPlan
+    faces: list[Face]
+    boxes: tuple[Box, ...]
+    atlas: Atlas
+    face_texture: NDArray[np.int64]
+    box_texture: NDArray[np.int64]
+    floor_texture: int
+    ceiling_texture: int
+    person_texture: NDArray[np.int64]
+    looks: list[Look]
+    wall_pixels: float
+    floor_pixels: float
+    ceiling_pixels: float
+
+
+def densities(width: int) -> tuple[float, float, float]:
+    """Pixels a metre of walls, floor and ceiling for images of this width."""
+    scale = float(np.clip(width / 640, 0.35, 1.5))
+    return 110 * scale, 60 * scale, 36 * scale
+
+
+@lru_cache(maxsize=2)
+def surfaces(plan: FloorPlan, wall_pixels: float) -> Surfaces:
+    """The office's textures before any light falls on them."""
+    decorator = Decorator(plan.seed, wall_pixels)
+    faces = plan.faces()
+    walls, windows = [], []
+    for face in faces:
+        image, openings = decorator.wall(face, plan.labels[face.room - 1])
+        walls.append(image)
+        windows.append(openings)
+    sides, tops = [], []
+    for box in plan.boxes:
+        size = (box.x[1] - box.x[0], box.y[1] - box.y[0])
+        front, flank = decorator.box_side(box, size[0]), decorator.box_side(box, size[1])
+        sides.append([flank, flank, front, front])
+        tops.append(decorator.box_top(box, size))
+    return Surfaces(faces, walls, windows, sides, tops, person_looks(plan.seed, wall_pixels))
+
+
+@lru_cache(maxsize=2)
+def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
+    """The office in this light, for images `width` pixels wide."""
+    wall_pixels, floor_pixels, ceiling_pixels = densities(width)
+    bare = surfaces(plan, wall_pixels)
+    middles, rooms = _window_middles(bare)
+    lights, burning = sources(plan, lighting, middles, rooms)
+    counts = np.bincount(rooms, minlength=len(plan.labels) + 1)
+    base = [ambient(lighting, int(count)) for count in counts]
+    images: list[NDArray[np.uint8]] = []
+    rng = np.random.default_rng([plan.seed, 6])
+    for face, wall, openings in zip(bare.faces, bare.walls, bare.windows):
+        lit = _lit(wall, _wall_light(face, lights, base[face.room]), lighting)
+        for opening in openings:
+            _glaze(lit, opening, wall_pixels, lighting, rng)
+        images.append(lit)
+    first_box = len(images)
+    for box, flanks, top in zip(plan.boxes, bare.sides, bare.tops):
+        middle = np.array([[np.mean(box.x), np.mean(box.y), box.top]])
+        level = float(lights.at(middle, box.room, base[box.room])[0])
+        for share, image in zip((0.8, 0.95, 0.9, 0.85, 1.05), (*flanks, top)):
+            images.append(_lit(image, np.full((2, 2), level * share, np.float32), lighting))
+    first_person = len(images)
+    level = np.full((2, 2), float(np.mean(base)) + 0.3, np.float32)
+    images += [_lit(look.colours, level, lighting) for look in bare.looks]
+    floor = floor_texture(plan, floor_pixels)
+    images.append(_lit(floor, _plane_light(plan, lights, base, 0.0), lighting))
+    lamps, _ = lamp_places(plan)
+    ceiling = ceiling_texture(plan, ceiling_pixels)
+    lit = _lit(ceiling, _plane_light(plan, lights, base, 1.9), lighting)
+    _draw_lamps(lit, plan, lamps, burning, ceiling_pixels)
+    images.append(lit)
+    boxes = len(plan.boxes)
+    return Scene(
+        plan,
+        bare.faces,
+        plan.boxes,
+        Atlas(images),
+        np.arange(first_box),
+        first_box + np.arange(boxes * 5).reshape(boxes, 5),
+        len(images) - 2,
+        len(images) - 1,
+        first_person + np.arange(len(bare.looks)),
+        bare.looks,
+        wall_pixels,
+        floor_pixels,
+        ceiling_pixels,
+    )
+
+
+def _window_middles(bare: Surfaces) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    places, rooms = [], []
+    for face, openings in zip(bare.faces, bare.windows):
+        for opening in openings:
+            x, y = face.along((opening.left + opening.right) / 2)
+            places.append((x, y, (opening.sill + opening.head) / 2))
+            rooms.append(face.room)
+    return np.array(places).reshape(-1, 3), np.array(rooms, dtype=np.int64)
+
+
+def _wall_light(face: Face, lights: Sources, base: float) -> NDArray[np.float32]:
+    """Brightness over a face on a coarse grid, top row first."""
+    across = max(int(face.length / 0.4), 2)
+    spots = np.array([face.along(d) for d in (np.arange(across) + 0.5) * face.length / across])
+    heights = np.linspace(face.top, face.bottom, 6)
+    points = np.concatenate(
+        [
+            np.broadcast_to(spots[None], (6, across, 2)),
+            np.broadcast_to(heights[:, None, None], (6, across, 1)),
+        ],
+        axis=-1,
+    )
+    side = 0.92 if face.axis == 0 else 1.04
+    return np.asarray(side * lights.at(points, face.room, base), dtype=np.float32)
+
+
+def _plane_light(
+    plan: FloorPlan, lights: Sources, base: list[float], height: float
+) -> NDArray[np.float32]:
+    """Brightness over the whole floor (or ceiling), a value for each cell."""
+    ny, nx = plan.rooms.shape
+    x = plan.origin[0] + (np.arange(nx) + 0.5) * plan.cell_m
+    y = plan.origin[1] + (np.arange(ny) + 0.5) * plan.cell_m
+    points = np.stack([*np.meshgrid(x, y), np.full((ny, nx), height)], axis=-1)
+    result = np.zeros((ny, nx), dtype=np.float32)
+    for room in range(1, len(plan.labels) + 1):
+        mask = plan.rooms == room
+        result[mask] = lights.at(points[mask], room, base[room])
+    kernel = np.ones((3, 3), np.uint8)
+    return np.asarray(np.where(result == 0, cv2.dilate(result, kernel), result), dtype=np.float32)
+
+
+def _lit(
+    albedo: NDArray[np.uint8], light: NDArray[np.float32], lighting: Lighting
+) -> NDArray[np.uint8]:
+    size = (albedo.shape[1], albedo.shape[0])
+    factor = cv2.resize(light * np.float32(HEADROOM), size, interpolation=cv2.INTER_LINEAR)
+    tint = np.array(lighting.warmth, dtype=np.float32)
+    return np.asarray(np.clip(albedo * factor[..., None] * tint, 0, 255), dtype=np.uint8)
+
+
+def _glaze(
+    lit: NDArray[np.uint8],
+    opening: Window,
+    pixels: float,
+    lighting: Lighting,
+    rng: np.random.Generator,
+) -> None:
+    """Put the view through a window into a lit wall: it shines by itself."""
+    wide, high = (
+        round((opening.right - opening.left) * pixels),
+        round((opening.head - opening.sill) * pixels),
+    )
+    night = lighting.condition == "night"
+    view = textures.outdoors(high, wide, night, rng).astype(np.float32)
+    shine = 0.4 if night else min(0.75 * lighting.daylight + 0.3, 1.2)
+    view = np.clip(view * shine, 0, 255).astype(np.uint8)
+    textures.paste(
+        lit, view, round(opening.left * pixels), lit.shape[0] - round(opening.head * pixels)
+    )
+
+
+def _draw_lamps(
+    lit: NDArray[np.uint8],
+    plan: FloorPlan,
+    lamps: NDArray[np.float64],
+    burning: NDArray[np.bool_],
+    pixels: float,
+) -> None:
+    for (x, y, _), on in zip(lamps, burning):
+        centre = (np.array([x, y]) - plan.origin) * pixels
+        half = np.array([0.3, 0.6]) * pixels / 2
+        low, high = (centre - half).astype(int), (centre + half).astype(int)
+        cv2.rectangle(
+            lit, low.tolist(), high.tolist(), (255, 255, 255) if on else (110, 110, 110), -1
+        )

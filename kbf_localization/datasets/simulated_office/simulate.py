@@ -1,0 +1,234 @@
+"""Whole simulated drives on disk: through an invented office, or along real trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
+from kbf_localization.datasets.simulated_office.invented_drive import drive_through
+from kbf_localization.datasets.simulated_office.lighting import Lighting, lighting_for
+from kbf_localization.datasets.simulated_office.people import walkers_along
+from kbf_localization.datasets.simulated_office.plan_invented import plan_office
+from kbf_localization.datasets.simulated_office.plan_round_path import plan_round
+from kbf_localization.datasets.simulated_office.renderer import Camera, Renderer
+from kbf_localization.datasets.simulated_office.scene import scene
+from kbf_localization.datasets.simulated_office.sensor import Sensor
+from kbf_localization.datasets.simulated_office.trajectory import (
+    Trajectory,
+    perturbed,
+    read_places,
+)
+from kbf_localization.datasets.simulated_office.wheel_odometry import drive_wheels
+from kbf_localization.datasets.simulated_office.writer import (
+    IMAGE_FOLDER,
+    new_sequence,
+    write_odometry,
+    write_places,
+)
+from kbf_localization.errors import DatasetError
+from kbf_localization.parallel import Serial, Workers
+from kbf_localization.progress import Progress, no_progress
+
+_CHUNK = 50
+_JPEG_QUALITY = 90
+_FIRST_STAMP_NS = 1_152_200_000_000_000_000
+_HOUR_NS = 3_600_000_000_000
+
+
+def simulate(
+    folder: Path,
+    *,
+    runs: int = 3,
+    condition: str | Sequence[str] = "cloudy",
+    seed: int = 0,
+    frames: int = 1000,
+    size: tuple[int, int] = (640, 480),
+    workers: Workers | None = None,
+    progress: Progress = no_progress,
+) -> list[Path]:
+    """Write `runs` drives through the invented office of `seed`; returns their folders.
+
+    The drives differ in path, time of day and people; `condition` is one for all or one for each.
+    They are named `seq1_<condition><number>` in `folder`.
+    """
+    conditions = [condition] * runs if isinstance(condition, str) else list(condition)
+    if runs < 1 or frames < 2 or len(conditions) != runs:
+        raise DatasetError(
+            f"cannot simulate {runs} runs of {frames} frames in {len(conditions)} conditions; "
+            "give at least one run, two frames, and one condition for each run"
+        )
+    plan = plan_office(seed)
+    drives = []
+    for k in range(runs):
+        start = _FIRST_STAMP_NS + k * _HOUR_NS
+        trajectory = drive_through(plan, np.random.default_rng([seed, 20, k]), start, frames)
+        drives.append(_Drive(f"seq1_{conditions[k]}{k + 1}", trajectory, conditions[k], k))
+    return _write(folder, plan, drives, size, workers or Serial(), progress)
+
+
+def simulate_along(
+    folder: Path,
+    trajectories: Sequence[Path],
+    *,
+    office_from: Sequence[Path] = (),
+    extra_drives: int = 0,
+    condition: str = "cloudy",
+    seed: int = 0,
+    frames: int | None = None,
+    size: tuple[int, int] = (640, 480),
+    workers: Workers | None = None,
+    progress: Progress = no_progress,
+) -> list[Path]:
+    """Render images at the poses and stamps of real trajectories, all in one office.
+
+    Each of `trajectories` is a COLD `places.lst` (or a sequence's folder that has one); all are in
+    one frame. The office is built round all of them and those of `office_from`, so that drives
+    rendered by several calls share an office when the union and the seed are the same. Stamps,
+    poses, labels and file names are the originals'. `extra_drives` further drives follow a
+    perturbed version of the longest trajectory. To train on seq2 and one further drive and to test
+    on seq1:
+
+        seq2, seq1, extra = simulate_along(folder, [seq2_places, seq1_places], extra_drives=1)
+
+    Returns the folders, in the order of `trajectories`, then the extra drives.
+    """
+    if not trajectories or extra_drives < 0:
+        raise DatasetError("give at least one trajectory and no negative number of extra drives")
+    places = [_places_file(path) for path in trajectories]
+    real = [read_places(path) for path in places]
+    round_them = [read_places(_places_file(path)) for path in office_from]
+    plan = plan_round([*real, *round_them], seed)
+    drives = [
+        _Drive(_sequence_name(path, condition, k), trajectory.first(frames), condition, k)
+        for k, (path, trajectory) in enumerate(zip(places, real))
+    ]
+    longest = max(real, key=len)
+    for k in range(len(real), len(real) + extra_drives):
+        start = int(longest.stamps_ns[-1]) + (k - len(real) + 1) * _HOUR_NS
+        further = perturbed(longest, np.random.default_rng([seed, 21, k]), start)
+        drives.append(
+            _Drive(f"further_{condition}{k - len(real) + 1}", further.first(frames), condition, k)
+        )
+    return _write(folder, plan, drives, size, workers or Serial(), progress)
+
+
+@dataclass(frozen=True)
+class _Drive:
+    name: str
+    trajectory: Trajectory
+    condition: str
+    number: int
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some frames of a drive, for one worker: they do not depend on the other frames."""
+
+    plan: FloorPlan
+    lighting: Lighting
+    camera: Camera
+    trajectory: Trajectory
+    drive: int
+    seed: int
+    first: int
+    folder: Path
+
+
+def _places_file(path: Path) -> Path:
+    return path / "localization" / "places.lst" if path.is_dir() else path
+
+
+def _sequence_name(places: Path, condition: str, number: int) -> str:
+    """The sequence's own name where the list lies in its folder, in the light that is rendered."""
+    if places.parent.name != "localization" or not places.parent.parent.name:
+        return f"along{number + 1}_{condition}1"
+    name = places.parent.parent.name
+    for other in ("cloudy", "sunny", "night"):
+        name = name.replace(other, condition)
+    return name
+
+
+def _write(
+    folder: Path,
+    plan: FloorPlan,
+    drives: Sequence[_Drive],
+    size: tuple[int, int],
+    workers: Workers,
+    progress: Progress,
+) -> list[Path]:
+    if min(size) < 32 or max(size) > 4096:
+        raise DatasetError(f"images of {size[0]}x{size[1]} pixels: each side must be 32 to 4096")
+    names = [drive.name for drive in drives]
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            raise DatasetError(f"two drives would be called {name}; rename one sequence's folder")
+    for name in names:
+        if (folder / name).exists():
+            raise DatasetError(
+                f"{folder / name}: exists already; remove it or choose another folder"
+            )
+    written = []
+    for drive in drives:
+        with new_sequence(folder / drive.name) as sequence:
+            _write_drive(sequence, plan, drive, Camera(*size), workers, progress)
+        written.append(folder / drive.name)
+    return written
+
+
+def _write_drive(
+    sequence: Path,
+    plan: FloorPlan,
+    drive: _Drive,
+    camera: Camera,
+    workers: Workers,
+    progress: Progress,
+) -> None:
+    trajectory, total = drive.trajectory, len(drive.trajectory)
+    rng = np.random.default_rng([plan.seed, 22, drive.number])
+    write_places(sequence, trajectory)
+    write_odometry(sequence, drive_wheels(trajectory.stamps_ns, trajectory.poses, rng))
+    lighting = lighting_for(drive.condition, plan.seed, drive.number)
+    chunks = [
+        _Chunk(
+            plan,
+            lighting,
+            camera,
+            trajectory,
+            drive.number,
+            plan.seed,
+            first,
+            sequence / IMAGE_FOLDER,
+        )
+        for first in range(0, total, _CHUNK)
+    ]
+    done = 0
+    progress(0, total, f"rendering {drive.name}")
+    for count in workers.map(_render, chunks):
+        done += count
+        progress(done, total, f"rendering {drive.name}")
+
+
+def _render(chunk: _Chunk) -> int:
+    """Write a chunk's images; returns how many."""
+    renderer = Renderer(scene(chunk.plan, chunk.lighting, chunk.camera.width), chunk.camera)
+    sensor = Sensor(chunk.camera, chunk.lighting)
+    trajectory = chunk.trajectory
+    about = walkers_along(trajectory.stamps_ns, trajectory.poses, chunk.seed, chunk.drive)
+    headings = np.unwrap(trajectory.poses[:, 2])
+    turning = np.gradient(headings, trajectory.stamps_ns * 1e-9)
+    last = min(chunk.first + _CHUNK, len(trajectory))
+    for k in range(chunk.first, last):
+        rng = np.random.default_rng([chunk.seed, 23, chunk.drive, k])
+        shake = float(rng.normal(0, 0.7)) * chunk.camera.height / 480
+        light = renderer.render(trajectory.poses[k], about[k], shake)
+        image = sensor.expose(light, float(np.clip(turning[k], -2, 2)), rng)
+        ok, data = cv2.imencode(".jpeg", image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
+        if not ok:
+            raise DatasetError(f"{trajectory.names[k]}: cannot be encoded as JPEG")
+        (chunk.folder / trajectory.names[k]).write_bytes(data.tobytes())
+    return last - chunk.first
