@@ -37,7 +37,8 @@ def position_errors(run: Run) -> NDArray[np.float64]:
     """(t,) distances to the truth in metres, NaN where the truth is unknown."""
     if run.truth is None:
         return np.full(len(run), np.nan)
-    return np.linalg.norm(run.estimates[:, :2] - run.truth[:, :2], axis=1).astype(np.float64)
+    offsets = run.estimates[:, :2] - run.truth[:, :2]
+    return np.hypot(offsets[:, 0], offsets[:, 1])
 
 
 def heading_errors(run: Run) -> NDArray[np.float64]:

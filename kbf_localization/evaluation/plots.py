@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +36,9 @@ def save_plots(
     progress: Progress = no_progress,
 ) -> None:
     """Write the pictures of one drive as PNG, their names beginning with `part`."""
-    pictures = {"paths.png": lambda axes: draw_paths(axes, runs, map_poses)}
+    pictures: dict[str, Callable[[Axes], None]] = {
+        "paths.png": lambda axes: draw_paths(axes, runs, map_poses)
+    }
     if any(run.truth is not None for run in runs.values()):
         pictures |= {
             "error_over_time.png": lambda axes: draw_error_over_time(axes, runs),
