@@ -1,0 +1,200 @@
+"""Two-fold cross validation over drives: a map from one, tested on the other, and in turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from kbf_localization.evaluation.frame_pool import Array, FramePool, PoolMap, Rows, pool_map
+from kbf_localization.filters.parameters import random_parameters
+from kbf_localization.filters.registry import make_filter
+from kbf_localization.geometry import embed
+from kbf_localization.parallel import Serial, Workers
+from kbf_localization.progress import Progress, no_progress
+
+COVERED_WITHIN = 1.0
+"""A test frame counts where the other drive has one within this distance in the embedding."""
+
+FINALISTS = 4
+"""One of so many settings goes from the short first round to the whole drives."""
+
+FIRST_ROUND_FRAMES = 300
+CHOICES_OF_POSES = 2
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A setting to try: `parameters` of `method`, on maps of `poses` poses."""
+
+    method: str
+    poses: int
+    number: int
+    parameters: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning found for a method: the position's RMSE in metres over both folds."""
+
+    parameters: Mapping[str, float]
+    rmse_m: float
+    default_rmse_m: float
+
+
+def replay_frames(
+    method: str, training_map: PoolMap, frames: Rows, parameters: Mapping[str, float], seed: int = 0
+) -> Array:
+    """The estimates (len frames, 3) of a filter over consecutive frames of one drive."""
+    pose_filter = make_filter(method, training_map, parameters, seed)
+    estimates = np.empty((len(frames), 3))
+    for index, frame in enumerate(frames):
+        motion = None if index == 0 else training_map.pool.step_motions[frame]
+        estimates[index] = pose_filter.step(motion, training_map.observe_frame(int(frame))).pose
+    return estimates
+
+
+def tune(
+    pool: FramePool,
+    drives: Sequence[int],
+    methods: Sequence[str],
+    poses: int,
+    *,
+    budget: int = 24,
+    seed: int = 0,
+    journal: Path | None = None,
+    workers: Workers | None = None,
+    progress: Progress = no_progress,
+) -> dict[str, Tuned]:
+    """The best of `budget` random settings of each method, its defaults among them.
+
+    All are tried on short pieces of the drives, the best quarter on the whole. What is known
+    from `journal` is not computed again.
+    """
+    known = Journal(journal)
+    found = {}
+    for method in methods:
+        candidates = _candidates(method, poses, budget, seed)
+        doing = f"tuning {method} at {poses} poses"
+        first = _scores(pool, drives, candidates, False, known, workers, progress, doing)
+        ranking = sorted(candidates, key=lambda one: first[one.number])
+        finalists = ranking[: max(1, len(candidates) // FINALISTS)]
+        if candidates[0] not in finalists:
+            finalists.append(candidates[0])
+        final = _scores(
+            pool, drives, finalists, True, known, workers, progress, f"{doing}, finalists"
+        )
+        best = min(finalists, key=lambda one: final[one.number])
+        found[method] = Tuned(best.parameters, final[best.number], final[0])
+    return found
+
+
+def _candidates(method: str, poses: int, budget: int, seed: int) -> list[Candidate]:
+    generator = np.random.default_rng((seed, poses))
+    drawn = [random_parameters(method, generator) for _ in range(budget - 1)]
+    settings: list[Mapping[str, float]] = [{}, *drawn]
+    if not drawn or not drawn[0]:
+        settings = settings[:1]
+    return [Candidate(method, poses, number, one) for number, one in enumerate(settings)]
+
+
+def _scores(
+    pool: FramePool,
+    drives: Sequence[int],
+    candidates: Sequence[Candidate],
+    whole: bool,
+    known: Journal,
+    workers: Workers | None,
+    progress: Progress,
+    doing: str,
+) -> dict[int, float]:
+    """The RMSE of each candidate by its number."""
+    scores = {one.number: known.score(one, whole) for one in candidates}
+    left = [one for one in candidates if scores[one.number] is None]
+    task = _Trial(pool, tuple(drives), whole)
+    done = len(candidates) - len(left)
+    progress(done, len(candidates), doing)
+    for candidate, rmse in zip(left, (workers or Serial()).map(task, left), strict=True):
+        known.add(candidate, whole, rmse)
+        scores[candidate.number] = rmse
+        done += 1
+        progress(done, len(candidates), doing)
+    return {number: float("inf") if one is None else one for number, one in scores.items()}
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Scores one candidate on all folds; a picklable function."""
+
+    pool: FramePool
+    drives: tuple[int, ...]
+    whole: bool
+
+    def __call__(self, candidate: Candidate) -> float:
+        squared = np.concatenate(list(self._squared_errors(candidate)))
+        return float(np.sqrt(squared.mean()))
+
+    def _squared_errors(self, candidate: Candidate) -> Iterator[Array]:
+        for trained, tested in permutations(self.drives, 2):
+            for choice in range(CHOICES_OF_POSES if self.whole else 1):
+                training_map = pool_map(
+                    self.pool, [trained], candidate.poses, seed=1000 * candidate.poses + choice
+                )
+                for frames in self._pieces(tested):
+                    estimates = replay_frames(
+                        candidate.method, training_map, frames, candidate.parameters, choice
+                    )
+                    counted = self._covered(trained, frames)
+                    offsets = (estimates - self.pool.poses[frames])[counted, :2]
+                    yield (offsets**2).sum(axis=1)
+
+    def _pieces(self, drive: int) -> Iterator[Rows]:
+        """The whole drive, or two short pieces of it."""
+        frames = self.pool.rows_of(drive)
+        if self.whole or len(frames) <= 2 * FIRST_ROUND_FRAMES:
+            yield frames
+            return
+        for start in (len(frames) // 6, 4 * len(frames) // 6):
+            yield frames[start : start + FIRST_ROUND_FRAMES]
+
+    def _covered(self, trained: int, frames: Rows) -> Array:
+        """Which frames the other drive has been near: the others tell nothing about a setting."""
+        tree = cKDTree(embed(self.pool.poses[self.pool.rows_of(trained)]))
+        distances, _ = tree.query(embed(self.pool.poses[frames]))
+        return np.asarray(distances <= COVERED_WITHIN)
+
+
+class Journal:
+    """The scores computed so far, one JSON line each, so that tuning can be taken up again."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._scores: dict[str, float] = {}
+        if path is not None and path.is_file():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    entry = json.loads(line)
+                    self._scores[entry["key"]] = float(entry["rmse_m"])
+                except (ValueError, KeyError, TypeError):
+                    # The line that was being written when tuning was interrupted.
+                    continue
+
+    def score(self, candidate: Candidate, whole: bool) -> float | None:
+        return self._scores.get(_key(candidate, whole))
+
+    def add(self, candidate: Candidate, whole: bool, rmse_m: float) -> None:
+        key = _key(candidate, whole)
+        self._scores[key] = rmse_m
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "rmse_m": rmse_m}) + "\n")
+
+
+def _key(candidate: Candidate, whole: bool) -> str:
+    values = {name: round(value, 9) for name, value in sorted(candidate.parameters.items())}
+    return json.dumps([candidate.method, candidate.poses, whole, values])
