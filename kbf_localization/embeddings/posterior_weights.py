@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve
-from scipy.linalg.lapack import zgesv
+from scipy.linalg import solve
+from scipy.linalg.lapack import dposv, zgesv
 
 from kbf_localization.embeddings.pivoted_cholesky import low_rank_factor
 from kbf_localization.embeddings.validation import Array, as_positive, as_square, as_vector
@@ -86,9 +86,8 @@ def low_rank_posterior_weights(
     system = inner @ inner
     system.flat[:: len(system) + 1] += delta
     right = weighted.T @ similarities
-    try:
-        solution = cho_solve(cho_factor(system, lower=True, check_finite=False), right)
-    except np.linalg.LinAlgError:
+    _, solution, info = dposv(system, right, lower=1)
+    if info != 0:
         solution = np.linalg.lstsq(system, right, rcond=None)[0]
     return np.asarray(weighted @ solution)
 

@@ -1,0 +1,198 @@
+"""Section 6.2 of the paper: filtering with the model-based against the non-parametric sum rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from kbf_localization.embeddings.validation import Array
+from kbf_localization.experiments.synthetic_filter import (
+    HyperParameters,
+    KernelFilter,
+    TrainingPairs,
+)
+from kbf_localization.experiments.synthetic_model import SETTINGS, Setting, StateSpaceModel
+from kbf_localization.experiments.trials import summary
+from kbf_localization.parallel import Serial, Workers
+from kbf_localization.progress import Progress, no_progress
+
+SIZES = (50, 100, 200)
+METHODS = ("kbf", "fkbf")
+TEST_STEPS = 100
+VALIDATION_STEPS = 50
+
+
+def _grid(bandwidths: Sequence[float], deltas: Sequence[float]) -> tuple[HyperParameters, ...]:
+    choices = product(bandwidths, bandwidths, (1e-4, 1e-2), deltas)
+    return tuple(HyperParameters(*choice) for choice in choices)
+
+
+GRIDS = {
+    # No bandwidth wider than the data's own scale, and δ not tiny: the rule stays local.
+    "local": _grid((0.1, 0.2, 0.4), (1e-3, 1e-2, 1e-1)),
+    # Wide bandwidths and tiny δ as well: the rule can become a smooth regression from z to x.
+    "open": _grid((0.2, 0.4, 0.8, 1.6), (1e-8, 1e-6, 1e-4, 1e-2)),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One trial of one panel with n training pairs."""
+
+    setting: str
+    size: int
+    trial: int
+    seed: int
+
+    def generator(self) -> np.random.Generator:
+        """Random numbers that depend on nothing but what the task is."""
+        key = (list(SETTINGS).index(self.setting), self.size, self.trial)
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The error of one method with the parameters that cross validation chose from one grid."""
+
+    task: Task
+    grid: str
+    method: str
+    mean_squared_error: float
+    parameters: HyperParameters
+
+
+def draw(task: Task) -> tuple[Setting, TrainingPairs, Array, Array]:
+    """The panel's models, training pairs, and the states and observations of the test."""
+    setting = SETTINGS[task.setting]()
+    generator = task.generator()
+    states, observations = setting.training.simulate(task.size + 1, generator)
+    pairs = TrainingPairs(states[:-1], observations[:-1], states[1:])
+    return setting, pairs, *setting.test.simulate(TEST_STEPS, generator)
+
+
+def validation_error(
+    pairs: TrainingPairs, parameters: HyperParameters, model: StateSpaceModel | None
+) -> float:
+    """Two-fold cross validation: learn from one half of the sequence, filter the other."""
+    half = len(pairs.states) // 2
+    folds = (slice(0, half), slice(half, None))
+    errors = []
+    for learn, hold in (folds, folds[::-1]):
+        part = TrainingPairs(pairs.states[learn], pairs.observations[learn], pairs.following[learn])
+        tried = KernelFilter(part, parameters, model)
+        states = pairs.states[hold][:VALIDATION_STEPS]
+        errors.append(tried.mean_squared_error(states, pairs.observations[hold][:VALIDATION_STEPS]))
+    return float(np.mean(errors))
+
+
+def run_task(task: Task) -> list[Outcome]:
+    """Tune both methods over both grids and test them; the model's η is the one of its phase."""
+    setting, pairs, states, observations = draw(task)
+    outcomes = []
+    known: dict[tuple[str, HyperParameters], float] = {}
+    for grid, method in product(GRIDS, METHODS):
+        in_training = setting.training if method == "kbf" else None
+        in_test = setting.test if method == "kbf" else None
+        for parameters in GRIDS[grid]:
+            if (method, parameters) not in known:
+                known[method, parameters] = validation_error(pairs, parameters, in_training)
+        best = min(GRIDS[grid], key=lambda parameters: known[method, parameters])
+        error = KernelFilter(pairs, best, in_test).mean_squared_error(states, observations)
+        outcomes.append(Outcome(task, grid, method, error, best))
+    return outcomes
+
+
+def run_trials(
+    trials: int,
+    seed: int,
+    sizes: Sequence[int] = SIZES,
+    workers: Workers | None = None,
+    progress: Progress = no_progress,
+) -> list[Outcome]:
+    """All panels; the same seed gives the same numbers, however many workers and trials."""
+    # The longest first, so that no worker is left alone with one at the end.
+    tasks = [
+        Task(setting, size, trial, seed)
+        for size in sorted(sizes, reverse=True)
+        for trial in range(trials)
+        for setting in SETTINGS
+    ]
+    outcomes: list[Outcome] = []
+    progress(0, len(tasks), "synthetic filtering")
+    for done, found in enumerate((workers or Serial()).map(run_task, tasks), start=1):
+        outcomes.extend(found)
+        progress(done, len(tasks), "synthetic filtering")
+    return outcomes
+
+
+def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """What `metrics.json` holds: MSE by grid, panel, n and method."""
+    sizes = sorted({outcome.task.size for outcome in outcomes})
+    return {
+        grid: {
+            setting: {
+                str(size): {
+                    method: summary(
+                        [
+                            outcome.mean_squared_error
+                            for outcome in outcomes
+                            if (outcome.grid, outcome.method) == (grid, method)
+                            and (outcome.task.setting, outcome.task.size) == (setting, size)
+                        ]
+                    )
+                    for method in METHODS
+                }
+                for size in sizes
+            }
+            for setting in SETTINGS
+        }
+        for grid in GRIDS
+    }
+
+
+def rows_of(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[Any]]]:
+    """Header and rows of the table of raw figures."""
+    header = ["grid", "setting", "n", "trial", "method", "mse", *HyperParameters.__annotations__]
+    rows = [
+        [
+            outcome.grid,
+            outcome.task.setting,
+            outcome.task.size,
+            outcome.task.trial,
+            outcome.method,
+            outcome.mean_squared_error,
+            *asdict(outcome.parameters).values(),
+        ]
+        for outcome in outcomes
+    ]
+    return header, rows
+
+
+@dataclass(frozen=True)
+class WeightPicture:
+    """The weights α_t (n,) on the training states (n, 2) at one time, with x_t and z_t."""
+
+    states: Array
+    weights: Array
+    true_state: Array
+    observation: Array
+
+
+def weight_picture(outcomes: Sequence[Outcome], step: int = 30) -> WeightPicture:
+    """The model-based filter's weights in the first panel's first trial, local grid, largest n."""
+    shown = max(
+        (
+            outcome
+            for outcome in outcomes
+            if (outcome.task.setting, outcome.task.trial) == ("gaussian", 0)
+            and (outcome.grid, outcome.method) == ("local", "kbf")
+        ),
+        key=lambda outcome: outcome.task.size,
+    )
+    setting, pairs, states, observations = draw(shown.task)
+    weights = KernelFilter(pairs, shown.parameters, setting.test).run(observations[: step + 1])
+    return WeightPicture(pairs.states, weights[step], states[step], observations[step])
