@@ -1,0 +1,124 @@
+"""`kbf evaluate` from folders to metrics, trajectories, pictures and report."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from kbf_localization.cli.main import app
+from kbf_localization.evaluation.trajectory_files import read_tum
+from kbf_localization.training_map import build_map, save_map
+from test.evaluation.synthetic import SyntheticDrive, picture
+
+METHOD_KEYS = {
+    "position_rmse_m",
+    "position_median_m",
+    "heading_rmse_deg",
+    "share_beyond_1m",
+    "frames",
+    "step_ms_p50",
+    "step_ms_p99",
+}
+
+
+def write_cold_folder(folder: Path, drive: SyntheticDrive) -> Path:
+    """A drive in COLD's layout, fields of odom.tdf as its readers expect them."""
+    (folder / "std_cam").mkdir(parents=True)
+    (folder / "odom_scans").mkdir()
+    readings = []
+    for index, (stamp, (x, y, heading)) in enumerate(
+        zip(drive.stamps_ns, drive.poses, strict=True)
+    ):
+        seconds, microseconds = divmod(int(stamp) // 1000, 10**6)
+        time = f"{seconds}.{microseconds:06d}"
+        name = f"t{time}_x{x:.7f}_y{y:.7f}_a{heading:.7f}.jpeg"
+        (folder / "std_cam" / name).write_bytes(picture(index))
+        readings.append(f"a b c {seconds} {microseconds} d e f {x:.7f} {y:.7f} g {heading:.7f}\n")
+    (folder / "odom_scans" / "odom.tdf").write_text("".join(readings))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A map, and two drives whose folders' names tell the lighting."""
+    folder = tmp_path_factory.mktemp("office")
+    write_cold_folder(folder / "seq1_cloudy1", SyntheticDrive(24))
+    write_cold_folder(folder / "seq1_night1", SyntheticDrive(12))
+    save_map(build_map([SyntheticDrive(60)], poses=30, words=10), folder / "office.kbfmap")
+    return folder
+
+
+def kbf(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_one_drive_gives_metrics_trajectories_pictures_and_report(
+    office: Path, tmp_path: Path
+) -> None:
+    output = kbf(
+        office / "seq1_cloudy1", "--map", office / "office.kbfmap", "--output", tmp_path / "out"
+    )
+    methods = json.loads((tmp_path / "out" / "metrics.json").read_text())["methods"]
+    assert set(methods) == {"kbf", "nai"}
+    assert all(set(figures) >= METHOD_KEYS for figures in methods.values())
+    stamps, poses = read_tum(tmp_path / "out" / "trajectory_truth.tum")
+    assert np.array_equal(stamps, SyntheticDrive(24).stamps_ns)
+    assert poses[:, :2] == pytest.approx(SyntheticDrive(24).poses[:, :2], abs=1e-6)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names >= {
+        "config.yaml",
+        "trajectory_kbf.tum",
+        "trajectory_nai.tum",
+        "paths.png",
+        "error_over_time.png",
+        "error_distribution.png",
+        "sigma_and_error.png",
+        "report.html",
+    }
+    assert "Metric" in output and "Units" in output and "report.html" in output
+
+
+def test_several_drives_get_a_table_by_lighting_and_a_report_each(
+    office: Path, tmp_path: Path
+) -> None:
+    output = kbf(
+        office / "seq1_cloudy1",
+        office / "seq1_night1",
+        "--map",
+        office / "office.kbfmap",
+        "--method",
+        "nai",
+        "--output",
+        tmp_path,
+    )
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics["methods"]["nai"]["frames"] == 36
+    assert metrics["conditions"]["night"]["nai"]["frames"] == 12
+    assert "By lighting" in output and "night" in output
+    index = (tmp_path / "report.html").read_text()
+    for part in metrics["sources"]:
+        assert (tmp_path / part / "report.html").is_file()
+        assert f'href="{part}report.html"' in index
+
+
+def test_an_unknown_method_is_one_line_and_exit_code_2(office: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        app,
+        [
+            "evaluate",
+            str(office / "seq1_cloudy1"),
+            "--map",
+            str(office / "office.kbfmap"),
+            "--method",
+            "amcl",
+            "--output",
+            str(tmp_path / "out"),
+        ],
+    )
+    assert result.exit_code == 2
+    assert "amcl" in result.output and "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()
