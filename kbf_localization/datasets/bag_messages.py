@@ -10,6 +10,9 @@ import numpy as np
 from kbf_localization.datasets.bag_topics import IMAGE
 from kbf_localization.datasets.image_messages import Image, grey_from_compressed, grey_from_raw
 
+NORM_TOLERANCE = 0.1
+"""A quaternion this near to unit length was only rounded; the node draws the line there too."""
+
 PlanarPose = tuple[float, float, float]
 
 
@@ -23,9 +26,9 @@ def pose_of(position: Any, orientation: Any) -> PlanarPose | None:
 
 
 def heading_of(x: float, y: float, z: float, w: float) -> float | None:
-    """The heading (yaw) of a quaternion of any length; None for a zero or non-finite one."""
-    squared = x * x + y * y + z * z + w * w
-    if not math.isfinite(squared) or squared < 1e-12:
+    """The heading (yaw) of a quaternion of about unit length; None for what is no rotation."""
+    length = math.sqrt(x * x + y * y + z * z + w * w)
+    if not abs(length - 1.0) <= NORM_TOLERANCE:
         return None
     return math.atan2(2.0 * (w * z + x * y), w * w + x * x - y * y - z * z)
 

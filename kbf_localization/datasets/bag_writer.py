@@ -31,7 +31,7 @@ from kbf_localization.errors import DatasetError
 from kbf_localization.progress import Progress, no_progress
 
 STORAGES = ("mcap", "sqlite3")
-MAP_FRAME, ODOM_FRAME, BASE_FRAME, CAMERA_FRAME = "map", "odom", "base_link", "camera"
+MAP_FRAME, ODOM_FRAME, BASE_FRAME, CAMERA_FRAME = "map", "odom", "base_footprint", "camera"
 
 
 def _qos(depth: int, reliability: QosReliability) -> Qos:

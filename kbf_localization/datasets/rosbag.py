@@ -49,6 +49,8 @@ class RosbagDrive:
         self.image_topic: BagTopic = scan.image
         self.odom_topic: BagTopic = scan.odom
         self.pose_topic: BagTopic | None = scan.pose
+        self.odom_frame: str = scan.odom_frame
+        self.base_frame: str = scan.base_frame
         self._stamps_ns = np.array(scan.image_stamps, dtype=np.int64)
         self._recorded_ns = np.array(scan.image_recorded, dtype=np.int64)
         self._odometry = scan.odometry()
@@ -70,6 +72,11 @@ class RosbagDrive:
     @property
     def stamps_ns(self) -> NDArray[np.int64]:
         return self._stamps_ns
+
+    @property
+    def recorded_ns(self) -> NDArray[np.int64]:
+        """(t,) when each image was recorded, by which a bag is played."""
+        return self._recorded_ns
 
     @property
     def poses(self) -> NDArray[np.float64] | None:
@@ -146,7 +153,7 @@ class _Scan:
         self._late_images = self._damaged = 0
         self._odometry, self._known = PoseLog(), PoseLog()
         self._transforms = TransformLog()
-        self._odom_frame = self._base_frame = ""
+        self.odom_frame = self.base_frame = ""
         static = static_transforms_topic(bag.topics) if self._by_transforms else None
         topics = {one for one in (self.odom, self.image, self.pose, static) if one is not None}
         for topic, recorded_ns, cdr in bag.messages(topics):
@@ -180,8 +187,8 @@ class _Scan:
 
     def _add_odometry(self, stamp: int, message: Any) -> None:
         self._odometry.add(stamp, pose_of_message(message))
-        self._odom_frame = message.header.frame_id.lstrip("/")
-        self._base_frame = message.child_frame_id.lstrip("/")
+        self.odom_frame = message.header.frame_id.lstrip("/")
+        self.base_frame = message.child_frame_id.lstrip("/")
 
     def _refuse_what_has_no_stamps(self) -> None:
         for topic, usable, option in (
@@ -202,13 +209,11 @@ class _Scan:
         """The known poses at the images' stamps; None where the bag knows none."""
         known: OdometryLog | None = OdometryLog(self._known.stamps_ns, self._known.poses)
         if self._by_transforms:
-            known = self._transforms.base_in_map(
-                self.odometry(), self._odom_frame, self._base_frame
-            )
+            known = self._transforms.base_in_map(self.odometry(), self.odom_frame, self.base_frame)
         if known is None and required and self.pose is not None:
             raise DatasetError(
                 f"{self.path}: the transforms on {self.pose.name} do not lead from a map to "
-                f"'{self._base_frame}' or '{self._odom_frame}', it has "
+                f"'{self.base_frame}' or '{self.odom_frame}', it has "
                 f"{self._transforms.frames()}; "
                 "choose another topic with --pose-topic"
             )

@@ -1,0 +1,120 @@
+"""Plays a bag's messages through ROS topics at the bag's pace, with /clock."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message, serialize_message
+from rosbags.interfaces import QosDurability
+from rosgraph_msgs.msg import Clock
+
+from kbf_localization.datasets.bag_reader import BagTopic, open_bag
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.ros.conversions import time_message
+from kbf_localization.ros.playlist import Playlist, is_transforms, without_transform_to
+
+CLOCK_PERIOD_S = 0.02
+QUEUE_DEPTH = 1000
+
+
+@dataclass
+class Played:
+    """What was published: counts by topic, how late each message was, transforms left out."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    lateness_s: list[float] = field(default_factory=list)
+    transforms_left_out: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    @property
+    def lateness_ms(self) -> NDArray[np.float64]:
+        """(messages,) published this much after its moment in the bag."""
+        return 1e3 * np.asarray(self.lateness_s)
+
+
+class BagPlayer:
+    """Publishers for the topics of a playlist, and the clock; `play` runs on the caller's thread.
+
+    Everything is published reliably: what a node loses, it lost by itself. The transform that the
+    node is to give, to `odom_frame`, is left out.
+    """
+
+    def __init__(self, node: Node, bag: Path, playlist: Playlist, odom_frame: str) -> None:
+        self._bag, self._odom_frame = bag, odom_frame
+        self._classes = dict(playlist.topics)
+        self._publishers = {
+            topic: node.create_publisher(message_class, topic.name, _qos(topic))
+            for topic, message_class in playlist.topics
+        }
+        self._clock = node.create_publisher(Clock, "/clock", QoSProfile(depth=10))
+        self._clock_ns = 0
+
+    def heard_by(self, topic: BagTopic) -> int:
+        """How many subscriptions there are to a topic of the playlist."""
+        return int(self._publishers[topic].get_subscription_count())
+
+    def set_clock(self, now_ns: int) -> None:
+        """Publish the time, as of which nodes may start."""
+        self._clock_ns = now_ns
+        self._clock.publish(Clock(clock=time_message(now_ns)))
+
+    def play(
+        self,
+        start_ns: int,
+        stop_ns: int,
+        rate: float = 1.0,
+        progress: Progress = no_progress,
+    ) -> Played:
+        """Publish what was recorded from `start_ns` up to `stop_ns`, `rate` times as fast."""
+        played = Played()
+        with open_bag(self._bag) as bag:
+            self.set_clock(start_ns)
+            began = time.perf_counter()
+            next_tick = began + CLOCK_PERIOD_S
+            for topic, recorded_ns, cdr in bag.messages(self._publishers, start_ns, stop_ns):
+                due = began + (recorded_ns - start_ns) * 1e-9 / rate
+                while (now := time.perf_counter()) < due:
+                    if now >= next_tick:
+                        self._advance(start_ns + int((now - began) * rate * 1e9))
+                        next_tick = now + CLOCK_PERIOD_S
+                    time.sleep(max(min(due, next_tick) - time.perf_counter(), 0.0))
+                data = self._content(topic, cdr, played)
+                self._advance(recorded_ns)
+                next_tick = time.perf_counter() + CLOCK_PERIOD_S
+                self._publishers[topic].publish(data)
+                played.lateness_s.append(time.perf_counter() - due)
+                played.counts[topic.name] += 1
+                done = int((recorded_ns - start_ns) * 1e-9)
+                progress(done, int((stop_ns - start_ns) * 1e-9), "playing the bag (s)")
+            played.seconds = time.perf_counter() - began
+        return played
+
+    def _advance(self, now_ns: int) -> None:
+        if now_ns > self._clock_ns:
+            self.set_clock(now_ns)
+
+    def _content(self, topic: BagTopic, cdr: Any, played: Played) -> bytes:
+        if not is_transforms(topic):
+            return bytes(cdr)
+        message = deserialize_message(bytes(cdr), self._classes[topic])
+        message, left_out = without_transform_to(message, self._odom_frame)
+        played.transforms_left_out.update(left_out)
+        return bytes(serialize_message(message))
+
+
+def _qos(topic: BagTopic) -> QoSProfile:
+    latched = any(one.durability == QosDurability.TRANSIENT_LOCAL for one in topic.offered_qos)
+    latched = latched or topic.name == "/tf_static"
+    return QoSProfile(
+        depth=QUEUE_DEPTH,
+        reliability=ReliabilityPolicy.RELIABLE,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
+    )
