@@ -17,10 +17,13 @@ from kbf_localization.vision.settings import (
 
 Floats = NDArray[np.float32]
 
-_ROW = 512
+_ROW_BITS = 9
+_ROW = 1 << _ROW_BITS
 """A gradient (gx, gy) of an 8-bit image has the number 512 gy + gx, unique modulo 512²."""
 
-_LARGEST_SHARE = 0.2
+_BLOCKS_AT_ONCE = 8
+
+_LARGEST_SHARE = np.float32(0.2)
 """Lowe's bound on one component of a unit descriptor, against single strong edges."""
 
 
@@ -34,14 +37,16 @@ def dense_sift(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
     rows, columns = settings.grid_shape
     step = settings.grid_step // settings.cell_size
     down, right, along = cells.strides
-    patches = as_strided(
+    descriptors = as_strided(
         cells,
         shape=(rows, columns, CELLS_A_SIDE, CELLS_A_SIDE * ORIENTATIONS),
         strides=(step * down, step * right, down, along),
         writeable=False,
-    )
-    descriptors = np.multiply(patches, _cell_window()).reshape(-1, DESCRIPTOR_LENGTH)
-    return _normalized(descriptors, settings)
+    ).copy()
+    descriptors = descriptors.reshape(-1, DESCRIPTOR_LENGTH)
+    descriptors *= _patch_window()
+    _normalize(descriptors, settings)
+    return descriptors
 
 
 def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
@@ -58,14 +63,17 @@ def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> F
 
     # A cell's window reaches half a cell to each side, so blocks of pixels start there, and a
     # cell is the rising half of the window over one block and the falling half over the next.
-    margin = size // 2
-    numbers = np.zeros(((cell_rows + 1) * size, (cell_columns + 1) * size), dtype=np.intp)
-    _number_gradients(image, numbers, margin)
-    planes = _orientation_table().take(numbers).view(np.float32)
-
-    window = _window_halves(size)
-    halves = np.matmul(window, planes.reshape(cell_rows + 1, size, -1))
+    numbers = np.zeros(((cell_rows + 1) * size, (cell_columns + 1) * size), dtype=np.int32)
+    _number_gradients(image, numbers, size // 2)
+    table, window = _orientation_table(), _window_halves(size)
+    halves = np.empty((cell_rows + 1, 2, numbers.shape[1] * ORIENTATIONS), dtype=np.float32)
+    # The votes of a few blocks at a time stay in the cache until they are summed.
+    for first in range(0, cell_rows + 1, _BLOCKS_AT_ONCE):
+        last = min(first + _BLOCKS_AT_ONCE, cell_rows + 1)
+        votes = table.take(numbers[first * size : last * size]).view(np.float32)
+        np.matmul(window, votes.reshape(last - first, size, -1), out=halves[first:last])
     strips = halves[:-1, 0] + halves[1:, 1]
+
     sideways = np.kron(window.T, np.eye(ORIENTATIONS, dtype=np.float32))
     halves = (strips.reshape(-1, size * ORIENTATIONS) @ sideways).reshape(
         cell_rows, cell_columns + 1, 2, ORIENTATIONS
@@ -73,17 +81,17 @@ def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> F
     return np.asarray(halves[:, :-1, 0] + halves[:, 1:, 1])
 
 
-def _number_gradients(image: NDArray[np.uint8], numbers: NDArray[np.intp], margin: int) -> None:
+def _number_gradients(image: NDArray[np.uint8], numbers: NDArray[np.int32], margin: int) -> None:
     """Write each pixel's gradient number into `numbers`, the image starting at `margin`.
 
     Pixels at the image's border, which lack a neighbour, keep gradient zero.
     """
     height = min(image.shape[0], numbers.shape[0] - margin + 1)
     width = min(image.shape[1], numbers.shape[1] - margin + 1)
-    wide = image[:height, :width].astype(np.intp)
+    wide = image[:height, :width].astype(np.int32)
     inside = numbers[margin + 1 : margin + height - 1, margin + 1 : margin + width - 1]
     np.subtract(wide[2:, 1:-1], wide[:-2, 1:-1], out=inside)
-    inside *= _ROW
+    inside <<= _ROW_BITS
     inside += wide[1:-1, 2:]
     inside -= wide[1:-1, :-2]
 
@@ -111,20 +119,23 @@ def _window_halves(size: int) -> Floats:
 
 
 @lru_cache(maxsize=1)
-def _cell_window() -> Floats:
-    """Lowe's Gaussian over the patch (4, 32), with a deviation of half its side, cell by cell."""
+def _patch_window() -> Floats:
+    """Lowe's Gaussian over the patch (128,), with a deviation of half its side, cell by cell."""
     offsets = (np.arange(CELLS_A_SIDE) - (CELLS_A_SIDE - 1) / 2.0) / (CELLS_A_SIDE / 2.0)
     profile = np.exp(-0.5 * offsets**2)
-    return np.repeat(np.outer(profile, profile), ORIENTATIONS, axis=1).astype(np.float32)
+    return np.repeat(np.outer(profile, profile), ORIENTATIONS).astype(np.float32)
 
 
-def _normalized(descriptors: Floats, settings: DescriberSettings) -> Floats:
-    """Unit length, components bounded, unit length again; flat patches stay short."""
-    smallest = settings.flat_gradient * settings.patch_size**2 / DESCRIPTOR_LENGTH**0.5
+def _normalize(descriptors: Floats, settings: DescriberSettings) -> None:
+    """Bound the components by 0.2 of the length, then bring to unit length, in place.
+
+    A descriptor that was shorter than a flat patch's stays as much shorter than one.
+    """
+    flat = settings.flat_gradient * settings.patch_size**2 / DESCRIPTOR_LENGTH**0.5
     lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
-    flatness = np.minimum(lengths / np.float32(smallest), 1.0) if smallest > 0.0 else lengths > 0.0
-    descriptors /= np.maximum(lengths, np.float32(1e-6))[:, None]
-    np.minimum(descriptors, np.float32(_LARGEST_SHARE), out=descriptors)
-    lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
-    descriptors *= (flatness / np.maximum(lengths, np.float32(1e-6)))[:, None]
-    return descriptors
+    np.minimum(descriptors, _LARGEST_SHARE * lengths[:, None], out=descriptors)
+    bounded = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
+    # Bounded lengths of flat patches shrink in proportion to their true ones.
+    scale = np.minimum(lengths / np.float32(max(flat, 1e-6)), np.float32(1.0))
+    scale /= np.maximum(bounded, np.float32(1e-6))
+    descriptors *= scale[:, None]
