@@ -1,0 +1,239 @@
+import numpy as np
+import pytest
+
+from kbf_localization.errors import ParameterError
+from kbf_localization.filters.base import Estimate, GaussianPrior
+from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
+from kbf_localization.geometry import compose, relative
+from kbf_localization.localization import Localizer, LocalizerSettings, State
+from test.filters.synthetic_world import World, drive, loop, synthetic_map
+
+SECOND = 1_000_000_000
+
+
+class Recorder:
+    """A filter that keeps what it is given and says where odometry alone would lead."""
+
+    def __init__(self, evidence=1.0, sigma=0.1):
+        self.motions, self.priors = [], []
+        self.evidence, self.sigma = evidence, sigma
+        self.pose = np.zeros(3)
+
+    def reset(self, prior=None):
+        self.priors.append(prior)
+        self.pose = np.zeros(3) if prior is None else np.array(prior.pose)
+
+    def step(self, motion, observation):
+        self.motions.append(motion)
+        if motion is not None:
+            self.pose = compose(self.pose, motion)
+        covariance = np.eye(3) * self.sigma**2
+        return Estimate(self.pose, covariance, self.pose, None, self.evidence, ("seen",))
+
+
+@pytest.fixture(scope="module")
+def world_map():
+    return synthetic_map(World(), 60)
+
+
+def localizer_with(world_map, settings=None, **recorder):
+    pose_filter = Recorder(**recorder)
+    return Localizer(world_map, pose_filter, settings or LocalizerSettings()), pose_filter
+
+
+def drive_straight(localizer, until_s, speed=0.5):
+    for tenth in range(int(until_s * 10) + 1):
+        assert localizer.add_odometry(tenth * SECOND // 10, [speed * tenth / 10.0, 0.0, 0.0])
+
+
+def test_an_image_is_used_with_the_odometry_interpolated_at_its_stamp(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    drive_straight(localizer, 1.0)
+    localizer.add_described(SECOND // 4, None)
+    localizer.add_described(SECOND // 2 + 1000, None)
+    assert pose_filter.motions[0] is None
+    expected = 0.5 * (0.25 + 1e-6)
+    np.testing.assert_allclose(pose_filter.motions[1], [expected, 0.0, 0.0], atol=1e-12)
+
+
+def test_says_whether_odometry_covers_a_stamp(world_map):
+    localizer, _ = localizer_with(world_map)
+    assert not localizer.covers(0)
+    localizer.add_odometry(5, [0.0, 0.0, 0.0])
+    assert localizer.covers(5)
+    assert not localizer.covers(6)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "pose", "reason"),
+    [
+        (5, [0.0, 0.0, 0.0], "odometry_late"),
+        (4, [0.0, 0.0, 0.0], "odometry_late"),
+        (6, [np.nan, 0.0, 0.0], "odometry_not_finite"),
+        (6, [0.0, np.inf, 0.0], "odometry_not_finite"),
+    ],
+)
+def test_refuses_and_counts_bad_odometry(world_map, stamp, pose, reason):
+    localizer, _ = localizer_with(world_map)
+    assert localizer.add_odometry(5, [0.0, 0.0, 0.0])
+    assert not localizer.add_odometry(stamp, pose)
+    assert localizer.counts[reason] == 1
+
+
+def test_an_image_without_odometry_is_counted_and_not_used(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    assert localizer.add_described(SECOND, None) is None
+    localizer.add_odometry(2 * SECOND, [0.0, 0.0, 0.0])
+    assert localizer.add_described(SECOND, None) is None
+    assert localizer.add_described(5 * SECOND, None) is None
+    assert localizer.counts["image_without_odometry"] == 2
+    assert localizer.counts["image_before_odometry"] == 1
+    assert pose_filter.motions == []
+
+
+def test_a_late_or_repeated_image_is_counted_and_not_used(world_map):
+    localizer, _ = localizer_with(world_map)
+    drive_straight(localizer, 1.0)
+    assert localizer.add_described(SECOND // 2, None) is not None
+    assert localizer.add_described(SECOND // 2, None) is None
+    assert localizer.add_described(SECOND // 4, None) is None
+    assert localizer.counts["image_late"] == 2
+
+
+def test_odometry_that_jumps_by_metres_is_no_motion(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    localizer.add_odometry(0, [0.0, 0.0, 0.0])
+    localizer.add_described(0, None)
+    localizer.add_odometry(SECOND // 5, [40.0, 0.0, 0.0])
+    localizer.add_described(SECOND // 5, None)
+    assert pose_filter.motions == [None, None]
+    assert localizer.counts["odometry_jump"] == 1
+
+
+def test_waits_until_the_robot_has_moved_enough(world_map):
+    settings = LocalizerSettings(update_min_d=0.2, update_min_a=10.0)
+    localizer, pose_filter = localizer_with(world_map, settings)
+    drive_straight(localizer, 2.0)
+    said = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(0, 20)]
+    assert [one.used for one in said[:6]] == [True, False, False, False, True, False]
+    np.testing.assert_allclose([one.pose[0] for one in said], 0.05 * np.arange(20), atol=1e-12)
+    assert said[3].covariance[0, 0] > said[0].covariance[0, 0]
+    assert len(pose_filter.motions) == 5
+
+
+def test_an_update_can_be_asked_for_while_standing_still(world_map):
+    localizer, pose_filter = localizer_with(world_map, LocalizerSettings(1.0, 1.0))
+    drive_straight(localizer, 1.0, speed=0.0)
+    localizer.add_described(0, None)
+    assert not localizer.add_described(SECOND // 10, None).used
+    localizer.force_next_update()
+    assert localizer.add_described(2 * SECOND // 10, None).used
+    assert len(pose_filter.motions) == 2
+
+
+def test_a_given_pose_is_moved_on_from_its_stamp(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    drive_straight(localizer, 2.0)
+    prior = GaussianPrior(np.array([3.0, 1.0, 0.0]), 0.01 * np.eye(3))
+    localizer.set_pose(prior, SECOND)
+    said = localizer.add_described(2 * SECOND, None)
+    np.testing.assert_allclose(said.pose, [3.5, 1.0, 0.0], atol=1e-12)
+    assert pose_filter.priors[-1] is prior
+
+
+def test_map_to_odom_takes_odometry_to_the_map(world_map):
+    localizer, _ = localizer_with(world_map)
+    assert localizer.map_to_odom() is None
+    drive_straight(localizer, 1.0)
+    localizer.set_pose(GaussianPrior(np.array([3.0, 1.0, 1.2]), 0.01 * np.eye(3)), 0)
+    said = localizer.add_described(SECOND // 2, None)
+    np.testing.assert_allclose(
+        compose(localizer.map_to_odom(), said.odometry_pose), said.pose, atol=1e-12
+    )
+
+
+def test_dead_reckons_between_images_with_growing_covariance(world_map):
+    localizer, _ = localizer_with(world_map)
+    assert localizer.pose_at() is None
+    drive_straight(localizer, 2.0)
+    localizer.add_described(SECOND, None)
+    pose, covariance = localizer.pose_at(2 * SECOND)
+    np.testing.assert_allclose(relative(localizer.last.pose, pose), [0.5, 0.0, 0.0], atol=1e-12)
+    assert (np.diag(covariance) > np.diag(localizer.last.covariance)).all()
+    newest, _ = localizer.pose_at()
+    np.testing.assert_allclose(newest, pose)
+
+
+def test_states_go_from_uninitialized_to_tracking_to_lost_and_back(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    drive_straight(localizer, 20.0)
+    assert localizer.state is State.UNINITIALIZED
+    stamps = iter(range(0, 20 * SECOND, SECOND // 10))
+    assert localizer.add_described(next(stamps), None).state is State.LOCALIZING
+    said = [localizer.add_described(next(stamps), None).state for _ in range(5)]
+    assert said[-1] is State.TRACKING
+    pose_filter.evidence = 0.0
+    said = [localizer.add_described(next(stamps), None).state for _ in range(30)]
+    assert said[-1] is State.LOST
+    pose_filter.evidence = 1.0
+    said = [localizer.add_described(next(stamps), None).state for _ in range(30)]
+    assert said[-1] is State.TRACKING
+
+
+def test_a_wide_belief_is_not_tracking(world_map):
+    localizer, _ = localizer_with(world_map, sigma=3.0)
+    drive_straight(localizer, 5.0)
+    said = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(40)]
+    assert said[-1].state is State.LOCALIZING
+
+
+def test_starts_again_anywhere_on_request_and_after_a_jump_of_time(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    drive_straight(localizer, 1.0)
+    localizer.add_described(SECOND, None)
+    localizer.reinitialize()
+    assert localizer.state is State.UNINITIALIZED and localizer.last is None
+    localizer.reset()
+    assert not localizer.covers(0)
+    localizer.add_odometry(0, [0.0, 0.0, 0.0])
+    assert localizer.add_described(0, None) is not None
+    assert pose_filter.motions == [None, None]
+
+
+def test_counts_what_the_filter_reports(world_map):
+    localizer, _ = localizer_with(world_map)
+    drive_straight(localizer, 1.0)
+    localizer.add_described(0, None)
+    localizer.add_described(SECOND, None)
+    assert localizer.counts["seen"] == 2
+
+
+def test_the_order_of_arrival_does_not_matter(world_map):
+    test_drive = drive(World(), loop(80), seed=3)
+    odometry = [np.zeros(3)]
+    for motion in test_drive.motions:
+        odometry.append(compose(odometry[-1], motion))
+
+    def run(all_odometry_first):
+        localizer = Localizer(world_map, KernelBayesFilter(world_map))
+        said = []
+        if all_odometry_first:
+            for index, pose in enumerate(odometry):
+                localizer.add_odometry(index * SECOND // 5, pose)
+        for index, view in enumerate(test_drive.views[:-1]):
+            if not all_odometry_first:
+                upto = range(0, 2) if index == 0 else range(index + 1, index + 2)
+                for one in upto:
+                    localizer.add_odometry(one * SECOND // 5, odometry[one])
+            said.append(localizer.add_image(index * SECOND // 5 + 1000, view).pose)
+        return np.array(said)
+
+    np.testing.assert_array_equal(run(True), run(False))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"update_min_d": -1.0}, {"max_speed": 0.0}, {"estimate": "median"}]
+)
+def test_settings_out_of_range_are_refused(bad):
+    with pytest.raises(ParameterError, match=next(iter(bad))):
+        LocalizerSettings(**bad)

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from kbf_localization.geometry import compose, embed, relative
+from kbf_localization.motion.odometry_model import (
+    estimate_noise,
+    noise_between,
+    rotate_translate_rotate,
+    transition,
+)
+
+
+@pytest.mark.parametrize("motion", [[0.3, 0.1, 0.4], [-0.2, 0.0, 0.1], [0.5, -0.5, -3.0]])
+def test_moves_as_the_composition_of_poses_does(motion):
+    poses = np.array([[1.0, 2.0, 0.5], [-3.0, 0.0, 3.1]])
+    np.testing.assert_allclose(transition(poses, motion), embed(compose(poses, motion)), atol=1e-12)
+
+
+def test_turning_on_the_spot_has_no_first_rotation():
+    first, translation, second = rotate_translate_rotate([1e-4, -1e-4, 0.7])
+    assert first == 0.0
+    assert translation == pytest.approx(np.hypot(1e-4, 1e-4))
+    assert second == pytest.approx(0.7)
+
+
+def test_standing_still_stays():
+    pose = np.array([[1.0, -2.0, 0.3]])
+    np.testing.assert_allclose(transition(pose, np.zeros(3)), embed(pose), atol=1e-15)
+
+
+def test_driving_backwards_is_a_half_turn_each_way():
+    first, translation, second = rotate_translate_rotate([-0.2, 0.0, 0.0])
+    assert abs(first) == pytest.approx(np.pi)
+    assert translation == pytest.approx(0.2)
+    assert abs(second) == pytest.approx(np.pi)
+
+
+def test_noise_is_the_mean_square_of_the_errors_in_the_embedding():
+    generator = np.random.default_rng(0)
+    poses = np.column_stack((generator.normal(size=(50, 2)), generator.uniform(-3, 3, 50)))
+    motions = relative(poses[:-1], poses[1:]) + generator.normal(0.0, 0.01, (49, 3))
+    errors = [
+        embed(poses[i + 1]) - embed(compose(poses[i], motions[i])) for i in range(len(motions))
+    ]
+    expected = np.mean(np.square(errors), axis=0)
+    np.testing.assert_allclose(estimate_noise(poses, motions), expected, rtol=1e-12)
+
+
+def test_steps_without_a_motion_are_passed_over():
+    poses = np.array([[0.0, 0.0, 0.0], [1.1, 0.0, 0.0], [2.1, 0.0, 0.0]])
+    motions = np.array([[1.0, 0.0, 0.0], [np.nan, 0.0, 0.0]])
+    assert estimate_noise(poses, motions)[0] == pytest.approx(0.01)
+
+
+def test_perfect_odometry_has_a_positive_variance():
+    poses = np.zeros((3, 3))
+    assert (estimate_noise(poses, np.zeros((2, 3))) > 0).all()
+
+
+def test_refuses_drives_without_a_usable_step():
+    with pytest.raises(ValueError, match="motions"):
+        estimate_noise(np.zeros((3, 3)), np.zeros((3, 3)))
+    with pytest.raises(ValueError, match="no step"):
+        noise_between(np.zeros((1, 3)), np.full((1, 3), np.nan), np.zeros((1, 3)))
