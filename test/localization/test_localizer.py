@@ -114,7 +114,7 @@ def test_waits_until_the_robot_has_moved_enough(world_map):
     settings = LocalizerSettings(update_min_d=0.2, update_min_a=10.0)
     localizer, pose_filter = localizer_with(world_map, settings)
     drive_straight(localizer, 2.0)
-    said = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(0, 20)]
+    said = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(20)]
     assert [one.used for one in said[:6]] == [True, False, False, False, True, False]
     np.testing.assert_allclose([one.pose[0] for one in said], 0.05 * np.arange(20), atol=1e-12)
     assert said[3].covariance[0, 0] > said[0].covariance[0, 0]
@@ -222,7 +222,7 @@ def test_the_order_of_arrival_does_not_matter(world_map):
                 localizer.add_odometry(index * SECOND // 5, pose)
         for index, view in enumerate(test_drive.views[:-1]):
             if not all_odometry_first:
-                upto = range(0, 2) if index == 0 else range(index + 1, index + 2)
+                upto = range(2) if index == 0 else range(index + 1, index + 2)
                 for one in upto:
                     localizer.add_odometry(one * SECOND // 5, odometry[one])
             said.append(localizer.add_image(index * SECOND // 5 + 1000, view).pose)
