@@ -20,7 +20,8 @@ LEVEL_WEIGHTS = {1: (1.0,), 2: (0.5, 0.5), 3: (0.25, 0.25, 0.5)}
 class DescriberSettings:
     """The size to which images are brought, the grid of patches, and the pyramid over it.
 
-    Lengths are in pixels. `flat_gradient` is the mean gradient a pixel below which a patch counts
+    Lengths are in pixels. `flat_gradient` is the mean gradient (grey
+    levels over two pixels) below which a patch counts
     as flat: its descriptor then keeps the small length that it has instead of length one.
     """
 
@@ -30,7 +31,7 @@ class DescriberSettings:
     grid_step: int = 8
     levels: int = 3
     words: int = 200
-    flat_gradient: float = 1.0
+    flat_gradient: float = 3.0
 
     def __post_init__(self) -> None:
         if self.patch_size % CELLS_A_SIDE or self.patch_size < 2 * CELLS_A_SIDE:
