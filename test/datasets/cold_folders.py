@@ -1,0 +1,49 @@
+"""Makes small drives in COLD's layout, with pictures that tell places apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+SIZE = (160, 120)
+SECONDS_A_FRAME = 0.2
+METRES_A_FRAME = 0.1
+START_S = 1152212857
+
+
+def frame_name(index: int, decimals: int = 7) -> str:
+    """The name of frame `index` of a straight drive along x, in COLD's format."""
+    micros = round(193444 + 1e6 * SECONDS_A_FRAME * index)
+    x = f"{METRES_A_FRAME * index:.{decimals}f}"
+    y, heading = f"{-0.25:.{decimals}f}", f"{0.125:.{decimals}f}"
+    return f"t{START_S + micros // 10**6}.{micros % 10**6:06d}_x{x}_y{y}_a{heading}.jpeg"
+
+
+def odometry_line(seconds: float, x: float, y: float, heading: float) -> str:
+    """A line of odom.tdf: fields 3, 4, 8, 9 and 11 are seconds, microseconds, x, y, heading."""
+    micros = round(1e6 * (seconds - int(seconds)))
+    return f"odom 0 1 {int(seconds)} {micros} 0 0 0 {x!r} {y!r} 0 {heading!r}"
+
+
+def make_cold_drive(folder: Path, frames: int = 30, *, decimals: int = 7, seed: int = 0) -> Path:
+    """A drive along x past a long wall; the camera shows the stretch of wall beside it."""
+    for part in ("std_cam", "odom_scans", "localization"):
+        (folder / part).mkdir(parents=True)
+    width, height = SIZE
+    noise = np.random.default_rng(seed).uniform(size=(height, width + 20 * frames))
+    wall = cv2.normalize(cv2.GaussianBlur(noise, (0, 0), 3.0), None, 20, 230, cv2.NORM_MINMAX)
+    places, odometry = [], []
+    for index in range(frames):
+        name = frame_name(index, decimals)
+        view = wall[:, 20 * index : 20 * index + width].astype(np.uint8)
+        assert cv2.imwrite(str(folder / "std_cam" / name), view)
+        places.append(f"{name} {'CR-A' if index < frames // 2 else '1PO-A'}")
+    for tick in range(2 * frames + 2):
+        seconds = START_S + 0.1 + SECONDS_A_FRAME / 2 * tick
+        x = 5.0 + METRES_A_FRAME / 2 * tick
+        odometry.append(odometry_line(seconds, x, 1.0, 0.5))
+    (folder / "localization" / "places.lst").write_text("\n".join(places) + "\n")
+    (folder / "odom_scans" / "odom.tdf").write_text("\n".join(odometry) + "\n")
+    return folder

@@ -1,0 +1,255 @@
+"""Map files: the same map back, or one clear error."""
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from kbf_localization.errors import MapError
+from kbf_localization.training_map import TrainingMap, load_map, save_map, with_parameters
+from kbf_localization.training_map.file_format import ARRAYS, VERSION, seal
+
+
+def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(number_map, map_path)
+    loaded = load_map(map_path)
+    assert loaded.identity == number_map.identity
+    for name in ("poses", "histograms", "next_poses", "motions", "motion_variances", "source_of"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(number_map, name))
+    np.testing.assert_array_equal(loaded.vocabulary.words, number_map.vocabulary.words)
+    for name in ("describer_settings", "sources", "parameters", "thresholds", "warnings"):
+        assert getattr(loaded, name) == getattr(number_map, name)
+    assert list(loaded.thumbnails) == list(number_map.thumbnails)
+
+
+def test_a_loaded_map_can_replace_its_own_file(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(number_map, map_path)
+    save_map(with_parameters(load_map(map_path), {"power": 16.0}), map_path)
+    again = load_map(map_path)
+    assert again.parameters == {"power": 16.0}
+    assert list(again.thumbnails) == list(number_map.thumbnails)
+    assert list(map_path.parent.iterdir()) == [map_path]
+
+
+def test_the_file_is_the_same_whenever_it_is_written(
+    number_map: TrainingMap, map_path: Path
+) -> None:
+    save_map(number_map, map_path)
+    first = map_path.read_bytes()
+    save_map(number_map, map_path)
+    assert map_path.read_bytes() == first
+
+
+def test_any_hdf5_tool_opens_it(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(number_map, map_path)
+    with h5py.File(map_path, "r") as file:
+        assert set(file) == {*ARRAYS, "description"}
+        assert b'"power": 8.0' in file["description"][()]
+
+
+def test_a_failed_write_leaves_the_old_map_and_nothing_else(
+    number_map: TrainingMap, map_path: Path
+) -> None:
+    save_map(number_map, map_path)
+    before = map_path.read_bytes()
+
+    class Failing(list):  # type: ignore[type-arg]
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(MapError, match="No space left"):
+        save_map(replace(number_map, thumbnails=Failing()), map_path)
+    assert map_path.read_bytes() == before
+    assert list(map_path.parent.iterdir()) == [map_path]
+
+
+def test_a_folder_that_is_not_there_is_one_error(number_map: TrainingMap, tmp_path: Path) -> None:
+    with pytest.raises(MapError, match="cannot be written"):
+        save_map(number_map, tmp_path / "nowhere" / "office.kbfmap")
+
+
+def test_thumbnails_of_a_replaced_or_missing_file_are_empty(
+    number_map: TrainingMap, map_path: Path
+) -> None:
+    save_map(number_map, map_path)
+    loaded = load_map(map_path)
+    assert loaded.thumbnails[-2] == b"sixth"
+    assert loaded.thumbnails[2:4] == [b"three", b"4"]
+    save_map(replace(number_map, thumbnails=[b"x"] * 7), map_path)
+    assert loaded.thumbnails[2] == b""
+    map_path.unlink()
+    assert loaded.thumbnails[2] == b""
+    with pytest.raises(IndexError):
+        loaded.thumbnails[7]
+
+
+def test_every_truncation_is_refused(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(number_map, map_path)
+    whole = map_path.read_bytes()
+    for length in [*range(1, 600, 37), *range(600, len(whole), 997), len(whole) - 1]:
+        map_path.write_bytes(whole[:length])
+        with pytest.raises(MapError, match="truncated") as error:
+            load_map(map_path)
+        assert str(map_path) in str(error.value)
+
+
+def test_every_flipped_bit_is_noticed(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(number_map, map_path)
+    whole = map_path.read_bytes()
+    rng = np.random.default_rng(0)
+    for position in [*range(0, 600, 3), *rng.integers(600, len(whole), 300)]:
+        flipped = bytearray(whole)
+        flipped[position] ^= 1 << int(rng.integers(8))
+        map_path.write_bytes(flipped)
+        with pytest.raises(MapError):
+            load_map(map_path)
+
+
+def test_appended_bytes_are_noticed(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(number_map, map_path)
+    with map_path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(MapError, match="damaged"):
+        load_map(map_path)
+
+
+def test_a_newer_version_is_told(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(number_map, map_path)
+    with map_path.open("r+b") as file:
+        file.seek(10)
+        file.write(struct.pack("<I", VERSION + 1))
+    with pytest.raises(MapError, match="format version 2.*update kbf_localization"):
+        load_map(map_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x89HDF\r\n\x1a\n" + bytes(600)])
+def test_what_is_no_map_is_told(map_path: Path, content: bytes) -> None:
+    map_path.write_bytes(content)
+    with pytest.raises(MapError, match="not a training map"):
+        load_map(map_path)
+
+
+def test_a_missing_file_and_a_folder_are_told(tmp_path: Path) -> None:
+    with pytest.raises(MapError, match="No such file"):
+        load_map(tmp_path / "nowhere.kbfmap")
+    with pytest.raises(MapError, match="cannot be read"):
+        load_map(tmp_path)
+
+
+Tamper = Callable[[h5py.File], None]
+
+
+def put(name: str, **dataset: object) -> Tamper:
+    def tamper(file: h5py.File) -> None:
+        del file[name]
+        file.create_dataset(name, **dataset)
+
+    return tamper
+
+
+def assign(name: str, key: object, value: object) -> Tamper:
+    def tamper(file: h5py.File) -> None:
+        file[name][key] = value
+
+    return tamper
+
+
+def drop(name: str) -> Tamper:
+    def tamper(file: h5py.File) -> None:
+        del file[name]
+
+    return tamper
+
+
+def link(name: str, target: object) -> Tamper:
+    def tamper(file: h5py.File) -> None:
+        del file[name]
+        file[name] = target
+
+    return tamper
+
+
+def describe(old: bytes, new: bytes) -> Tamper:
+    def tamper(file: h5py.File) -> None:
+        text = bytes(file["description"][()])
+        assert old in text
+        del file["description"]
+        file.create_dataset("description", data=np.bytes_(text.replace(old, new)))
+
+    return tamper
+
+
+HOSTILE: dict[str, tuple[Tamper, str]] = {
+    "no poses": (drop("poses"), "'poses' is missing"),
+    "a group": (lambda file: (drop("poses")(file), file.create_group("poses"))[0], "not an array"),
+    "pose as text": (put("poses", data=np.array([[b"a"] * 3] * 7)), "type"),
+    "poses of objects": (put("poses", data="text", dtype=h5py.string_dtype()), "type"),
+    "absurd shape": (
+        put("histograms", shape=(10**12, 105), dtype="u1", chunks=(1, 105)),
+        "not stored in one piece",
+    ),
+    "absurd contiguous shape": (put("histograms", shape=(10**12, 105), dtype="u1"), "more than"),
+    "compressed": (put("poses", data=np.zeros((7, 3)), compression="gzip"), "in one piece"),
+    "another length": (put("motions", data=np.zeros((6, 3))), "shape"),
+    "another width": (put("poses", data=np.zeros((7, 4))), "shape"),
+    "another rank": (put("poses", data=np.zeros(7)), "shape"),
+    "other bins": (put("histograms", data=np.ones((7, 90), np.uint8)), "shape"),
+    "another type": (put("poses", data=np.zeros((7, 3), np.float32)), "type"),
+    "swapped bytes": (put("poses", data=np.zeros((7, 3), ">f8")), "type"),
+    "nan pose": (assign("poses", (2, 1), np.nan), "'poses' are not finite"),
+    "far pose": (assign("poses", (2, 1), 1e9), "absurdly large"),
+    "half a motion": (assign("motions", (2, 1), np.nan), "'motions'"),
+    "motion alone": (assign("motions", 2, np.nan), "missing at different poses"),
+    "zero noise": (assign("motion_variances", 0, 0.0), "'motion_variances'"),
+    "nan noise": (assign("motion_variances", 0, np.nan), "'motion_variances'"),
+    "infinite word": (assign("vocabulary", (0, 0), np.inf), "'vocabulary'"),
+    "empty histogram": (assign("histograms", 3, 0), "histogram is empty"),
+    "unknown source": (assign("source_of", 0, 2), "'source_of'"),
+    "negative source": (assign("source_of", 0, -1), "'source_of'"),
+    "thumbnails beyond": (assign("thumbnail_ends", 6, 99), "thumbnail_ends"),
+    "thumbnails backward": (assign("thumbnail_ends", 3, 0), "thumbnail_ends"),
+    "external link": (link("poses", h5py.ExternalLink("/etc/passwd", "/x")), "missing"),
+    "soft link": (link("poses", h5py.SoftLink("/motions")), "missing"),
+    "no description": (drop("description"), "'description' is missing"),
+    "not JSON": (describe(b"{", b"["), "not JSON"),
+    "deep JSON": (put("description", data=np.bytes_(b"[" * 100000)), "not JSON"),
+    "JSON list": (put("description", data=np.bytes_(b"[]")), "not a table"),
+    "description as numbers": (put("description", data=np.zeros(3)), "not a text"),
+    "words as text": (describe(b'"words": 5', b'"words": "5"'), "words"),
+    "huge words": (describe(b'"words": 5', b'"words": 60000'), "shape"),
+    "boolean width": (describe(b'"image_width": 96', b'"image_width": true'), "image_width"),
+    "nan setting": (describe(b'"flat_gradient": 3.0', b'"flat_gradient": NaN'), "flat_gradient"),
+    "zero step": (describe(b'"grid_step": 8', b'"grid_step": 0'), "grid_step"),
+    "missing setting": (describe(b'"grid_step": 8,', b""), "lacks"),
+    "infinite parameter": (describe(b'"power": 8.0', b'"power": Infinity'), "power"),
+    "parameter as text": (describe(b'"power": 8.0', b'"power": "8"'), "power"),
+    "source as number": (describe(b'"name": "b"', b'"name": 3'), "name"),
+    "other warnings": (describe(b'"a line"', b"5"), "warnings"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_with_a_right_checksum_is_refused(
+    number_map: TrainingMap, map_path: Path, name: str
+) -> None:
+    tamper, says = HOSTILE[name]
+    save_map(number_map, map_path)
+    with h5py.File(map_path, "r+") as file:
+        tamper(file)
+    with map_path.open("r+b") as sealed:
+        seal(sealed)
+    with pytest.raises(MapError, match=says) as error:
+        load_map(map_path)
+    assert str(error.value).startswith(str(map_path))
+    assert "\n" not in str(error.value)
+
+
+def test_checksums_of_thumbnails_are_crc32(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(number_map, map_path)
+    with h5py.File(map_path, "r") as file:
+        assert file["thumbnail_checksums"][2] == zlib.crc32(b"three")

@@ -1,0 +1,31 @@
+"""Joined maps."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kbf_localization.errors import MapError
+from kbf_localization.training_map import TrainingMap
+from kbf_localization.training_map.merge import merge_maps
+from kbf_localization.vision.vocabulary import Vocabulary
+
+
+def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None:
+    noisier = replace(number_map, motion_variances=3 * number_map.motion_variances)
+    merged = merge_maps([number_map, noisier])
+    np.testing.assert_array_equal(merged.poses, np.tile(number_map.poses, (2, 1)))
+    np.testing.assert_array_equal(merged.histograms, np.tile(number_map.histograms, (2, 1)))
+    np.testing.assert_array_equal(merged.source_of, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3])
+    assert merged.sources == number_map.sources * 2
+    np.testing.assert_allclose(merged.motion_variances, 2 * number_map.motion_variances)
+    assert merged.thumbnails[9] == b"three"
+    assert not merged.parameters
+
+
+def test_maps_of_other_words_are_refused(number_map: TrainingMap) -> None:
+    other = replace(number_map, vocabulary=Vocabulary(number_map.vocabulary.words + 1))
+    with pytest.raises(MapError, match="map 2 has other visual words"):
+        merge_maps([number_map, other])
+    with pytest.raises(MapError, match="nothing to merge"):
+        merge_maps([])
