@@ -1,0 +1,138 @@
+"""Play a bag to the real node through ROS and measure its poses' error."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from kbf_localization.datasets.rosbag import RosbagDrive
+    from kbf_localization.ros.replay import Replayed
+
+app = typer.Typer(add_completion=False)
+
+EXAMPLE = (
+    "Example: [bold]kbf replay cloudy3 --map office.kbfmap --rate 2[/bold] starts the node, plays "
+    "the bag at twice its pace with /clock, and writes metrics.json, the trajectories and "
+    "report.html into results/latest. Watch it in RViz meanwhile: "
+    "[bold]rviz2 -d rviz/localization.rviz --ros-args -p use_sim_time:=true[/bold]"
+)
+
+
+@app.command(epilog=EXAMPLE)
+def replay(
+    bag: Annotated[Path, typer.Argument(metavar="BAG", help="A rosbag2 or a ROS 1 bag.")],
+    map_path: Annotated[Path, typer.Option("--map", metavar="MAP", help="The map to localize on.")],
+    rate: Annotated[float, typer.Option(help="Times as fast as it was recorded.")] = 1.0,
+    loop: Annotated[
+        bool, typer.Option("--loop", help="Play again and again until Ctrl-C.")
+    ] = False,
+    start: Annotated[float, typer.Option(metavar="S", help="Seconds to leave out first.")] = 0.0,
+    duration: Annotated[
+        float | None, typer.Option(metavar="D", help="Seconds of the bag to play.")
+    ] = None,
+    queue: Annotated[
+        int, typer.Option(help="Images that may wait in the node; 1 is what a robot has.", min=1)
+    ] = 1,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results.")
+    ] = None,
+    odom_topic: Annotated[str | None, typer.Option(help="The bag's odometry topic.")] = None,
+    image_topic: Annotated[str | None, typer.Option(help="The bag's image topic.")] = None,
+    pose_topic: Annotated[str | None, typer.Option(help="The bag's true-pose topic.")] = None,
+    report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
+) -> None:
+    """Play a bag to the real node through ROS and measure its poses' error."""
+    from kbf_localization.cli.console import console
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.cli.tables import print_methods
+    from kbf_localization.datasets.rosbag import RosbagDrive
+    from kbf_localization.evaluation.evaluate import SourceResult, write_results
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.training_map import load_map
+
+    ros = ros_replay()
+    training_map = load_map(map_path)
+    drive = RosbagDrive(bag, odom_topic, image_topic, pose_topic)
+    settings = ros.ReplaySettings(rate, start, duration, loop)
+    with show_progress() as progress:
+        replayed = ros.replay_through_node(
+            drive,
+            map_path,
+            settings,
+            parameters={"image_queue_depth": queue},
+            progress=progress,
+        )
+        folder = ResultsFolder.create("replay", output)
+        config = {
+            "command": shlex.join(["kbf", *sys.argv[1:]]),
+            "bag": bag,
+            "map": map_path,
+            "map_identity": training_map.identity,
+            "rate": rate,
+            "start_s": start,
+            "duration_s": duration,
+            "image_queue_depth": queue,
+        }
+        results = [SourceResult(drive, {"node": replayed.run})]
+        metrics = write_results(
+            folder, results, training_map, config, report=report, progress=progress
+        )
+        folder.write_metrics({**metrics, "replay": replay_figures(replayed, rate)})
+    for line in replay_notes(drive, replayed):
+        console.print(f"Note: {line}", markup=False, highlight=False)
+    print_methods(f"{drive.name} through the node, {rate:g} times as fast", metrics["methods"])
+    shown = folder.path / ("report.html" if report else "metrics.json")
+    console.print(f"Results: {shown}", markup=False, highlight=False, soft_wrap=True)
+
+
+def ros_replay() -> Any:
+    """The module that needs ROS, or an error that says what is missing."""
+    from kbf_localization.errors import KbfError
+
+    try:
+        from kbf_localization.ros import replay as module
+    except ImportError as error:
+        raise KbfError(
+            f"ROS 2 cannot be imported ({error}): source a ROS 2 installation, or run "
+            "'make setup', which installs one from PyPI"
+        ) from error
+    return module
+
+
+def replay_figures(replayed: Replayed, rate: float) -> dict[str, Any]:
+    """How the replay itself went, for metrics.json."""
+    import numpy as np
+
+    return {
+        "rate": rate,
+        "passes": replayed.passes,
+        "frames_played": len(replayed.played_frames),
+        "messages": int(sum(replayed.played.counts.values())),
+        "lateness_ms_p50": float(np.percentile(replayed.played.lateness_ms, 50)),
+        "lateness_ms_p99": float(np.percentile(replayed.played.lateness_ms, 99)),
+    }
+
+
+def replay_notes(drive: RosbagDrive, replayed: Replayed) -> Sequence[str]:
+    """What a user should know about the replay beside its figures."""
+    import numpy as np
+
+    lines = [*drive.warnings, *replayed.notes]
+    if replayed.run.frames_dropped:
+        lines.append(
+            f"the node dropped {replayed.run.frames_dropped} of {len(replayed.played_frames)} "
+            "frames; play slower with --rate, or let more images wait with --queue"
+        )
+    late = float(np.percentile(replayed.played.lateness_ms, 99))
+    if late > 10.0:
+        lines.append(
+            f"1 % of the messages came {late:.0f} ms or more after their time: this computer is "
+            "too slow or too busy for this rate"
+        )
+    return lines
