@@ -1,0 +1,150 @@
+"""Write docs/node.md: topics and services asked of a configured node, parameters of their table.
+
+python tools/make_node_reference.py [FILE]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "node.md"
+INTRODUCTION = """\
+# The node `localizer`
+
+A lifecycle node that starts by itself (`autostart`). It says where the robot is on a `*.kbfmap`, from wheel
+odometry and one camera, and keeps to AMCL's contract where a camera can have one: the same names for parameters,
+topics and services, the transform from map to odom by REP-105, `pose` with a covariance.
+
+States: `uninitialized` → `localizing` → `tracking` ⇄ `lost`. No confident pose is published unless it tracks.
+
+Every relative name is remapped as in any ROS 2 node; the launch file's argument `amcl_compatible` calls the node
+`amcl` and its pose `amcl_pose`.
+"""
+
+# Every topic and service needs its line here: one that has none, or is no more, is an error.
+PUBLISHED = {
+    "pose": "the pose with its covariance, at the stamp of the image it comes from; kept for late "
+    "subscribers. While lost or uninitialized its covariance says so",
+    "/tf": "the transform from `global_frame_id` to `odom_frame_id`, on a timer of its own",
+    "belief": "the map's poses coloured by weight: positive blue, negative orange; made only while "
+    "somebody subscribes",
+    "belief_poses": "the map poses of highest weight",
+    "map_poses": "the map's poses, once, kept for late subscribers",
+    "path": "the poses so far",
+    "status": "state, evidence and latency after each image",
+    "/diagnostics": "once a second: state, rates, ages, latency percentiles, dropped frames, resets",
+}
+SUBSCRIBED = {
+    "odom": "wheel odometry; its frame must be `odom_frame_id`",
+    "image": "raw images, with `image_transport: raw`",
+    "image/compressed": "JPEG or PNG images, with `image_transport: compressed` (the default)",
+    "initialpose": "a pose set by hand, as from RViz; its frame must be `global_frame_id`",
+}
+SERVICES = {
+    "reinitialize_global_localization": "forget the pose and start from anywhere on the map",
+    "request_nomotion_update": "use the next image even when the robot stands still",
+}
+# What every ROS 2 lifecycle node has; not this node's own.
+COMMON = ("parameter", "type_description", "_state", "_transition", "rosout", "clock")
+
+
+def make_reference() -> str:
+    import rclpy
+    from rclpy.parameter import Parameter
+
+    from kbf_localization.ros.node import LocalizerNode
+    from kbf_localization.ros.parameters import as_markdown
+
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    with tempfile.TemporaryDirectory() as folder:
+        rclpy.init()
+        try:
+            node = LocalizerNode(
+                parameter_overrides=[
+                    Parameter("autostart", value=False),
+                    Parameter("map", value=str(_write_map(Path(folder)))),
+                ]
+            )
+            node.trigger_configure()
+            node.trigger_activate()
+            own = (node.get_name(), node.get_namespace())
+            published = node.get_publisher_names_and_types_by_node(*own)
+            subscribed = node.get_subscriber_names_and_types_by_node(*own)
+            services = node.get_service_names_and_types_by_node(*own)
+            latched = {
+                topic
+                for topic, _ in published
+                for info in node.get_publishers_info_by_topic(topic)
+                if info.qos_profile.durability.name == "TRANSIENT_LOCAL"
+            }
+            node.destroy_node()
+        finally:
+            rclpy.try_shutdown()
+    subscribed = [*subscribed, ("/image", ["sensor_msgs/msg/Image"])]
+    return "\n".join(
+        (
+            "<!-- Made by tools/make_node_reference.py; do not edit. -->",
+            INTRODUCTION,
+            "## Topics it subscribes to\n",
+            _table(subscribed, SUBSCRIBED, set()),
+            "## Topics it publishes\n",
+            _table(published, PUBLISHED, latched),
+            "## Services\n",
+            _table(services, SERVICES, set()),
+            "Besides these it has the services of every lifecycle node (`change_state`, …) and of "
+            "every node (`set_parameters`, …).\n",
+            "## Parameters\n",
+            "A *live* parameter can change while the node runs and does not lose the belief; the "
+            "others can change while it is unconfigured.\n",
+            as_markdown(),
+        )
+    )
+
+
+def _table(found: list[tuple[str, list[str]]], texts: dict[str, str], latched: set[str]) -> str:
+    types = {}
+    for name, kinds in found:
+        short = (
+            name if name in ("/tf", "/diagnostics") else name.lstrip("/").split("localizer/")[-1]
+        )
+        if not any(part in short for part in COMMON):
+            types[short] = kinds[0].replace("/msg/", "/").replace("/srv/", "/")
+            if name in latched:
+                types[short] += " (transient local)"
+    if set(types) - {"transition_event"} != set(texts):
+        raise SystemExit(
+            f"tools/make_node_reference.py describes {sorted(texts)}, the node has {sorted(types)}"
+        )
+    rows = [f"| `{name}` | {types[name]} | {text} |" for name, text in texts.items()]
+    return "\n".join(("| name | type | what |", "| --- | --- | --- |", *rows, ""))
+
+
+def _write_map(folder: Path) -> Path:
+    """The smallest map that a node configures with."""
+    from kbf_localization.datasets.open import open_drive
+    from kbf_localization.training_map import build_map, save_map
+
+    drive = folder / "drive"
+    (drive / "std_cam").mkdir(parents=True)
+    (drive / "odom_scans").mkdir()
+    rng, odometry = np.random.default_rng(0), []
+    for number in range(12):
+        name = f"t{1000 + number}.000000_x{number / 10:.6f}_y0.000000_a0.000000.jpeg"
+        image = cv2.resize(rng.integers(0, 256, (12, 16), dtype=np.uint8), (160, 120))
+        cv2.imwrite(str(drive / "std_cam" / name), image)
+        odometry.append(f"a b c {1000 + number} 0 d e f {number / 10:.6f} 0.0 g 0.0\n")
+    (drive / "odom_scans" / "odom.tdf").write_text("".join(odometry))
+    path = folder / "smallest.kbfmap"
+    save_map(build_map([open_drive(drive)], poses=12, words=8), path)
+    return path
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else REFERENCE
+    target.write_text(make_reference(), encoding="utf-8")
