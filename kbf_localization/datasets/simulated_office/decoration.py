@@ -84,7 +84,8 @@ class Decorator:
                     image[top : top + high, left] = (150, 150, 150)
                 shade = int(self.rng.integers(-14, 15))
                 block = image[top + 1 : top + high, max(left + 1, 0) : max(left + wide, 0)]
-                block[:] = np.clip(block.astype(int) + (shade - 40, shade - 22, shade), 0, 255)
+                clay = np.array([shade - 40, shade - 22, shade])
+                block[:] = np.clip(block.astype(int) + clay, 0, 255)
 
     def _windows(self, image: Image, face: Face) -> list[Window]:
         count = max(int(face.length / 2.0), 1)

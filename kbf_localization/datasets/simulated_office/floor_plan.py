@@ -148,4 +148,4 @@ def _outside(rooms: NDArray[np.int16]) -> NDArray[np.bool_]:
             forward = np.flip(solid, axis) if step == -1 else solid
             clear = np.logical_and.accumulate(forward, axis=axis)
             seen |= np.flip(clear, axis) if step == -1 else clear
-    return seen
+    return np.asarray(seen)

@@ -80,7 +80,7 @@ def _fits(box: Box, plan: FloorPlan, others: list[Box], ways: cKDTree) -> bool:
         ),
         axis=-1,
     ).reshape(-1, 2)
-    if np.any(plan.room_at(grid) != box.room) or ways.query(grid)[0].min() < _CLEARANCE_M:
+    if np.any(plan.room_at(grid) != box.room) or np.min(ways.query(grid)[0]) < _CLEARANCE_M:
         return False
     return not any(
         box.x[0] < other.x[1]

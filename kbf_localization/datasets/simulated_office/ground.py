@@ -38,7 +38,7 @@ def _tiles(size: tuple[int, int], pitch: float, rng: np.random.Generator) -> NDA
     pattern = shades[y[:, None], x[None, :]].astype(np.int16)
     pattern[np.flatnonzero(np.diff(y, prepend=-1))] = -42
     pattern[:, np.flatnonzero(np.diff(x, prepend=-1))] = -42
-    return pattern
+    return np.asarray(pattern)
 
 
 def ceiling_texture(plan: FloorPlan, pixels: float) -> NDArray[np.uint8]:

@@ -83,7 +83,6 @@ class Sources:
 
 def lamp_places(plan: FloorPlan) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Ceiling lamps on a lattice: positions (k, 3) and their rooms (k,)."""
-    ny, nx = plan.rooms.shape
     places, rooms = [], []
     for room in range(1, len(plan.labels) + 1):
         pitch = 7 if plan.labels[room - 1].startswith("CR") else 6

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 HEIGHT_M = 1.78
 WIDTH_M = 0.7
+_SKINS = ((130, 160, 210), (90, 120, 170), (60, 85, 125))
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,10 @@ def person_looks(seed: int, pixels: float) -> list[Look]:
     rng = np.random.default_rng([seed, 9])
     looks = []
     for _ in range(6):
-        shirt, trousers, skin = (
-            tuple(int(c) for c in rng.integers(low, high, 3))
-            for low, high in ((20, 230), (20, 110), (110, 200))
+        shirt, trousers = (
+            tuple(int(c) for c in rng.integers(low, high, 3)) for low, high in ((20, 190), (20, 90))
         )
+        skin = _SKINS[int(rng.integers(len(_SKINS)))]
         striped = rng.random() < 0.4
         for spread in (0.06, 0.17):
             looks.append(_draw(pixels, shirt, trousers, skin, striped, spread))

@@ -22,6 +22,7 @@ from kbf_localization.datasets.simulated_office.lighting import (
     sources,
 )
 from kbf_localization.datasets.simulated_office.people import Look, person_looks
+from kbf_localization.datasets.simulated_office.sunlight import Sunlight
 
 # A white wall in full light is stored at this share of 255, to leave room for windows and sun.
 HEADROOM = 0.6
@@ -92,10 +93,17 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
     lights, burning = sources(plan, lighting, middles, rooms)
     counts = np.bincount(rooms, minlength=len(plan.labels) + 1)
     base = [ambient(lighting, int(count)) for count in counts]
+    sun = Sunlight(bare.faces, bare.windows, lighting)
     images: list[NDArray[np.uint8]] = []
     rng = np.random.default_rng([plan.seed, 6])
     for face, wall, openings in zip(bare.faces, bare.walls, bare.windows):
-        lit = _lit(wall, _wall_light(face, lights, base[face.room]), lighting)
+        size = (wall.shape[1], wall.shape[0])
+        lit = _lit(
+            wall,
+            _wall_light(face, lights, base[face.room]),
+            lighting,
+            sun.on_wall(face, size) if sun.shines else None,
+        )
         for opening in openings:
             _glaze(lit, opening, wall_pixels, lighting, rng)
         images.append(lit)
@@ -106,13 +114,13 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
         for share, image in zip((0.8, 0.95, 0.9, 0.85, 1.05), (*flanks, top)):
             images.append(_lit(image, np.full((2, 2), level * share, np.float32), lighting))
     first_person = len(images)
-    level = np.full((2, 2), float(np.mean(base)) + 0.3, np.float32)
-    images += [_lit(look.colours, level, lighting) for look in bare.looks]
+    shade = np.full((2, 2), float(np.mean(base)) + 0.3, np.float32)
+    images += [_lit(look.colours, shade, lighting) for look in bare.looks]
     floor = floor_texture(plan, floor_pixels)
-    images.append(_lit(floor, _plane_light(plan, lights, base, 0.0), lighting))
+    images.append(_lit_plane(floor, plan, lights, base, 0.0, lighting, sun))
     lamps, _ = lamp_places(plan)
     ceiling = ceiling_texture(plan, ceiling_pixels)
-    lit = _lit(ceiling, _plane_light(plan, lights, base, 1.9), lighting)
+    lit = _lit_plane(ceiling, plan, lights, base, 1.9, lighting)
     _draw_lamps(lit, plan, lamps, burning, ceiling_pixels)
     images.append(lit)
     boxes = len(plan.boxes)
@@ -159,27 +167,40 @@ def _wall_light(face: Face, lights: Sources, base: float) -> NDArray[np.float32]
     return np.asarray(side * lights.at(points, face.room, base), dtype=np.float32)
 
 
-def _plane_light(
-    plan: FloorPlan, lights: Sources, base: list[float], height: float
-) -> NDArray[np.float32]:
-    """Brightness over the whole floor (or ceiling), a value for each cell."""
+def _lit_plane(
+    texture: NDArray[np.uint8],
+    plan: FloorPlan,
+    lights: Sources,
+    base: list[float],
+    height: float,
+    lighting: Lighting,
+    sun: Sunlight | None = None,
+) -> NDArray[np.uint8]:
+    """A lit floor or ceiling, room by room: a wall lets no light through to the next room."""
     ny, nx = plan.rooms.shape
     x = plan.origin[0] + (np.arange(nx) + 0.5) * plan.cell_m
     y = plan.origin[1] + (np.arange(ny) + 0.5) * plan.cell_m
     points = np.stack([*np.meshgrid(x, y), np.full((ny, nx), height)], axis=-1)
-    result = np.zeros((ny, nx), dtype=np.float32)
+    size = (texture.shape[1], texture.shape[0])
+    owners = cv2.resize(plan.rooms, size, interpolation=cv2.INTER_NEAREST)
+    light = np.zeros((texture.shape[0], texture.shape[1]), dtype=np.float32)
     for room in range(1, len(plan.labels) + 1):
-        mask = plan.rooms == room
-        result[mask] = lights.at(points[mask], room, base[room])
-    kernel = np.ones((3, 3), np.uint8)
-    return np.asarray(np.where(result == 0, cv2.dilate(result, kernel), result), dtype=np.float32)
+        here = cv2.resize(lights.at(points, room, base[room]), size, interpolation=cv2.INTER_LINEAR)
+        np.copyto(light, here, where=owners == room)
+    shine = sun.on_floor(plan, size) if sun is not None and sun.shines else None
+    return _lit(texture, light, lighting, shine)
 
 
 def _lit(
-    albedo: NDArray[np.uint8], light: NDArray[np.float32], lighting: Lighting
+    albedo: NDArray[np.uint8],
+    light: NDArray[np.float32],
+    lighting: Lighting,
+    sun: NDArray[np.float32] | None = None,
 ) -> NDArray[np.uint8]:
+    """A texture in a coarse grid of light, and in the sun's, which is as fine as the texture."""
     size = (albedo.shape[1], albedo.shape[0])
-    factor = cv2.resize(light * np.float32(HEADROOM), size, interpolation=cv2.INTER_LINEAR)
+    factor = cv2.resize(light, size, interpolation=cv2.INTER_LINEAR)
+    factor = (factor if sun is None else factor + sun) * np.float32(HEADROOM)
     tint = np.array(lighting.warmth, dtype=np.float32)
     return np.asarray(np.clip(albedo * factor[..., None] * tint, 0, 255), dtype=np.uint8)
 

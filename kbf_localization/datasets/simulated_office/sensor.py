@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.datasets.simulated_office.lighting import Lighting
-from kbf_localization.datasets.simulated_office.renderer import Camera
+from kbf_localization.datasets.simulated_office.lookup import Camera
 
 _TARGET_GREY = 112.0
 _MARGIN = 64
@@ -37,15 +37,14 @@ class Sensor:
         width = 2 * round(smear / 2) + 1
         image = cv2.blur(light, (width, 1)) if width > 1 else light
         image = cv2.multiply(image, self._vignette, scale=1 / 255)
-        image = cv2.LUT(image, self._curve(image, rng))
+        image = cv2.LUT(image, self._curve(float(image[::8, ::8].mean()), rng))
         left, top = (int(k) for k in rng.integers(0, _MARGIN, 2))
         noise = self._noise[top : top + image.shape[0], left : left + image.shape[1]]
         return np.asarray(cv2.add(image, noise, dtype=cv2.CV_8U))
 
-    def _curve(self, image: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-        """Gain towards a middling grey, as far as the automatic exposure goes, with soft highlights."""
-        mean = float(image[::8, ::8].mean())
-        gain = (_TARGET_GREY / max(mean, 4.0)) ** 0.75 * float(np.exp(rng.normal(0, 0.03)))
+    def _curve(self, mean: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+        """Gain towards a middling grey, as far as the exposure goes, with soft highlights."""
+        gain = (_TARGET_GREY / max(mean, 4.0)) ** 0.85 * float(np.exp(rng.normal(0, 0.03)))
         values = np.arange(256) / 255 * float(np.clip(gain, 0.5, 3.2))
         soft = np.where(values < 0.75, values, 0.75 + 0.25 * np.tanh((values - 0.75) / 0.25))
         return np.asarray(np.round(255 * np.clip(soft, 0, 1)), dtype=np.uint8)

@@ -12,10 +12,11 @@ import numpy as np
 from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
 from kbf_localization.datasets.simulated_office.invented_drive import drive_through
 from kbf_localization.datasets.simulated_office.lighting import Lighting, lighting_for
+from kbf_localization.datasets.simulated_office.lookup import Camera
 from kbf_localization.datasets.simulated_office.people import walkers_along
 from kbf_localization.datasets.simulated_office.plan_invented import plan_office
 from kbf_localization.datasets.simulated_office.plan_round_path import plan_round
-from kbf_localization.datasets.simulated_office.renderer import Camera, Renderer
+from kbf_localization.datasets.simulated_office.renderer import Renderer
 from kbf_localization.datasets.simulated_office.scene import scene
 from kbf_localization.datasets.simulated_office.sensor import Sensor
 from kbf_localization.datasets.simulated_office.trajectory import (

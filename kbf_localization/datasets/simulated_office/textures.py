@@ -98,7 +98,7 @@ def text_block(
 
 
 def poster(pixels: float, rng: np.random.Generator) -> Image:
-    """A poster or notice between A3 and A0: coloured ground, print, shapes, perhaps a photograph."""
+    """A poster or notice between A3 and A0: coloured ground, print, shapes, a photograph."""
     scale = float(rng.uniform(0.45, 0.95))
     size = (scale, scale * 1.4) if rng.random() < 0.7 else (scale * 1.4, scale)
     width, height = (max(round(side * pixels), 8) for side in size)
@@ -182,18 +182,41 @@ def outdoors(height: int, width: int, night: bool, rng: np.random.Generator) -> 
             cv2.rectangle(image, (x, y), (x + 3, y + 4), (120, 190, 220), -1)
     else:
         image = flat(height, width, (255, 246, 236))
-        horizon = int(height * rng.uniform(0.5, 0.75))
+        horizon = int(height * rng.uniform(0.45, 0.7))
         x = 0
         while x < width:
-            step = int(rng.integers(max(width // 8, 3), max(width // 2, 6)))
+            step = int(rng.integers(max(width // 6, 3), max(width // 2, 6)))
             top = horizon - int(rng.integers(0, max(height // 4, 1)))
-            tone = int(rng.integers(120, 200))
-            leafy = rng.random() < 0.5
-            colour = (tone - 60, tone, tone - 50) if leafy else (tone, tone + 10, tone + 20)
-            cv2.rectangle(image, (x, top), (x + step, height - 1), colour, -1)
+            if rng.random() < 0.5:
+                _tree(image, x, top, step, rng)
+            else:
+                _house(image, x, top, step, rng)
             x += step
     post = max(width // 28, 1)
     for x in (0, width // 2 - post // 2, width - post):
         image[:, x : x + post] = (70, 75, 80) if night else (175, 180, 182)
     image[:post], image[-post:] = (170, 175, 178), (170, 175, 178)
     return image
+
+
+def _house(image: Image, left: int, top: int, width: int, rng: np.random.Generator) -> None:
+    """A front with rows of windows."""
+    tone = int(rng.integers(140, 210))
+    cv2.rectangle(
+        image, (left, top), (left + width, image.shape[0]), (tone - 15, tone, tone + 10), -1
+    )
+    pitch = max(width // int(rng.integers(2, 5)), 4)
+    for y in range(top + pitch // 2, image.shape[0], pitch):
+        for x in range(left + pitch // 4, left + width - pitch // 2, pitch):
+            corner = (x + pitch // 2, y + pitch // 2)
+            cv2.rectangle(image, (x, y), corner, (tone - 60, tone - 70, tone - 75), -1)
+
+
+def _tree(image: Image, left: int, top: int, width: int, rng: np.random.Generator) -> None:
+    """A heap of leaves, lighter above."""
+    for _ in range(14):
+        x = left + int(rng.integers(0, width))
+        y = int(rng.integers(top, image.shape[0]))
+        tone = int(rng.integers(80, 150)) - 30 * (y - top) // max(image.shape[0] - top, 1)
+        radius = int(rng.integers(max(width // 8, 2), max(width // 3, 4)))
+        cv2.circle(image, (x, y), radius, (tone - 30, tone + 10, tone - 15), -1)

@@ -46,7 +46,7 @@ def image_name(stamp_ns: int, pose: NDArray[np.float64]) -> str:
 def named(
     stamps_ns: NDArray[np.int64], poses: NDArray[np.float64], labels: tuple[str, ...]
 ) -> Trajectory:
-    """A trajectory whose stamps and poses are what their file names say: microseconds, 7 decimals."""
+    """A trajectory whose stamps and poses are what its file names say: microseconds, 7 digits."""
     stamps = stamps_ns // 1000 * 1000
     rounded = poses.copy()
     rounded[:, 2] = np.clip(wrap_angle(poses[:, 2]), -3.1415926, 3.1415926)
@@ -56,7 +56,7 @@ def named(
 
 
 def read_places(path: Path) -> Trajectory:
-    """The trajectory in COLD's `localization/places.lst`: "<image file name> <room label>" a line."""
+    """The trajectory in COLD's `places.lst`: "<image file name> <room label>" a line."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -95,7 +95,7 @@ def perturbed(
     heading_rad: float = 0.05,
     pace: tuple[float, float] = (0.85, 1.2),
 ) -> Trajectory:
-    """Another drive along the same way: other lateral offsets, headings, pace and moments of exposure.
+    """Another drive along the same way: other offsets, headings, pace and moments of exposure.
 
     Offsets wander smoothly (correlated over some 20 s); gaps of the original are left out, and
     images come every 0.205 s as in the original.

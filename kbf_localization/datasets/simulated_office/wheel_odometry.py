@@ -1,8 +1,9 @@
 """Wheel odometry whose increments err as those of a real robot's wheels do.
 
 The error against the truth, measured on COLD's Freiburg seq1_night1, has three traits that white
-noise lacks: heavy tails (0.014 m RMS but 0.005 m median over 0.2 s), lateral slip that lasts about a
-second, and a heading that wobbles round a constant bias of 0.005 rad/s instead of diffusing.
+noise lacks: heavy tails (0.014 m RMS but 0.005 m median over 0.2 s), lateral slip that lasts for
+about a second, and a heading that wobbles round a constant bias of 0.005 rad/s instead of
+diffusing.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ def _coloured(rng: np.random.Generator, steps: int, lasting_s: float) -> NDArray
 def drive_wheels(
     stamps_ns: NDArray[np.int64], poses: NDArray[np.float64], rng: np.random.Generator
 ) -> OdometryLog:
-    """The odometry log, 20 readings a second in a frame of its own, of a robot that took `poses`."""
+    """The log, 20 readings a second in a frame of its own, of a robot that took `poses`."""
     first, last = int(stamps_ns[0]) - 200_000_000, int(stamps_ns[-1]) + 200_000_000
     clock = np.arange(first, last, round(PERIOD_S * 1e9), dtype=np.int64) // 1000 * 1000
-    truth = relative(*(lambda at: (at[:-1], at[1:]))(interpolate(stamps_ns, poses, clock)))
+    there = interpolate(stamps_ns, poses, clock)
+    truth = relative(there[:-1], there[1:])
     moving = (np.hypot(truth[:, 0], truth[:, 1]) > 2e-4) | (np.abs(truth[:, 2]) > 4e-4)
     motion = truth + np.where(moving[:, None], _errors(len(truth), rng), 0.0)
     start = np.array([*rng.uniform(-5, 5, 2), rng.uniform(-np.pi, np.pi)])

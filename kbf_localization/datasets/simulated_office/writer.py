@@ -24,7 +24,7 @@ def new_sequence(folder: Path) -> Iterator[Path]:
     try:
         (partial / IMAGE_FOLDER).mkdir(parents=True)
         yield partial
-        os.replace(partial, folder)
+        partial.replace(folder)
     except OSError as error:
         raise DatasetError(f"{folder}: cannot be written: {error}") from error
     finally:

@@ -1,0 +1,173 @@
+"""The texture look-up of one picture: for each pixel, where in the atlas its colour lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.datasets.simulated_office.atlas import LEVELS, Atlas
+
+Array = NDArray[np.float64]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A pinhole camera: image size in pixels, horizontal field of view, height above the floor."""
+
+    width: int = 640
+    height: int = 480
+    view_deg: float = 68.9
+    above_m: float = 1.1
+
+    @property
+    def focal(self) -> float:
+        """Focal length in pixels."""
+        return float(self.width / 2 / np.tan(np.radians(self.view_deg / 2)))
+
+
+class LookUp:
+    """Surfaces paint their atlas coordinates over each other, the far ones first; then one remap.
+
+    The camera is level at `eye`; `ray` is the pair of x and y of each column's ray, which runs one
+    metre of depth for each unit of its parameter.
+    """
+
+    def __init__(
+        self,
+        camera: Camera,
+        atlas: Atlas,
+        eye: tuple[float, float],
+        ray: tuple[Array, Array],
+        horizon: float,
+    ) -> None:
+        self._camera, self._atlas, self._eye, self._ray = camera, atlas, eye, ray
+        self._horizon = horizon
+        rows = np.arange(camera.height, dtype=np.float32)[:, None]
+        # How far a row's ray falls for each metre of depth.
+        self._fall = (rows - np.float32(horizon)) * np.float32(1 / camera.focal)
+        self._x = np.empty((camera.height, camera.width), dtype=np.float32)
+        self._y = np.empty_like(self._x)
+
+    def picture(self) -> NDArray[np.uint8]:
+        """The painted picture (height, width, 3)."""
+        return np.asarray(
+            cv2.remap(
+                self._atlas.pixels,
+                self._x,
+                self._y,
+                cv2.INTER_LINEAR,
+                borderMode=cv2.BORDER_REPLICATE,
+            ),
+            dtype=np.uint8,
+        )
+
+    def paint_walls(
+        self, depth: Array, along: Array, number: NDArray[np.int64], top: float, pixels: float
+    ) -> None:
+        """Fill every column from top to bottom as if walls had no end."""
+        x, slope, offset = self._upright(depth, along, number, top, pixels)
+        self._x[:] = x
+        np.multiply(self._fall, slope, out=self._y)
+        self._y += offset
+
+    def paint_plane(
+        self,
+        height: float,
+        number: int,
+        pixels: float,
+        corner: tuple[float, float],
+        columns: slice,
+        near: Array,
+        far: Array | None = None,
+    ) -> None:
+        """Paint a horizontal plane where it lies nearer than `near`, or between `near` and `far`.
+
+        `corner` is the x and y at the texture's first pixel.
+        """
+        drop = self._camera.above_m - height
+        if far is None:
+            first, last = self._rows_between(drop / near.max(), float(np.sign(drop)) * np.inf)
+        else:
+            first, last = self._rows_between(drop / far.max(), drop / near.min())
+        if first >= last:
+            return
+        # Rows at the horizon would see the plane at infinity, or behind the camera.
+        fall = self._fall[first:last, 0].astype(np.float64) * np.sign(drop)
+        reach = abs(drop) / np.maximum(fall, 1e-4)
+        inside = (
+            reach[:, None] < near
+            if far is None
+            else (reach[:, None] >= near) & (reach[:, None] <= far)
+        )
+        level = self._level(reach, pixels)
+        shrink = pixels / 2.0**level
+        origin, shift = self._atlas.corners[number], self._atlas.shift[level]
+        gain = (reach * shrink).astype(np.float32)[:, None]
+        for axis, target in enumerate((self._x, self._y)):
+            start = (self._eye[axis] - corner[axis]) * shrink + origin[axis] / 2.0**level
+            start += shift[:, axis] - 0.5
+            values = start.astype(np.float32)[:, None] + gain * self._ray[axis][columns].astype(
+                np.float32
+            )
+            np.copyto(target[first:last, columns], values, where=inside)
+
+    def paint_upright(
+        self,
+        columns: slice,
+        depth: Array,
+        along: Array,
+        number: NDArray[np.int64],
+        bottom: float,
+        top: float,
+        pixels: float,
+        shown: NDArray[np.bool_],
+        opaque: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Paint an upright surface over some columns, where `shown` and (if given) `opaque`."""
+        above = self._camera.above_m
+        nearest, farthest = depth[shown].min(), depth[shown].max()
+        upper = min((above - top) / nearest, (above - top) / farthest)
+        lower = max((above - bottom) / nearest, (above - bottom) / farthest)
+        first, last = self._rows_between(upper, lower)
+        if first >= last:
+            return
+        x, slope, offset = self._upright(depth, along, number, top, pixels)
+        fall = self._fall[first:last]
+        z = np.float32(above) - fall * depth.astype(np.float32)
+        inside = (z <= top) & (z > bottom) & shown
+        if opaque is not None:
+            rows = np.clip((top - z) * pixels, 0, opaque.shape[0] - 1).astype(np.int32)
+            across = np.clip(along * pixels, 0, opaque.shape[1] - 1).astype(np.int32)
+            inside &= opaque[rows, across]
+        np.copyto(self._x[first:last, columns], x, where=inside)
+        np.copyto(self._y[first:last, columns], fall * slope + offset, where=inside)
+
+    def _rows_between(self, one: float, other: float) -> tuple[int, int]:
+        """The rows, first and one past the last, whose fall lies between the two."""
+        edges = np.clip(
+            np.array([min(one, other), max(one, other)]) * self._camera.focal + self._horizon,
+            -1.0,
+            self._camera.height,
+        )
+        return max(int(np.floor(edges[0])), 0), min(int(np.ceil(edges[1])) + 1, self._camera.height)
+
+    def _level(self, depth: Array, pixels: float) -> NDArray[np.int64]:
+        """The halving of the atlas whose pixels are about as large as the picture's."""
+        ratio = np.log2(np.maximum(pixels * np.abs(depth) / self._camera.focal, 1e-3))
+        return np.clip(np.floor(ratio + 0.3), 0, LEVELS - 1).astype(np.int64)
+
+    def _upright(
+        self, depth: Array, along: Array, number: NDArray[np.int64], top: float, pixels: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Atlas x of each column, and slope and offset of atlas y over the rays' fall."""
+        level = self._level(depth, pixels)
+        shrink = 1.0 / 2.0**level
+        corner, shift = self._atlas.corners[number], self._atlas.shift[level]
+        x = (corner[:, 0] + along * pixels) * shrink + shift[:, 0] - 0.5
+        slope = depth * pixels * shrink
+        offset = (corner[:, 1] + (top - self._camera.above_m) * pixels) * shrink + shift[:, 1] - 0.5
+        return x.astype(np.float32), slope.astype(np.float32), offset.astype(np.float32)
