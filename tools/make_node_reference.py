@@ -17,14 +17,16 @@ REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "node.md"
 INTRODUCTION = """\
 # The node `localizer`
 
-A lifecycle node that starts by itself (`autostart`). It says where the robot is on a `*.kbfmap`, from wheel
-odometry and one camera, and keeps to AMCL's contract where a camera can have one: the same names for parameters,
-topics and services, the transform from map to odom by REP-105, `pose` with a covariance.
+A lifecycle node that starts by itself (`autostart`). It says where the robot is on a `*.kbfmap`,
+from wheel odometry and one camera, and keeps to AMCL's contract where a camera can have one: the
+same names for parameters, topics and services, the transform from map to odom by REP-105, `pose`
+with a covariance.
 
-States: `uninitialized` → `localizing` → `tracking` ⇄ `lost`. No confident pose is published unless it tracks.
+States: `uninitialized` → `localizing` → `tracking` ⇄ `lost`. No confident pose is published unless
+it tracks.
 
-Every relative name is remapped as in any ROS 2 node; the launch file's argument `amcl_compatible` calls the node
-`amcl` and its pose `amcl_pose`.
+Every relative name is remapped as in any ROS 2 node; the launch file's argument `amcl_compatible`
+calls the node `amcl` and its pose `amcl_pose`.
 """
 
 # Every topic and service needs its line here: one that has none, or is no more, is an error.
@@ -38,7 +40,7 @@ PUBLISHED = {
     "map_poses": "the map's poses, once, kept for late subscribers",
     "path": "the poses so far",
     "status": "state, evidence and latency after each image",
-    "/diagnostics": "once a second: state, rates, ages, latency percentiles, dropped frames, resets",
+    "/diagnostics": "once a second: state, rates, ages, latencies, dropped frames, resets",
 }
 SUBSCRIBED = {
     "odom": "wheel odometry; its frame must be `odom_frame_id`",
@@ -83,6 +85,8 @@ def make_reference() -> str:
                 for info in node.get_publishers_info_by_topic(topic)
                 if info.qos_profile.durability.name == "TRANSIENT_LOCAL"
             }
+            node.trigger_deactivate()
+            node.trigger_cleanup()
             node.destroy_node()
         finally:
             rclpy.try_shutdown()
