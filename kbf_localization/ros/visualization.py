@@ -11,15 +11,16 @@ from visualization_msgs.msg import Marker, MarkerArray
 from kbf_localization.filters.base import Weights
 from kbf_localization.ros.conversions import Array, pose_message
 
-_POSITIVE = (0.85, 0.1, 0.1)
-_NEGATIVE = (0.1, 0.25, 0.9)
+# The report's colours, which colour-blind people tell apart.
+_POSITIVE = (0.0, 0.45, 0.7)
+_NEGATIVE = (0.84, 0.37, 0.0)
 _ARROW_M = 0.25
 _SHOWN = 1e-3
 """Weights below this share of the largest are invisible and left out."""
 
 
 def belief_markers(header: Header, poses: Array, weights: Weights) -> MarkerArray:
-    """Map poses (n, 3) coloured by weight, as in the paper's figure: red positive, blue negative.
+    """Map poses (n, 3) coloured by weight, as in the paper's figure: blue positive, orange negative.
 
     The opacity is the weight's size against the largest; each pose has a dot and its heading.
     """
