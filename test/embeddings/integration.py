@@ -1,6 +1,7 @@
 """Numerical integrals over R and R², which the closed forms are held against."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ def integral_on_line(function: Function, breaks: Sequence[float]) -> float:
             epsrel=1e-11,
             limit=200,
         )[0]
-        for low, high in zip(edges[:-1], edges[1:], strict=True)
+        for low, high in pairwise(edges)
         if low < high
     )
 

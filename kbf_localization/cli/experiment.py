@@ -1,0 +1,132 @@
+"""Reproduce the paper's experiments: CSV, PNG, and a table of mean ± standard deviation."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+Trials = Annotated[int, typer.Option(min=1, help="Independent trials.")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")]
+Jobs = Annotated[int, typer.Option(help="Processes; -1 means one for each core.")]
+Output = Annotated[Path | None, typer.Option(help="Folder for the results instead of results/.")]
+
+
+@app.callback()
+def experiment() -> None:
+    """Reproduce the paper's experiments: CSV, PNG, and a table of mean ± standard deviation."""
+
+
+@app.command("sum-rule", epilog="Example: [bold]kbf experiment sum-rule --trials 30[/bold]")
+def sum_rule(trials: Trials = 30, seed: Seed = 0, jobs: Jobs = -1, output: Output = None) -> None:
+    """Section 6.1: the sum rules' exact errors where the truth is known in closed form."""
+    _limit_threads()
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.experiments.sum_rule import metrics_of, run_trials
+    from kbf_localization.experiments.sum_rule_figure import write_files
+    from kbf_localization.parallel import workers
+
+    folder = ResultsFolder.create("experiment sum-rule", output)
+    folder.write_config({"experiment": "sum-rule", "trials": trials, "seed": seed})
+    with show_progress() as progress:
+        results = run_trials(trials, seed, workers(jobs), progress)
+    metrics = metrics_of(results)
+    write_files(folder, results, metrics)
+    folder.write_metrics(metrics)
+    _print_sum_rule(metrics)
+    _say_where(folder.path)
+
+
+@app.command("synthetic", epilog="Example: [bold]kbf experiment synthetic --trials 3[/bold]")
+def synthetic(
+    trials: Trials = 30,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    sizes: Annotated[
+        str, typer.Option(help="Numbers n of training pairs, separated by commas.")
+    ] = "50,100,200",
+    output: Output = None,
+) -> None:
+    """Section 6.2: filtering with the model-based and the non-parametric sum rule, two grids."""
+    _limit_threads()
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.experiments.synthetic import GRIDS, metrics_of, run_trials
+    from kbf_localization.experiments.synthetic_figure import write_files
+    from kbf_localization.parallel import workers
+
+    numbers = _sizes(sizes)
+    folder = ResultsFolder.create("experiment synthetic", output)
+    config = {"experiment": "synthetic", "trials": trials, "seed": seed, "sizes": numbers}
+    grids = {name: [vars(parameters) for parameters in grid] for name, grid in GRIDS.items()}
+    folder.write_config(config | {"grids": grids})
+    with show_progress() as progress:
+        outcomes = run_trials(trials, seed, numbers, workers(jobs), progress)
+    metrics = metrics_of(outcomes)
+    write_files(folder, outcomes, metrics, trials)
+    folder.write_metrics(metrics)
+    _print_synthetic(metrics)
+    _say_where(folder.path)
+
+
+def _limit_threads() -> None:
+    """One BLAS thread for each process: the trials run beside each other."""
+    from kbf_localization.threads import limit_threads
+
+    limit_threads(1)
+
+
+def _sizes(text: str) -> list[int]:
+    from kbf_localization.errors import ParameterError
+
+    try:
+        numbers = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise ParameterError(f"--sizes {text}: give whole numbers, such as 50,100,200") from None
+    if numbers[0] < 4:
+        raise ParameterError(f"--sizes {text}: cross validation needs at least 4 training pairs")
+    return numbers
+
+
+def _print_sum_rule(metrics: Mapping[str, Any]) -> None:
+    from kbf_localization.cli.console import print_table
+    from kbf_localization.experiments.trials import plus_minus
+
+    rows = [(name, plus_minus(metrics[name])) for name in ("mb_ksr", "mb_ksr_estimated")]
+    best = metrics["np_ksr_best"]
+    rows.append((f"np_ksr_best (ε = {best['epsilon']:g})", plus_minus(best)))
+    for group in ("np_ksr", "misspecified_mean", "misspecified_noise"):
+        rows += [(f"{group} {key}", plus_minus(figure)) for key, figure in metrics[group].items()]
+    for name, by_epsilon in metrics["combined"].items():
+        rows += [(f"{name} {key}", plus_minus(figure)) for key, figure in by_epsilon.items()]
+    title = f"Errors in the RKHS norm, {metrics['trials']} trials"
+    print_table(title, ("Estimator", "Mean ± std"), rows)
+
+
+def _print_synthetic(metrics: Mapping[str, Any]) -> None:
+    from kbf_localization.cli.console import print_table
+    from kbf_localization.experiments.trials import plus_minus
+
+    rows = [
+        (
+            f"{grid} {setting}",
+            size,
+            plus_minus(figures["kbf"]),
+            plus_minus(figures["fkbf"]),
+            figures["fkbf"]["mean"] / figures["kbf"]["mean"],
+        )
+        for grid, panels in metrics.items()
+        for setting, by_size in panels.items()
+        for size, figures in by_size.items()
+    ]
+    columns = ("Grid and panel", "n", "KBF, MSE", "fKBF, MSE", "fKBF / KBF")
+    print_table("Synthetic filtering", columns, rows)
+
+
+def _say_where(path: Path) -> None:
+    from kbf_localization.cli.console import console
+
+    console.print(f"Written to {path}")
