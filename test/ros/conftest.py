@@ -1,0 +1,63 @@
+"""The world, its map and the node that the tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.ros.node_process import NodeProcess
+from kbf_localization.training_map import build_map, save_map, with_parameters
+from test.ros.robot import Robot
+from test.ros.world import World
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(scope="session")
+def map_file(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A map of 240 poses of the world, from two rounds beside the robot's route."""
+    folder = tmp_path_factory.mktemp("world")
+    drives = [
+        ColdDrive(world.write_cold(folder / f"seq{number}_cloudy1", 150, 0.03, offset))
+        for number, offset in enumerate((-0.15, 0.15))
+    ]
+    path = folder / "world.kbfmap"
+    built = build_map(drives, poses=240, words=80)
+    # The thresholds of so small a world; a real map's are learned when it is tuned.
+    thresholds = {**built.thresholds, "tracking_evidence": 0.15, "lost_evidence": 0.05}
+    save_map(with_parameters(built, built.parameters, thresholds), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def node(map_file: Path) -> Iterator[NodeProcess]:
+    """A running node that all tests of a module share."""
+    with NodeProcess({"map": str(map_file), "watchdog_timeout": 2.0}) as process:
+        yield process
+        assert process.exit_code is None, process.log()
+        assert "Traceback" not in process.log(), process.log()
+
+
+@pytest.fixture(scope="module")
+def robot(world: World, node: NodeProcess) -> Iterator[Robot]:
+    robot = Robot(world)
+    robot.wait_until_heard()
+    yield robot
+    robot.close()
+
+
+@pytest.fixture
+def lost_robot(robot: Robot) -> Robot:
+    """The robot with a node that has forgotten where it is."""
+    robot.wait_until_heard()
+    robot.call_empty("reinitialize_global_localization")
+    robot.wait_for(lambda: robot.state == "uninitialized", 2.0)
+    robot.poses.clear()
+    robot.transforms.clear()
+    return robot

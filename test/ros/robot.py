@@ -1,0 +1,289 @@
+"""A robot as the node sees it: its topics, and what comes back."""
+
+from __future__ import annotations
+
+import array
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import PoseWithCovarianceStamped
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from nav_msgs.msg import Odometry
+from rcl_interfaces.srv import GetParameters, SetParameters
+from rclpy.context import Context
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import CompressedImage, Image
+from std_srvs.srv import Empty
+from tf2_msgs.msg import TFMessage
+
+from kbf_localization.geometry import relative
+from kbf_localization.ros.conversions import (
+    header,
+    nanoseconds,
+    planar_pose,
+    pose_message,
+    pose_with_covariance,
+)
+from kbf_localization.ros.node_process import NodeProcess
+from test.ros.world import FRAME_SECONDS, World
+
+RELIABLE = QoSProfile(depth=200)
+BEST_EFFORT = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
+LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+TRANSITIONS = {
+    "configure": Transition.TRANSITION_CONFIGURE,
+    "activate": Transition.TRANSITION_ACTIVATE,
+    "deactivate": Transition.TRANSITION_DEACTIVATE,
+    "cleanup": Transition.TRANSITION_CLEANUP,
+}
+
+
+class Robot:
+    """Drives through the world and publishes; keeps what the node publishes.
+
+    The stamps are the robot's own clock, which goes on by `FRAME_SECONDS` for each frame however
+    fast the frames are sent.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        namespace: str = "",
+        frame_prefix: str = "",
+        odom_qos: QoSProfile = RELIABLE,
+        image_qos: QoSProfile = RELIABLE,
+        node_name: str = "localizer",
+    ) -> None:
+        self.world = world
+        self.metres = 0.0
+        self.stamp_ns = time.time_ns()
+        self.origin = world.route(0.0)
+        self.prefix = frame_prefix
+        self.poses: list[PoseWithCovarianceStamped] = []
+        self.transforms: list[tuple[float, Any]] = []
+        self.status: DiagnosticStatus | None = None
+        self.diagnostics: dict[str, DiagnosticStatus] = {}
+        self.context = Context()
+        rclpy.init(context=self.context)
+        self.node = rclpy.create_node("robot", namespace=namespace, context=self.context)
+        make, take = self.node.create_publisher, self.node.create_subscription
+        self.odom = make(Odometry, "odom", odom_qos)
+        self.compressed = make(CompressedImage, "image/compressed", image_qos)
+        self.raw = make(Image, "image", image_qos)
+        self.initialpose = make(PoseWithCovarianceStamped, "initialpose", 10)
+        take(PoseWithCovarianceStamped, "pose", self.poses.append, LATCHED)
+        take(DiagnosticStatus, "status", self._on_status, 10)
+        take(TFMessage, "/tf", self._on_transforms, QoSProfile(depth=100))
+        take(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+        self.node_name = f"{namespace}/{node_name}".replace("//", "/").lstrip("/")
+        self._clients: dict[str, Any] = {}
+        self._executor = SingleThreadedExecutor(context=self.context)
+        self._executor.add_node(self.node)
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.context.try_shutdown()
+        self._thread.join(5.0)
+        self._executor.shutdown(1.0)
+
+    @property
+    def pose(self) -> np.ndarray:
+        """Where the robot really is."""
+        return self.world.route(self.metres)
+
+    @property
+    def state(self) -> str | None:
+        """The localization's state as last published."""
+        return self.value("state")
+
+    def value(self, key: str) -> str | None:
+        """A figure of the status as last published."""
+        if self.status is None:
+            return None
+        return next((pair.value for pair in self.status.values if pair.key == key), None)
+
+    def count(self, key: str) -> int:
+        return int(self.value(key) or 0)
+
+    def wait_for(self, condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+        """The condition's value once it is true, or its last one when time is up."""
+        end = time.monotonic() + seconds
+        while not (value := condition()) and time.monotonic() < end:
+            time.sleep(0.005)
+        return value
+
+    def wait_until_heard(self, seconds: float = 15.0, camera: str = "compressed") -> None:
+        """Until an image that is too old has been refused: then all topics are connected."""
+        image = self.compressed if camera == "compressed" else self.raw
+        topics = (self.odom, image, self.initialpose)
+        old = self.image_message(stamp_ns=1) if camera == "compressed" else Image()
+        assert self.wait_for(lambda: self.status, seconds), "the node has no status"
+        before = self.refused_images()
+
+        def heard() -> bool:
+            if not all(topic.get_subscription_count() > 0 for topic in topics):
+                return False
+            self.publish_odometry()
+            image.publish(old)
+            time.sleep(0.05)
+            return self.refused_images() > before
+
+        assert self.wait_for(heard, seconds), f"the node does not listen: {self.status}"
+
+    def refused_images(self) -> int:
+        return sum(
+            self.count(f"image_{reason}")
+            for reason in ("late", "before_odometry", "without_odometry", "invalid", "dropped")
+        )
+
+    def publish_odometry(self, pose: np.ndarray | None = None, stamp_ns: int | None = None) -> None:
+        seen = relative(self.origin, self.pose if pose is None else pose)
+        message = self.odometry_message(seen, self.stamp_ns if stamp_ns is None else stamp_ns)
+        self.odom.publish(message)
+
+    def odometry_message(self, pose: np.ndarray, stamp_ns: int) -> Odometry:
+        message = Odometry(header=header(f"{self.prefix}odom", stamp_ns))
+        message.child_frame_id = f"{self.prefix}base_footprint"
+        message.pose.pose = pose_message(pose)
+        return message
+
+    def image_message(self, stamp_ns: int | None = None, pose: Any = None) -> CompressedImage:
+        stamp_ns = self.stamp_ns if stamp_ns is None else stamp_ns
+        message = CompressedImage(header=header("camera", stamp_ns), format="jpeg")
+        data = self.world.jpeg(self.pose if pose is None else pose)
+        message.data = array.array("B", data)
+        return message
+
+    def move(self, metres: float = 0.1, seconds: float = FRAME_SECONDS) -> None:
+        """Drive on, publishing odometry on the way."""
+        for _ in range(2):
+            self.metres += 0.5 * metres
+            self.stamp_ns += int(0.5e9 * seconds)
+            self.publish_odometry()
+
+    def frame(self, metres: float = 0.1, wait: float = 3.0) -> PoseWithCovarianceStamped | None:
+        """Drive on by one frame, publish it, and give the node's answer (None: there was none)."""
+        self.move(metres)
+        self.compressed.publish(self.image_message())
+        return self.answer(self.stamp_ns, wait)
+
+    def answer(self, stamp_ns: int, wait: float = 3.0) -> PoseWithCovarianceStamped | None:
+        """The node's pose for the image of this stamp."""
+
+        def find() -> PoseWithCovarianceStamped | None:
+            for pose in reversed(self.poses):
+                if nanoseconds(pose.header.stamp) == stamp_ns:
+                    return pose
+            return None
+
+        return self.wait_for(find, wait)
+
+    def drive(self, frames: int, metres: float = 0.1) -> list[PoseWithCovarianceStamped]:
+        """Several frames; the answers that came."""
+        answers = [self.frame(metres) for _ in range(frames)]
+        return [answer for answer in answers if answer is not None]
+
+    def drive_until_tracking(self, frames: int = 60) -> int:
+        """Drive until the node says that it tracks; the number of frames it took."""
+        for number in range(1, frames + 1):
+            self.frame()
+            if self.wait_for(lambda: self.state == "tracking", 0.1):
+                return number
+        raise AssertionError(f"not tracking after {frames} frames but {self.state}")
+
+    def error(self, answer: PoseWithCovarianceStamped | None = None) -> float:
+        """Distance in metres from where the robot is to where the node says it is."""
+        answer = self.poses[-1] if answer is None else answer
+        return float(np.hypot(*(planar_pose(answer.pose.pose)[:2] - self.pose[:2])))
+
+    def give_pose(self, pose: np.ndarray, frame_id: str = "map", sigma: float = 0.3) -> None:
+        covariance = np.diag([sigma**2, sigma**2, 0.1**2])
+        self.initialpose.publish(pose_with_covariance(frame_id, self.stamp_ns, pose, covariance))
+
+    def call(self, kind: Any, name: str, request: Any = None, seconds: float = 10.0) -> Any:
+        """A service's answer; AssertionError when none comes."""
+        client = self._clients.get(name)
+        if client is None:
+            client = self._clients[name] = self.node.create_client(kind, name)
+        assert client.wait_for_service(seconds), f"no service {name}"
+        future = client.call_async(kind.Request() if request is None else request)
+        assert self.wait_for(future.done, seconds), f"no answer from {name}"
+        return future.result()
+
+    def call_empty(self, name: str) -> None:
+        self.call(Empty, name)
+
+    def transition(self, name: str, seconds: float = 20.0) -> bool:
+        request = ChangeState.Request()
+        request.transition.id = TRANSITIONS[name]
+        return bool(
+            self.call(ChangeState, f"/{self.node_name}/change_state", request, seconds).success
+        )
+
+    def lifecycle_state(self) -> str:
+        return str(self.call(GetState, f"/{self.node_name}/get_state").current_state.label)
+
+    def wait_for_lifecycle_state(self, label: str, seconds: float = 15.0) -> bool:
+        return bool(self.wait_for(lambda: self.lifecycle_state() == label, seconds))
+
+    def set_parameter(self, name: str, value: Any) -> Any:
+        """The result with `successful` and `reason`."""
+        request = SetParameters.Request(
+            parameters=[Parameter(name, value=value).to_parameter_msg()]
+        )
+        return self.call(SetParameters, f"/{self.node_name}/set_parameters", request).results[0]
+
+    def get_parameter(self, name: str) -> Any:
+        request = GetParameters.Request(names=[name])
+        answer = self.call(GetParameters, f"/{self.node_name}/get_parameters", request)
+        return Parameter.from_parameter_msg(
+            rclpy.parameter.ParameterMsg(name=name, value=answer.values[0])
+        ).value
+
+    def _on_status(self, status: DiagnosticStatus) -> None:
+        self.status = status
+
+    def _on_transforms(self, message: TFMessage) -> None:
+        now = time.time()
+        self.transforms += [
+            (now, transform)
+            for transform in message.transforms
+            if transform.child_frame_id == f"{self.prefix}odom"
+        ]
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        self.diagnostics.update({status.name: status for status in message.status})
+
+    def _spin(self) -> None:
+        with suppress(ExternalShutdownException):
+            self._executor.spin()
+
+
+_names = (f"robot{number}" for number in itertools.count(1))
+
+
+@contextmanager
+def robot_with_node(
+    world: World, parameters: Mapping[str, Any], **arguments: Any
+) -> Iterator[tuple[Robot, NodeProcess]]:
+    """A robot and a node that meet no others: they have a namespace and frames of their own."""
+    name = next(_names)
+    own = {"odom_frame_id": f"{name}/odom", **parameters}
+    with NodeProcess(own, namespace=f"/{name}") as process:
+        robot = Robot(world, f"/{name}", f"{name}/", **arguments)
+        try:
+            yield robot, process
+        finally:
+            robot.close()
+        assert "Traceback" not in process.log(), process.log()

@@ -1,0 +1,207 @@
+"""What a robot's topics may be like: rates, QoS, encodings, namespaces, clocks."""
+
+import array
+import threading
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from rclpy.qos import QoSProfile
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import Image
+
+from kbf_localization.ros.conversions import header, planar_pose, time_message
+from kbf_localization.ros.node_process import NodeProcess
+from test.ros.robot import BEST_EFFORT, RELIABLE, Robot, robot_with_node
+from test.ros.world import World
+
+
+@pytest.mark.parametrize("qos", [BEST_EFFORT, RELIABLE], ids=["best effort", "reliable"])
+def test_publishers_of_either_reliability_are_heard(
+    world: World, node: NodeProcess, qos: QoSProfile
+) -> None:
+    robot = Robot(world, odom_qos=qos, image_qos=qos)
+    robot.stamp_ns += 3_600_000_000_000
+    robot.wait_until_heard()
+    robot.call_empty("reinitialize_global_localization")
+    for _ in range(4):
+        robot.move()
+    assert robot.drive(3)
+    robot.close()
+
+
+def test_stamps_that_start_again_as_in_a_bag_played_twice_reset(robot: Robot) -> None:
+    robot.stamp_ns += 7_200_000_000_000
+    for _ in range(4):
+        robot.move()
+    robot.drive_until_tracking()
+    resets = robot.count("resets")
+    robot.stamp_ns -= 60_000_000_000
+    robot.metres = 0.0
+    for _ in range(4):
+        robot.move()
+    assert robot.wait_for(lambda: robot.count("resets") == resets + 1)
+    assert robot.wait_for(lambda: robot.state == "uninitialized")
+    robot.drive_until_tracking()
+    assert robot.error() < 0.5
+
+
+def test_one_stamp_from_the_future_changes_nothing(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    resets = robot.count("resets")
+    robot.publish_odometry(stamp_ns=robot.stamp_ns + 86_400_000_000_000)
+    assert len(robot.drive(5)) == 5
+    assert robot.state == "tracking"
+    assert robot.count("resets") == resets
+    assert robot.count("odometry_stray") >= 1
+
+
+def test_a_thousand_odometry_messages_a_second_do_not_starve_images(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    template = robot.odometry_message(np.zeros(3), 0)
+    stop = threading.Event()
+    sent = 0
+
+    def flood() -> None:
+        nonlocal sent
+        start = time.perf_counter()
+        while not stop.is_set():
+            template.header.stamp = time_message(first_ns + sent * 1_000_000)
+            robot.odom.publish(template)
+            sent += 1
+            time.sleep(max(0.0, start + sent * 1e-3 - time.perf_counter()))
+
+    from kbf_localization.geometry import relative
+    from kbf_localization.ros.conversions import pose_message
+
+    template.pose.pose = pose_message(relative(robot.origin, robot.pose))
+    first_ns = robot.stamp_ns + 1_000_000
+    answers = len(robot.poses)
+    thread = threading.Thread(target=flood)
+    thread.start()
+    started = time.monotonic()
+    images = 0
+    while time.monotonic() - started < 2.0:
+        stamp_ns = first_ns + sent * 1_000_000
+        robot.compressed.publish(robot.image_message(stamp_ns))
+        images += 1
+        time.sleep(0.1)
+    stop.set()
+    thread.join()
+    robot.stamp_ns = first_ns + sent * 1_000_000
+    robot.move(0.0)
+    assert sent > 1000
+    assert robot.wait_for(lambda: len(robot.poses) - answers >= images - 1, 2.0)
+    rate = float(robot.value("odometry_hz") or 0.0)
+    assert rate > 300.0
+
+
+def test_raw_and_compressed_images_give_the_same_pose(world: World, map_file: Path) -> None:
+    poses: dict[str, list[np.ndarray]] = {}
+    for transport in ("compressed", "raw"):
+        parameters = {"map": str(map_file), "image_transport": transport}
+        with robot_with_node(world, parameters) as (robot, process):
+            robot.wait_until_heard(camera=transport)
+            for _ in range(6):
+                robot.move()
+                compressed = robot.image_message()
+                if transport == "compressed":
+                    robot.compressed.publish(compressed)
+                else:
+                    robot.raw.publish(_raw(compressed, robot.stamp_ns))
+                assert robot.answer(robot.stamp_ns) is not None, process.log()
+            poses[transport] = [planar_pose(pose.pose.pose) for pose in robot.poses]
+    np.testing.assert_array_equal(poses["raw"], poses["compressed"])
+
+
+def _raw(compressed: object, stamp_ns: int) -> Image:
+    data = np.frombuffer(compressed.data, dtype=np.uint8)
+    grey = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE)
+    message = Image(header=header("camera", stamp_ns), encoding="mono8")
+    message.height, message.width = grey.shape
+    message.step = message.width + 7
+    padded = np.pad(grey, ((0, 0), (0, 7)))
+    message.data = array.array("B", padded.tobytes())
+    return message
+
+
+def test_two_robots_in_two_namespaces_do_not_meet(world: World, map_file: Path) -> None:
+    parameters = {"map": str(map_file)}
+    with (
+        robot_with_node(world, parameters) as (anna, _),
+        robot_with_node(world, parameters) as (bert, _),
+    ):
+        bert.metres = 5.0
+        anna.wait_until_heard()
+        bert.wait_until_heard()
+        for _ in range(8):
+            anna.frame()
+            bert.frame()
+        assert anna.error() < 0.5
+        assert bert.error() < 0.5
+        assert len(anna.poses) == len(bert.poses) == 8
+        anna.drive_until_tracking()
+        bert.drive_until_tracking()
+        assert anna.wait_for(lambda: anna.transforms)
+        assert bert.wait_for(lambda: bert.transforms)
+
+
+def test_clock_that_jumps_back_resets_under_simulated_time(world: World, map_file: Path) -> None:
+    with robot_with_node(world, {"map": str(map_file), "use_sim_time": True}) as (robot, _):
+        clock = robot.node.create_publisher(Clock, "/clock", 10)
+        robot.stamp_ns = 100_000_000_000
+        robot.wait_until_heard()
+        robot.wait_for(lambda: clock.get_subscription_count() > 0)
+
+        def tick() -> None:
+            clock.publish(Clock(clock=time_message(robot.stamp_ns)))
+
+        for _ in range(40):
+            tick()
+            robot.frame()
+            if robot.state == "tracking":
+                break
+        assert robot.state == "tracking"
+        tick()
+        assert robot.wait_for(lambda: robot.transforms)
+        stamp = robot.transforms[-1][1].header.stamp
+        assert abs(stamp.sec - (robot.stamp_ns / 1e9 + 1.0)) < 1.0
+        robot.stamp_ns = 10_000_000_000
+        tick()
+        assert robot.wait_for(lambda: robot.count("resets") == 1, 3.0)
+        assert robot.wait_for(lambda: robot.state == "uninitialized")
+        robot.transforms.clear()
+        for _ in range(40):
+            tick()
+            robot.frame()
+            if robot.state == "tracking":
+                break
+        assert robot.state == "tracking"
+        for _ in range(20):
+            robot.move()
+            tick()
+            time.sleep(0.02)
+        assert robot.wait_for(lambda: robot.transforms)
+
+
+def test_watchdog_names_the_topic_and_the_reason(world: World, map_file: Path) -> None:
+    parameters = {
+        "map": str(map_file),
+        "watchdog_timeout": 0.5,
+        "odom_reliability": "reliable",
+        "image_reliability": "reliable",
+    }
+    with robot_with_node(world, parameters, odom_qos=BEST_EFFORT) as (robot, process):
+        assert robot.wait_for(
+            lambda: (
+                f"no message on {robot.odom.topic_name}" in process.log()
+                and "BEST_EFFORT" in process.log()
+            ),
+            15.0,
+        ), process.log()
+        assert "robot offers reliability" in process.log()
+        assert robot.wait_for(
+            lambda: "/image/compressed" in process.log() and "sends nothing" in process.log(), 5.0
+        )

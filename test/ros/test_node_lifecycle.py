@@ -1,0 +1,95 @@
+"""Lifecycle transitions, start and stop of the node."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from kbf_localization.ros.node_process import NodeProcess
+from test.ros.robot import Robot, robot_with_node
+from test.ros.world import World
+
+
+def test_missing_map_leaves_the_node_unconfigured_and_says_why(
+    world: World, map_file: Path, tmp_path: Path
+) -> None:
+    missing = tmp_path / "nowhere.kbfmap"
+    with robot_with_node(world, {"map": str(missing)}) as (robot, process):
+        assert robot.wait_for(lambda: "cannot configure" in process.log(), 15.0)
+        line = next(line for line in process.log().splitlines() if "cannot configure" in line)
+        assert str(missing) in line
+        assert robot.lifecycle_state() == "unconfigured"
+        assert not robot.transition("configure")
+        bad = tmp_path / "bad.kbfmap"
+        bad.write_bytes(b"this is no map")
+        assert robot.set_parameter("map", str(bad)).successful
+        assert not robot.transition("configure")
+        assert str(bad) in process.log()
+        assert robot.set_parameter("map", str(map_file)).successful
+        assert robot.transition("configure")
+        assert robot.lifecycle_state() == "inactive"
+        assert process.interrupt(2.0) == 0, process.log()
+
+
+def test_deactivating_keeps_the_belief_and_cleaning_up_drops_it(
+    robot: Robot, node: NodeProcess
+) -> None:
+    robot.drive_until_tracking()
+    assert robot.transition("deactivate")
+    assert robot.lifecycle_state() == "inactive"
+    answers = len(robot.poses)
+    robot.frame(wait=0.2)
+    assert len(robot.poses) == answers
+    assert robot.transition("activate")
+    robot.wait_until_heard()
+    assert robot.frame() is not None
+    assert robot.state == "tracking"
+    assert robot.error() < 0.5
+    assert robot.transition("deactivate")
+    assert robot.transition("cleanup")
+    assert robot.lifecycle_state() == "unconfigured"
+    assert robot.transition("configure")
+    assert robot.transition("activate")
+    robot.wait_until_heard()
+    assert robot.wait_for(lambda: robot.state == "uninitialized", 3.0)
+
+
+def test_transition_that_the_state_does_not_allow_is_answered_no(
+    robot: Robot, node: NodeProcess
+) -> None:
+    assert robot.wait_for_lifecycle_state("active")
+    for name in ("configure", "activate", "cleanup"):
+        assert not robot.transition(name)
+    assert robot.lifecycle_state() == "active"
+    assert node.exit_code is None
+
+
+@pytest.mark.parametrize("state", ["unconfigured", "inactive", "active", "localizing"])
+def test_interrupt_ends_the_node_within_two_seconds(
+    world: World, map_file: Path, state: str
+) -> None:
+    autostart = state in ("active", "localizing")
+    parameters = {"map": str(map_file), "autostart": autostart}
+    with robot_with_node(world, parameters) as (robot, process):
+        if state == "inactive":
+            assert robot.transition("configure")
+        if autostart:
+            robot.wait_until_heard()
+        if state == "localizing":
+            assert robot.frame() is not None
+        else:
+            expected = "active" if autostart else state
+            assert robot.wait_for_lifecycle_state(expected)
+        started = time.monotonic()
+        assert process.interrupt(2.0) == 0, process.log()
+        assert time.monotonic() - started < 2.0
+
+
+def test_interrupt_while_the_node_starts_ends_it(map_file: Path) -> None:
+    with NodeProcess({"map": str(map_file)}) as process:
+        end = time.monotonic() + 15.0
+        while "rclpy" not in Path(f"/proc/{process.pid}/maps").read_text():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert process.interrupt(3.0) in (0, -signal.SIGINT, 130), process.log()

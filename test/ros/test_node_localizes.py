@@ -1,0 +1,128 @@
+"""The node on a simulated drive, over DDS, in its own process."""
+
+import time
+
+import numpy as np
+
+from kbf_localization.ros.conversions import planar_pose
+from test.ros.robot import Robot
+
+
+def test_no_pose_and_no_transform_before_the_first_image(lost_robot: Robot) -> None:
+    for _ in range(5):
+        lost_robot.move()
+    time.sleep(0.3)
+    assert lost_robot.poses == []
+    assert lost_robot.transforms == []
+    assert lost_robot.wait_for(lambda: lost_robot.state == "uninitialized")
+
+
+def test_global_start_converges(lost_robot: Robot) -> None:
+    assert lost_robot.drive_until_tracking() <= 15
+    answers = lost_robot.drive(10)
+    assert len(answers) == 10
+    assert lost_robot.error() < 0.5
+    assert lost_robot.poses[-1].header.frame_id == "map"
+    covariance = np.reshape(lost_robot.poses[-1].pose.covariance, (6, 6))
+    np.testing.assert_allclose(covariance, covariance.T)
+    assert np.linalg.eigvalsh(covariance[:2, :2])[0] > 0.0
+
+
+def test_initial_pose_from_rviz_is_used_at_once(lost_robot: Robot) -> None:
+    lost_robot.move()
+    lost_robot.give_pose(lost_robot.pose)
+    assert lost_robot.wait_for(lambda: lost_robot.transforms)
+    answer = lost_robot.frame()
+    assert lost_robot.error(answer) < 0.5
+
+
+def test_initial_pose_in_the_wrong_frame_is_refused(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    refused = robot.count("initial_pose_wrong_frame")
+    robot.give_pose(np.array([-3.0, 2.0, 1.0]), frame_id="odom")
+    assert robot.wait_for(lambda: robot.count("initial_pose_wrong_frame") > refused)
+    assert robot.state == "tracking"
+    robot.drive(2)
+    assert robot.error() < 0.5
+
+
+def test_initial_pose_that_is_not_finite_is_refused(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    refused = robot.count("initial_pose_invalid")
+    robot.give_pose(np.array([np.nan, 0.0, 0.0]))
+    assert robot.wait_for(lambda: robot.count("initial_pose_invalid") > refused)
+    assert robot.state == "tracking"
+
+
+def test_reinitialization_starts_from_anywhere(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    robot.call_empty("reinitialize_global_localization")
+    assert robot.wait_for(lambda: robot.state == "uninitialized", 2.0)
+    time.sleep(0.1)
+    robot.transforms.clear()
+    time.sleep(0.2)
+    assert robot.transforms == []
+    assert robot.drive_until_tracking() > 1
+
+
+def test_transform_can_be_looked_up_now_and_goes_on_when_the_camera_stops(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    robot.transforms.clear()
+    start = time.time()
+    time.sleep(1.0)
+    arrived = [seconds for seconds, _ in robot.transforms]
+    rate = len(arrived) / (time.time() - start)
+    assert 25.0 <= rate <= 35.0
+    seconds, last = robot.transforms[-1]
+    stamp = last.header.stamp.sec + 1e-9 * last.header.stamp.nanosec
+    assert 0.5 < stamp - seconds <= 1.0
+    assert (last.header.frame_id, last.child_frame_id) == ("map", "odom")
+
+
+def test_transform_takes_odometry_to_the_published_pose(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    robot.frame()
+    robot.transforms.clear()
+    assert robot.wait_for(lambda: robot.transforms)
+    transform = robot.transforms[-1][1].transform
+    from kbf_localization.geometry import compose, relative
+    from kbf_localization.ros.conversions import heading
+
+    map_to_odom = (transform.translation.x, transform.translation.y, heading(transform.rotation))
+    odometry = relative(robot.origin, robot.pose)
+    expected = planar_pose(robot.poses[-1].pose.pose)
+    np.testing.assert_allclose(compose(map_to_odom, odometry), expected, atol=1e-9)
+
+
+def test_image_older_than_all_odometry_is_dropped_and_counted(lost_robot: Robot) -> None:
+    lost_robot.move()
+    before = lost_robot.count("image_before_odometry") + lost_robot.count("image_late")
+    lost_robot.compressed.publish(lost_robot.image_message(stamp_ns=1_000_000_000))
+    assert lost_robot.wait_for(
+        lambda: lost_robot.count("image_before_odometry") + lost_robot.count("image_late") > before
+    )
+    assert lost_robot.poses == []
+
+
+def test_repeated_image_is_used_once(robot: Robot) -> None:
+    assert robot.frame() is not None
+    late, answers = robot.count("image_late"), len(robot.poses)
+    robot.compressed.publish(robot.image_message())
+    assert robot.wait_for(lambda: robot.count("image_late") == late + 1)
+    assert len(robot.poses) == answers
+
+
+def test_standing_still_uses_no_image_beyond_the_first_when_told_so(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    assert robot.set_parameter("update_min_d", 0.5).successful
+    assert robot.set_parameter("update_min_a", 0.5).successful
+    try:
+        evidence = robot.value("evidence")
+        robot.frame(metres=0.0)
+        answer = robot.frame(metres=0.0)
+        assert answer is not None
+        assert robot.value("evidence") == evidence
+        assert robot.state == "tracking"
+    finally:
+        assert robot.set_parameter("update_min_d", 0.0).successful
+        assert robot.set_parameter("update_min_a", 0.0).successful
