@@ -1,4 +1,4 @@
-"""A drive through an invented office: rooms in an order of its own, at a human's pace."""
+"""A drive through an invented office: room after room, at a human's pace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_AHEAD_M = 0.45
 def drive_through(
     plan: FloorPlan, rng: np.random.Generator, start_ns: int, frames: int
 ) -> Trajectory:
-    """`frames` images of a robot that visits the plan's routes in a random order."""
+    """`frames` images of a robot that makes the office's tour."""
     track = _follow(_way(plan, rng, frames), rng, round(frames * FRAME_S / _STEP_S) + 8)
     clock = np.arange(len(track)) * _STEP_S
     times = np.arange(frames) * FRAME_S + np.clip(rng.normal(0, 0.0015, frames), -0.02, 0.02) + 0.05
@@ -27,17 +27,16 @@ def drive_through(
 
 
 def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> NDArray[np.float64]:
-    """Way points through room after room, each drive a little beside the plan's own lines."""
+    """Way points round the office's tour, each drive a little beside the plan's own lines.
+
+    All drives make the same tour, as COLD's do: a map of some covers the others.
+    """
     points: list[NDArray[np.float64]] = []
-    length, previous = 0.0, -1
+    length = 0.0
     while length < frames * FRAME_S * 0.55 + 5:
-        order = rng.permutation(len(plan.routes))
-        for k in order[order != previous] if len(order) > 1 else order:
-            route = plan.routes[k] if rng.random() < 0.5 else plan.routes[k][::-1]
-            route = route + np.clip(rng.normal(0, 0.06, route.shape), -0.12, 0.12)
-            points.append(route)
+        for route in plan.routes:
+            points.append(route + np.clip(rng.normal(0, 0.08, route.shape), -0.16, 0.16))
             length += float(np.hypot(*np.diff(route, axis=0).T).sum())
-            previous = int(k)
     return np.concatenate(points)
 
 
