@@ -1,0 +1,61 @@
+# Everything here sets up .venv by itself, once; see tools/set_up.py.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SET_UP_FROM := $(wildcard tools/*.py tools/constraints.txt tools/tf2_msgs/* tools/tf2_msgs/msg/*) setup.py
+
+# A shell that was started by another environment of ROS 2 wheels hands on that one's libraries.
+ifdef _ROS_WHEELS_BOOTSTRAP_COMPLETE
+unexport LD_LIBRARY_PATH
+unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
+endif
+# Without a sourced ROS 2 installation the environment is where ROS's resources are.
+AMENT_PREFIX_PATH ?= $(abspath $(VENV))
+export AMENT_PREFIX_PATH
+
+.PHONY: help demo test lint format bench soak clean
+help:
+	@echo "make demo    simulate, map, run the node, evaluate: the whole product in one go"
+	@echo "make test    run the tests"
+	@echo "make lint    check style and types"
+	@echo "make format  put style right"
+	@echo "make bench   measure speed"
+	@echo "make soak    replay an hour of bag time through the node"
+	@echo "make clean   remove .venv and everything built"
+
+demo: $(VENV)/ready-run
+	$(BIN)/kbf demo
+
+test: $(VENV)/ready-dev
+	$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+
+lint: $(VENV)/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/ready-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/ready-run
+	$(BIN)/kbf bench
+
+soak: $(VENV)/ready-dev
+	KBF_SOAK_MINUTES=60 $(BIN)/python -m pytest test/ros/test_soak.py --timeout 7200
+
+clean:
+	rm -rf $(VENV) .venv-* build install log *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/ready-run: $(SET_UP_FROM)
+	@$(call set_up,run)
+
+$(VENV)/ready-dev: $(SET_UP_FROM)
+	@$(call set_up,dev)
+
+define set_up
+command -v $(PYTHON) >/dev/null || { echo "Set-up: there is no $(PYTHON); install Python 3.10 or newer" >&2; exit 1; }; \
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Set-up: $$($(PYTHON) --version 2>&1) is too old; install Python 3.10 or newer and name it: make PYTHON=python3.12 …" >&2; exit 1; }; \
+$(PYTHON) tools/set_up.py $(VENV) $(1)
+endef

@@ -1,0 +1,202 @@
+"""Make the virtual environment that the Makefile's targets and .ci/run work in.
+
+Usage: python3 tools/set_up.py FOLDER run|dev [--without-ros] [--ubuntu-24.04]
+
+`run` has what kbf_localization imports, `dev` also what tests and lint need. Where ROS 2 is
+sourced, it is used with the distribution's versions of NumPy and OpenCV, which it was compiled
+for; elsewhere ROS 2 comes from PyPI's wheels. A stamp file says what the environment was made
+from; one without, left by an interrupted run, is made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parent
+PROJECT = TOOLS.parent
+CONSTRAINTS = TOOLS / "constraints.txt"
+SOURCES = (CONSTRAINTS, Path(__file__), TOOLS / "build_tf2_msgs.py", PROJECT / "setup.py")
+DOWNLOADS_AT_ONCE = 6
+
+
+class SetUpError(Exception):
+    """What is missing and what to do about it, in one line."""
+
+
+def read_pins(group: str, ubuntu: bool) -> list[str]:
+    """The pins of one group of the constraints file."""
+    pins: list[str] = []
+    replaced: list[str] = []
+    inside = False
+    for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines():
+        heading = re.match(r"# \[(\w+)\]", line)
+        if heading:
+            inside = heading.group(1) == group
+        elif inside and line.startswith("#ubuntu-24.04 "):
+            replaced.append(line.split(maxsplit=1)[1])
+        elif inside and line and not line.startswith("#"):
+            pins.append(line)
+    if not ubuntu:
+        return pins
+    names = {pin.partition("==")[0] for pin in replaced}
+    return [pin for pin in pins if pin.partition("==")[0] not in names] + replaced
+
+
+def fingerprint(arguments: list[str]) -> str:
+    """Changes with anything that the environment is made from."""
+    digest = hashlib.sha256(repr((arguments, sys.version, str(PROJECT))).encode())
+    for path in (*SOURCES, *sorted((TOOLS / "tf2_msgs").rglob("*"))):
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class Environment:
+    """A virtual environment being made; everything that pip says goes into a log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        self.wheels = folder / "wheels"
+        self.log = folder / "set-up.log"
+
+    def create(self, system_packages: bool) -> None:
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+        try:
+            venv.create(self.folder, system_site_packages=system_packages, with_pip=True)
+        except (subprocess.CalledProcessError, ImportError, SystemExit) as error:
+            raise SetUpError(
+                f"{sys.executable} cannot make a virtual environment; install its venv module "
+                "(Debian, Ubuntu: apt-get install python3-venv)"
+            ) from error
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen([str(self.python), *arguments], stdout=log, stderr=log)
+
+    def start_pip(self, *arguments: str) -> subprocess.Popen[bytes]:
+        common = ("--disable-pip-version-check", "--no-input", "--retries", "2")
+        return self.start("-m", "pip", *common, *arguments)
+
+    def finish(self, process: subprocess.Popen[bytes], doing: str) -> None:
+        if process.wait() == 0:
+            return
+        # The log goes when the next run makes the folder anew, so it is kept beside it too.
+        log = self.folder.with_name(f"{self.folder.name}-set-up.log")
+        shutil.copyfile(self.log, log)
+        text = log.read_text(encoding="utf-8", errors="replace")
+        offline = "NewConnectionError" in text or "No matching distribution" in text
+        hint = "is PyPI reachable from here?" if offline else "what to do may stand there;"
+        raise SetUpError(f"{doing} failed: {hint} see {log}, then run the same command again")
+
+    def download(self, pins: list[str]) -> None:
+        """Several downloads at once: most of their time is waiting for answers."""
+        flags = ("--no-deps", "--no-build-isolation", "--dest", str(self.wheels))
+        slices = [pins[start::DOWNLOADS_AT_ONCE] for start in range(DOWNLOADS_AT_ONCE)]
+        processes = [self.start_pip("download", *flags, *part) for part in slices if part]
+        for process in processes:
+            process.wait()
+        for process in processes:
+            self.finish(process, "downloading packages")
+
+    def install(self, pins: list[str]) -> None:
+        flags = ("--no-deps", "--no-build-isolation", "--no-compile", "--no-index")
+        process = self.start_pip("install", *flags, "--find-links", str(self.wheels), *pins)
+        self.finish(process, "installing packages")
+
+
+def ros_is_sourced() -> bool:
+    probe = [sys.executable, "-c", "import rclpy"]
+    return subprocess.run(probe, capture_output=True).returncode == 0
+
+
+def check_machine(ros_wheels: bool) -> None:
+    if not ros_wheels:
+        return
+    if platform.machine() != "x86_64":
+        raise SetUpError(
+            f"PyPI has no ROS 2 wheels for {platform.machine()}; source a ROS 2 installation "
+            "(. /opt/ros/jazzy/setup.sh) and run the same command again"
+        )
+    for name, variable, package in (("cc", "CC", "gcc"), ("c++", "CXX", "g++")):
+        if shutil.which(os.environ.get(variable, name)) is None:
+            raise SetUpError(
+                f"no compiler {os.environ.get(variable, name)!r}, which builds tf2_msgs; install "
+                f"{package} (Debian, Ubuntu: apt-get install {package})"
+            )
+
+
+def make_run(environment: Environment, ros: str, ubuntu: bool) -> None:
+    """The environment that kbf_localization runs in."""
+    check_machine(ros == "wheels")
+    environment.create(system_packages=ros == "sourced")
+    environment.finish(
+        environment.start_pip("install", *read_pins("build", ubuntu)), "installing setuptools"
+    )
+    pins = read_pins("run", ubuntu)
+    if ros == "wheels":
+        pins += read_pins("ros", ubuntu)
+        if shutil.which("cmake") is None:
+            pins += read_pins("cmake", ubuntu)
+    environment.download(pins)
+    environment.install(pins)
+    builder = None
+    if ros == "wheels":
+        builder = environment.start(str(TOOLS / "build_tf2_msgs.py"), str(environment.wheels))
+    install_project = ("install", "--no-deps", "--no-build-isolation", "-e", str(PROJECT))
+    environment.finish(environment.start_pip(*install_project), "installing kbf_localization")
+    if builder is not None:
+        environment.finish(builder, "building tf2_msgs")
+        environment.install(["tf2_msgs"])
+
+
+def make_dev(environment: Environment, ubuntu: bool) -> None:
+    """Add what tests and lint need."""
+    pins = read_pins("dev", ubuntu)
+    environment.download(pins)
+    environment.install(pins)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make a virtual environment for the project.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("kind", choices=("run", "dev"))
+    parser.add_argument("--without-ros", action="store_true")
+    parser.add_argument("--ubuntu-24.04", action="store_true", dest="ubuntu")
+    arguments = parser.parse_args()
+
+    environment = Environment(arguments.folder.resolve())
+    sourced = not arguments.without_ros and ros_is_sourced()
+    ros = "none" if arguments.without_ros else "sourced" if sourced else "wheels"
+    ubuntu = arguments.ubuntu or ros == "sourced"
+    try:
+        for kind in ("run", "dev")[: 1 + (arguments.kind == "dev")]:
+            stamp = environment.folder / f"ready-{kind}"
+            made_from = fingerprint([kind, ros, str(ubuntu)])
+            if not stamp.is_file() or stamp.read_text() != made_from:
+                print(f"Setting up {arguments.folder} ({kind}, ROS: {ros}) …", flush=True)
+                stamp.unlink(missing_ok=True)
+                if kind == "run":
+                    make_run(environment, ros, ubuntu)
+                else:
+                    make_dev(environment, ubuntu)
+                shutil.rmtree(environment.wheels, ignore_errors=True)
+            stamp.write_text(made_from)
+    except SetUpError as error:
+        sys.exit(f"Set-up: {error}")
+    except KeyboardInterrupt:
+        sys.exit("Set-up: interrupted; the next run begins anew")
+
+
+if __name__ == "__main__":
+    main()
