@@ -1,0 +1,64 @@
+"""Lists of places are read exactly, and file names say what the images' poses are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbf_localization.datasets.simulated_office.trajectory import named, read_places
+from kbf_localization.errors import DatasetError
+
+LINES = (
+    "t1152212857.193444_x0.3068230_y-0.0158034_a-0.0096662.jpeg CR-A\n"
+    "t1152212857.398868_x0.3111470_y-0.0155626_a-0.0081455.jpeg 2PO1-A\n"
+)
+
+
+def test_stamps_are_exact_and_names_and_labels_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "places.lst"
+    path.write_text(LINES)
+    trajectory = read_places(path)
+    assert trajectory.stamps_ns.tolist() == [1152212857193444000, 1152212857398868000]
+    np.testing.assert_array_equal(trajectory.poses[0], [0.3068230, -0.0158034, -0.0096662])
+    assert trajectory.labels == ("CR-A", "2PO1-A")
+    assert [f"{n} {r}" for n, r in zip(trajectory.names, trajectory.labels)] == LINES.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has 0 images"),
+        (LINES.splitlines()[0], "has 1 images"),
+        (LINES + "picture7.jpeg CR-A\n", "line 3"),
+        (LINES + LINES, "out of order"),
+        (LINES.replace("CR-A", ""), "line 1"),
+    ],
+)
+def test_a_bad_list_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "places.lst"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=said) as caught:
+        read_places(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_list_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"none\.lst"):
+        read_places(tmp_path / "none.lst")
+
+
+def test_a_named_trajectory_is_read_back_as_it_is(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    stamps = 1_152_200_000_000_000_000 + np.cumsum(rng.integers(10**8, 10**9, 200))
+    poses = rng.uniform(-20, 20, (200, 3))
+    trajectory = named(stamps, poses, ("CR-A",) * 200)
+    path = tmp_path / "places.lst"
+    path.write_text("".join(f"{name} CR-A\n" for name in trajectory.names))
+    again = read_places(path)
+    np.testing.assert_array_equal(again.stamps_ns, trajectory.stamps_ns)
+    np.testing.assert_array_equal(again.poses, trajectory.poses)
+    assert np.abs(again.stamps_ns - stamps).max() < 1000
+    assert np.abs(again.poses[:, :2] - poses[:, :2]).max() <= 0.5000001e-7
+    assert np.abs(again.poses[:, 2]).max() < np.pi
