@@ -62,6 +62,10 @@ class NodeProcess:
         """What it has said so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
+    def wait(self, timeout: float) -> int:
+        """Wait until it ends by itself, and give its exit code."""
+        return self._process.wait(timeout)
+
     def interrupt(self, timeout: float = 5.0) -> int:
         """Stop it as Ctrl-C does and give its exit code; kill it when it does not stop in time."""
         if self._process.poll() is None:

@@ -55,7 +55,6 @@ def robot(world: World, node: NodeProcess) -> Iterator[Robot]:
 @pytest.fixture
 def lost_robot(robot: Robot) -> Robot:
     """The robot with a node that has forgotten where it is."""
-    robot.wait_until_heard()
     robot.call_empty("reinitialize_global_localization")
     robot.wait_for(lambda: robot.state == "uninitialized", 2.0)
     robot.poses.clear()

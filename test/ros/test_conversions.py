@@ -1,0 +1,88 @@
+"""Messages to planar poses and back."""
+
+import math
+
+import numpy as np
+import pytest
+from geometry_msgs.msg import Pose, Quaternion
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbf_localization.ros import conversions
+
+any_float = st.floats(allow_nan=True, allow_infinity=True)
+angles = st.floats(-math.pi, math.pi)
+
+
+@given(st.integers(0, 2**31 * 10**9 - 1))
+def test_stamps_keep_every_nanosecond(stamp_ns: int) -> None:
+    assert conversions.nanoseconds(conversions.time_message(stamp_ns)) == stamp_ns
+
+
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), angles)
+def test_pose_survives_the_message(x: float, y: float, yaw: float) -> None:
+    back = conversions.planar_pose(conversions.pose_message(np.array([x, y, yaw])))
+    assert back[0] == x
+    assert back[1] == y
+    assert abs(math.remainder(back[2] - yaw, 2 * math.pi)) < 1e-12
+
+
+@given(angles, st.floats(-0.5, 0.5), st.floats(-0.5, 0.5))
+def test_heading_is_the_yaw_of_roll_pitch_yaw(yaw: float, pitch: float, roll: float) -> None:
+    """By the direction of the rotated x axis, from the rotation matrix."""
+    half = np.array([roll, pitch, yaw]) / 2.0
+    (cr, cp, cy), (sr, sp, sy) = np.cos(half), np.sin(half)
+    rotation = Quaternion(
+        x=float(sr * cp * cy - cr * sp * sy),
+        y=float(cr * sp * cy + sr * cp * sy),
+        z=float(cr * cp * sy - sr * sp * cy),
+        w=float(cr * cp * cy + sr * sp * sy),
+    )
+    forward = np.array([math.cos(yaw) * math.cos(pitch), math.sin(yaw) * math.cos(pitch)])
+    expected = math.atan2(forward[1], forward[0])
+    assert abs(math.remainder(conversions.heading(rotation) - expected, 2 * math.pi)) < 1e-9
+
+
+@pytest.mark.parametrize("quaternion", [(0, 0, 0, 0), (0, 0, 0, 2), (0, 0, math.nan, 1)])
+def test_quaternion_that_is_no_rotation_is_refused(quaternion: tuple[float, ...]) -> None:
+    x, y, z, w = map(float, quaternion)
+    with pytest.raises(ValueError, match="quaternion"):
+        conversions.heading(Quaternion(x=x, y=y, z=z, w=w))
+
+
+@given(st.tuples(*[any_float] * 6))
+def test_pose_message_of_any_numbers_gives_a_finite_pose_or_a_reason(values: tuple) -> None:
+    message = Pose()
+    message.position.x, message.position.y = values[:2]
+    rotation = message.orientation
+    rotation.x, rotation.y, rotation.z, rotation.w = values[2:]
+    try:
+        pose = conversions.planar_pose(message)
+    except ValueError:
+        return
+    assert np.isfinite(pose).all()
+
+
+@given(st.lists(any_float, min_size=36, max_size=36))
+def test_covariance_of_any_numbers_is_one_or_is_refused(values: list[float]) -> None:
+    try:
+        covariance = conversions.planar_covariance(values)
+    except ValueError:
+        return
+    assert np.isfinite(covariance).all()
+
+
+def test_covariance_survives_the_message() -> None:
+    covariance = np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.2], [0.1, 0.2, 0.3]])
+    message = conversions.pose_with_covariance("map", 5, np.zeros(3), covariance)
+    np.testing.assert_array_equal(
+        conversions.planar_covariance(message.pose.covariance), covariance
+    )
+
+
+@pytest.mark.parametrize(("row", "column", "value"), [(0, 0, -1.0), (0, 1, 5.0), (5, 5, math.inf)])
+def test_impossible_covariance_is_refused(row: int, column: int, value: float) -> None:
+    values = np.eye(6)
+    values[row, column] = value
+    with pytest.raises(ValueError, match="covariance"):
+        conversions.planar_covariance(values.ravel())
