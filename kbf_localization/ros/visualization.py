@@ -20,7 +20,7 @@ _SHOWN = 1e-3
 
 
 def belief_markers(header: Header, poses: Array, weights: Weights) -> MarkerArray:
-    """Map poses (n, 3) coloured by weight, as in the paper's figure: blue positive, orange negative.
+    """Map poses (n, 3) by weight, as in the paper: blue positive, orange negative.
 
     The opacity is the weight's size against the largest; each pose has a dot and its heading.
     """
