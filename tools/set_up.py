@@ -35,20 +35,22 @@ class SetUpError(Exception):
 def read_pins(group: str, ubuntu: bool) -> list[str]:
     """The pins of one group of the constraints file."""
     pins: list[str] = []
-    replaced: list[str] = []
+    replacing: list[str] = []
+    replaced: set[str] = set()
     inside = False
     for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines():
         heading = re.match(r"# \[(\w+)\]", line)
         if heading:
             inside = heading.group(1) == group
-        elif inside and line.startswith("#ubuntu-24.04 "):
-            replaced.append(line.split(maxsplit=1)[1])
+        elif line.startswith("#ubuntu-24.04 "):
+            pin = line.split(maxsplit=1)[1]
+            replaced.add(pin.partition("==")[0])
+            replacing += [pin] if inside else []
         elif inside and line and not line.startswith("#"):
             pins.append(line)
     if not ubuntu:
         return pins
-    names = {pin.partition("==")[0] for pin in replaced}
-    return [pin for pin in pins if pin.partition("==")[0] not in names] + replaced
+    return [pin for pin in pins if pin.partition("==")[0] not in replaced] + replacing
 
 
 def fingerprint(arguments: list[str]) -> str:

@@ -5,7 +5,7 @@ import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -29,10 +29,10 @@ def available() -> dict[str, str]:
 @app.command(epilog="Example: [bold]kbf bench rules vision[/bold]")
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Which ones; all by default.")
+        Optional[list[str]], typer.Argument(metavar="NAME", help="Which ones; all by default.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the results instead of results/.")
+        Optional[Path], typer.Option(help="Folder for the results instead of results/.")
     ] = None,
 ) -> None:
     """Measure speed, as ratios against a named reference measured in the same run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -27,9 +27,9 @@ def convert(
     raw: Annotated[
         bool, typer.Option("--raw", help="Decoded images (/image) instead of the JPEG bytes.")
     ] = False,
-    odom_topic: Annotated[str | None, typer.Option(help="A bag's odometry topic.")] = None,
-    image_topic: Annotated[str | None, typer.Option(help="A bag's image topic.")] = None,
-    pose_topic: Annotated[str | None, typer.Option(help="A bag's true-pose topic.")] = None,
+    odom_topic: Annotated[Optional[str], typer.Option(help="A bag's odometry topic.")] = None,
+    image_topic: Annotated[Optional[str], typer.Option(help="A bag's image topic.")] = None,
+    pose_topic: Annotated[Optional[str], typer.Option(help="A bag's true-pose topic.")] = None,
 ) -> None:
     """Turn a drive in COLD's layout into a rosbag2."""
     from kbf_localization.cli.console import console

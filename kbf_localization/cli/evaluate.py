@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -32,11 +32,11 @@ def evaluate(
         str, typer.Option(help="Methods to compare, with commas: kbf, fkbf, nn, nai, kmcf.")
     ] = "kbf,nai",
     output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the results.")
+        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
     ] = None,
-    odom_topic: Annotated[str | None, typer.Option(help="A bag's odometry topic.")] = None,
-    image_topic: Annotated[str | None, typer.Option(help="A bag's image topic.")] = None,
-    pose_topic: Annotated[str | None, typer.Option(help="A bag's true-pose topic.")] = None,
+    odom_topic: Annotated[Optional[str], typer.Option(help="A bag's odometry topic.")] = None,
+    image_topic: Annotated[Optional[str], typer.Option(help="A bag's image topic.")] = None,
+    pose_topic: Annotated[Optional[str], typer.Option(help="A bag's true-pose topic.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the methods that draw samples.")] = 0,
     report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -11,7 +11,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 Trials = Annotated[int, typer.Option(min=1, help="Independent trials.")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 means one for each core.")]
-Output = Annotated[Path | None, typer.Option(help="Folder for the results instead of results/.")]
+Output = Annotated[Optional[Path], typer.Option(help="Folder for the results instead of results/.")]
 
 
 @app.callback()

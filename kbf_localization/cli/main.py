@@ -5,7 +5,8 @@ A command `name` is the module `cli/name.py`, listed in COMMANDS below. The modu
 - a docstring whose first line is the help that `kbf --help` shows,
 - `app = typer.Typer(add_completion=False)`: one `@app.command()` makes a command; an
   `@app.callback()` and several commands make a group (`kbf map build`),
-- imports of NumPy and whatever needs it inside its functions.
+- imports of NumPy and whatever needs it inside its functions,
+- `Optional[Path]` for an option that may be left out: typer 0.9 does not know `Path | None`.
 
 A command raises `KbfError` for what a user can put right, and cleans up in `finally`.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -38,21 +38,21 @@ def build(
         str, typer.Option(help="How to choose them: coverage (of pose space) or random.")
     ] = "coverage",
     parameters: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Hyper-parameters from 'kbf tune'.")
+        Optional[Path], typer.Option(metavar="FILE", help="Hyper-parameters from 'kbf tune'.")
     ] = None,
     like: Annotated[
-        Path | None,
+        Optional[Path],
         typer.Option(metavar="MAP", help="Use this map's visual words, to merge with it later."),
     ] = None,
     words: Annotated[int, typer.Option(min=2, max=5000, help="Visual words to learn.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
     dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Describe images on this Dask cluster.")
+        Optional[str], typer.Option(metavar="ADDRESS", help="Describe images on this Dask cluster.")
     ] = None,
-    odom_topic: Annotated[str | None, typer.Option(help="A bag's odometry topic.")] = None,
-    image_topic: Annotated[str | None, typer.Option(help="A bag's image topic.")] = None,
-    pose_topic: Annotated[str | None, typer.Option(help="A bag's true-pose topic.")] = None,
+    odom_topic: Annotated[Optional[str], typer.Option(help="A bag's odometry topic.")] = None,
+    image_topic: Annotated[Optional[str], typer.Option(help="A bag's image topic.")] = None,
+    pose_topic: Annotated[Optional[str], typer.Option(help="A bag's true-pose topic.")] = None,
 ) -> None:
     """Build a map from one or more drives with known poses."""
     from kbf_localization.cli.progress import show_progress
@@ -88,7 +88,7 @@ def build(
 def info(
     map_path: Annotated[Path, typer.Argument(metavar="MAP", help="The map file.")],
     output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the picture.")
+        Optional[Path], typer.Option(metavar="DIR", help="Folder for the picture.")
     ] = None,
 ) -> None:
     """Show what is in a map, as a table and a picture."""

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -34,17 +34,17 @@ def replay(
     ] = False,
     start: Annotated[float, typer.Option(metavar="S", help="Seconds to leave out first.")] = 0.0,
     duration: Annotated[
-        float | None, typer.Option(metavar="D", help="Seconds of the bag to play.")
+        Optional[float], typer.Option(metavar="D", help="Seconds of the bag to play.")
     ] = None,
     queue: Annotated[
         int, typer.Option(help="Images that may wait in the node; 1 is what a robot has.", min=1)
     ] = 1,
     output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the results.")
+        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
     ] = None,
-    odom_topic: Annotated[str | None, typer.Option(help="The bag's odometry topic.")] = None,
-    image_topic: Annotated[str | None, typer.Option(help="The bag's image topic.")] = None,
-    pose_topic: Annotated[str | None, typer.Option(help="The bag's true-pose topic.")] = None,
+    odom_topic: Annotated[Optional[str], typer.Option(help="The bag's odometry topic.")] = None,
+    image_topic: Annotated[Optional[str], typer.Option(help="The bag's image topic.")] = None,
+    pose_topic: Annotated[Optional[str], typer.Option(help="The bag's true-pose topic.")] = None,
     report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
 ) -> None:
     """Play a bag to the real node through ROS and measure its poses' error."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -31,7 +31,7 @@ _EPILOG = (
 def simulate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the sequences' folders go.")],
     runs: Annotated[
-        int | None,
+        Optional[int],
         typer.Option(
             min=1,
             help="Number of drives (3 unless told); with --trajectory, drives beyond the given ones "
@@ -40,21 +40,21 @@ def simulate(
     ] = None,
     condition: Annotated[Condition, typer.Option(help="The light.")] = Condition.cloudy,
     trajectory: Annotated[
-        list[Path] | None,
+        Optional[list[Path]],
         typer.Option(
             metavar="places.lst",
             help="Render at this real drive's poses; repeat for several drives of one office.",
         ),
     ] = None,
     office_from: Annotated[
-        list[Path] | None,
+        Optional[list[Path]],
         typer.Option(
             metavar="places.lst", help="Build the office round this drive too; may be repeated."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same office.")] = 0,
     frames: Annotated[
-        int | None,
+        Optional[int],
         typer.Option(min=2, help="Images a drive (1000 unless told, or all of a trajectory's)."),
     ] = None,
     size: Annotated[str, typer.Option(metavar="WxH", help="Size of the images.")] = "640x480",
