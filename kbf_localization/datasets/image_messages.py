@@ -85,13 +85,22 @@ def grey_from_compressed(data: bytes | bytearray | memoryview | NDArray[np.uint8
     """The grey image of JPEG or PNG bytes; None where they cannot be decoded."""
     buffer = np.frombuffer(data, dtype=np.uint8)
     size = _claimed_size(buffer)
-    if size is None or not 0 < size[0] * size[1] <= MAX_PIXELS:
+    if size is None or not 0 < size[0] * size[1] <= MAX_PIXELS or not _is_whole(buffer):
         return None
     try:
         image = cv2.imdecode(buffer, cv2.IMREAD_GRAYSCALE)
     except cv2.error:
         return None
     return None if image is None else np.asarray(image, dtype=np.uint8)
+
+
+def _is_whole(data: Image) -> bool:
+    """Whether the image's end is there; older OpenCV fills what a truncated one lacks with grey."""
+    content = data.tobytes()
+    if content.startswith(b"\x89PNG"):
+        return b"IEND" in content[-64:]
+    end_of_image, start_of_scan = b"\xff\xd9", b"\xff\xda"
+    return content.rfind(end_of_image) > content.rfind(start_of_scan)
 
 
 def _claimed_size(data: Image) -> tuple[int, int] | None:
