@@ -37,7 +37,7 @@ def dense_sift(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
     rows, columns = settings.grid_shape
     step = settings.grid_step // settings.cell_size
     down, right, along = cells.strides
-    descriptors = as_strided(
+    descriptors: Floats = as_strided(
         cells,
         shape=(rows, columns, CELLS_A_SIDE, CELLS_A_SIDE * ORIENTATIONS),
         strides=(step * down, step * right, down, along),
@@ -75,10 +75,10 @@ def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> F
     strips = halves[:-1, 0] + halves[1:, 1]
 
     sideways = np.kron(window.T, np.eye(ORIENTATIONS, dtype=np.float32))
-    halves = (strips.reshape(-1, size * ORIENTATIONS) @ sideways).reshape(
+    across = (strips.reshape(-1, size * ORIENTATIONS) @ sideways).reshape(
         cell_rows, cell_columns + 1, 2, ORIENTATIONS
     )
-    return np.asarray(halves[:, :-1, 0] + halves[:, 1:, 1])
+    return np.asarray(across[:, :-1, 0] + across[:, 1:, 1])
 
 
 def _number_gradients(image: NDArray[np.uint8], numbers: NDArray[np.int32], margin: int) -> None:

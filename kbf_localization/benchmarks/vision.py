@@ -1,0 +1,174 @@
+"""Dense SIFT and image description against OpenCV's SIFT on the same grid of patches."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.datasets.drive import Image
+from kbf_localization.datasets.simulated_office import simulate
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map.selection import select_frames
+from kbf_localization.vision.dense_sift import dense_sift
+from kbf_localization.vision.pyramid import pyramid_histogram
+from kbf_localization.vision.pyramid_kernel import PyramidKernel
+from kbf_localization.vision.settings import DescriberSettings
+from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
+
+Floats = NDArray[np.float32]
+Describe = Callable[[Image], Floats]
+
+SPEED_FRAMES = 4
+ROUNDS = 15
+DRIVE_FRAMES = 400
+DRIVE_SIZE = (320, 240)
+MAP_POSES = 200
+DESCRIPTORS_AN_IMAGE = 300
+
+
+def run(progress: Progress = no_progress) -> dict[str, Any]:
+    """Speed at 640x480 with one thread on both sides, and the nearest image's error with both."""
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        with tempfile.TemporaryDirectory(prefix="kbf-bench-vision-") as folder:
+            speed = _measure_speed(Path(folder) / "large", progress)
+            return speed | _measure_error(Path(folder) / "small", progress)
+    finally:
+        cv2.setNumThreads(threads)
+
+
+def opencv_descriptors(settings: DescriberSettings) -> Describe:
+    """OpenCV's SIFT.compute on the settings' grid, upright, on patches of the same size."""
+    rows, columns = settings.grid_shape
+    middle = (settings.patch_size - 1) / 2.0
+    # OpenCV's cells are one and a half keypoint sizes wide, and a patch has four of them.
+    size = settings.patch_size / 6.0
+    keypoints = [
+        cv2.KeyPoint(
+            settings.grid_step * column + middle, settings.grid_step * row + middle, size, 0.0
+        )
+        for row in range(rows)
+        for column in range(columns)
+    ]
+    sift = cv2.SIFT.create()
+
+    def describe(image: Image) -> Floats:
+        _, descriptors = sift.compute(image, keypoints)
+        # OpenCV scales unit length to 512.
+        return np.divide(descriptors, 512.0, dtype=np.float32)
+
+    return describe
+
+
+def _measure_speed(folder: Path, progress: Progress) -> dict[str, Any]:
+    settings = DescriberSettings()
+    (drive,) = simulate(folder, runs=1, seed=7, frames=SPEED_FRAMES)
+    images = _images(ColdDrive(drive), range(SPEED_FRAMES))
+    reference = opencv_descriptors(settings)
+    words = learn_vocabulary(
+        np.concatenate([dense_sift(image, settings) for image in images]), settings.words
+    )
+
+    def pyramid(descriptors: Floats) -> None:
+        pyramid_histogram(words.assign(descriptors), settings)
+
+    calls: dict[str, Callable[[Image], object]] = {
+        "ours": lambda image: dense_sift(image, settings),
+        "reference": reference,
+        "ours whole": lambda image: pyramid(dense_sift(image, settings)),
+        "reference whole": lambda image: pyramid(reference(image)),
+    }
+    milliseconds: dict[str, list[float]] = {name: [] for name in calls}
+    # In turns and in processor time, so that whatever else the machine does meets both alike.
+    for done in range(ROUNDS):
+        progress(done, ROUNDS, "timing descriptors")
+        for name, call in calls.items():
+            start = time.process_time()
+            for image in images:
+                call(image)
+            milliseconds[name].append(1e3 * (time.process_time() - start) / len(images))
+    progress(ROUNDS, ROUNDS, "timing descriptors")
+    median = {name: float(np.median(values)) for name, values in milliseconds.items()}
+    patches = f"{settings.patches} patches of {settings.patch_size} pixels, one thread, processor time"
+    return {
+        "dense_sift_640x480": _case(
+            median["ours"], median["reference"], f"OpenCV SIFT.compute, {patches}"
+        ),
+        "image_to_pyramid_640x480": _case(
+            median["ours whole"],
+            median["reference whole"],
+            f"OpenCV SIFT.compute, {patches}, then our words and pyramid",
+        ),
+    }
+
+
+def _case(ours: float, reference: float, name: str) -> dict[str, Any]:
+    return {
+        "ours_ms": ours,
+        "reference_ms": reference,
+        "ratio": reference / ours,
+        "reference": name,
+    }
+
+
+def _measure_error(folder: Path, progress: Progress) -> dict[str, float]:
+    """Position error of the nearest image, the same pipeline with either descriptor."""
+    first, second = (
+        ColdDrive(path)
+        for path in simulate(
+            folder, runs=2, seed=7, frames=DRIVE_FRAMES, size=DRIVE_SIZE, progress=progress
+        )
+    )
+    settings = replace(DescriberSettings(), image_width=DRIVE_SIZE[0], image_height=DRIVE_SIZE[1])
+    rows = select_frames(first.poses, MAP_POSES, "coverage", seed=0)
+    known = _images(first, rows.tolist())
+    seen = _images(second, range(len(second)))
+    figures: dict[str, float] = {}
+    methods: dict[str, Describe] = {
+        "": lambda image: dense_sift(image, settings),
+        "_opencv": opencv_descriptors(settings),
+    }
+    for done, (suffix, describe) in enumerate(methods.items()):
+        progress(done, len(methods), "localizing by the nearest image")
+        nearest = _nearest(describe, known, seen, settings)
+        errors = np.hypot(*(first.poses[rows[nearest]] - second.poses)[:, :2].T)
+        figures[f"nai_rmse_m{suffix}"] = float(np.sqrt(np.mean(errors**2)))
+        figures[f"nai_median_m{suffix}"] = float(np.median(errors))
+    progress(len(methods), len(methods), "localizing by the nearest image")
+    figures["nai_rmse_ratio"] = figures["nai_rmse_m"] / figures["nai_rmse_m_opencv"]
+    return figures
+
+
+def _nearest(
+    describe: Describe, known: list[Image], seen: list[Image], settings: DescriberSettings
+) -> NDArray[np.intp]:
+    """For each image seen the most similar known one."""
+    rng = np.random.default_rng(0)
+    described = [describe(image) for image in known]
+    sample = [
+        part[rng.choice(len(part), DESCRIPTORS_AN_IMAGE, replace=False)] for part in described
+    ]
+    words = learn_vocabulary(np.concatenate(sample), settings.words)
+    histograms = np.stack([_histogram(words, part, settings) for part in described])
+    queries = np.stack([_histogram(words, describe(image), settings) for image in seen])
+    return np.asarray(PyramidKernel(settings).gram(queries, histograms).argmax(axis=1))
+
+
+def _histogram(
+    words: Vocabulary, descriptors: Floats, settings: DescriberSettings
+) -> NDArray[np.uint8]:
+    return pyramid_histogram(words.assign(descriptors), settings)
+
+
+def _images(drive: ColdDrive, indices: Sequence[int]) -> list[Image]:
+    return [image for _, image in drive.images(indices) if image is not None]
