@@ -77,24 +77,18 @@ def _print_tables(results: list[SourceResult]) -> None:
     from rich.markup import escape
 
     from kbf_localization.cli.console import print_table
+    from kbf_localization.cli.tables import print_methods
     from kbf_localization.evaluation.evaluate import metrics_by_condition, metrics_by_method
-    from kbf_localization.evaluation.metrics import UNITS
 
     methods = metrics_by_method(results)
     names = ", ".join(result.drive.name for result in results)
-    rows = [
-        (key, *(figures.get(key) for figures in methods.values()), unit)
-        for key, unit in UNITS.items()
-        if any(key in figures for figures in methods.values())
-    ]
-    columns = ["Metric", *("Value" if len(methods) == 1 else name for name in methods), "Units"]
-    print_table(escape(f"{names}: {', '.join(methods)}"), columns, rows)
+    print_methods(f"{names}: {', '.join(methods)}", methods)
     conditions = metrics_by_condition(results)
-    if conditions:
+    if len(results) > 1 and conditions:
         keys = ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames")
         print_table(
             "By lighting",
-            ("Lighting", "Method", *keys),
+            ("Lighting", "Method", "RMSE (m)", "median (m)", "beyond 1 m", "frames"),
             [
                 (escape(condition), name, *(figures.get(key) for key in keys))
                 for condition, by_method in conditions.items()
