@@ -180,7 +180,7 @@ class _Recorder:
             method=self._method,
             stamps_ns=np.array([one.stamp_ns for one in said], dtype=np.int64),
             estimates=np.array([one.pose for one in said], dtype=np.float64).reshape(-1, 3),
-            covariances=np.array([one.covariance for one in said]).reshape(-1, 3, 3),
+            covariances=np.array([one.published_covariance for one in said]).reshape(-1, 3, 3),
             truth=np.array(truth).reshape(-1, 3) if truth else None,
             states=tuple(one.state.value for one in said),
             evidence=np.array([one.evidence for one in said], dtype=np.float64),

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter, PoseMap
 from kbf_localization.geometry import compose, invert, relative
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
-from kbf_localization.localization.state_monitor import StateMonitor, StateThresholds
+from kbf_localization.localization.state_monitor import BLIND, StateMonitor, StateThresholds
 from kbf_localization.localization.types import Array, Localization, LocalizerSettings, State
 
 
@@ -80,7 +80,9 @@ class Localizer:
         if reason is not None:
             self.counts[reason] += 1
             return None
-        return self.add_described(stamp_ns, self.training_map.observe(self._describer.describe(image)))
+        return self.add_described(
+            stamp_ns, self.training_map.observe(self._describer.describe(image))
+        )
 
     def add_described(self, stamp_ns: int, observation: Observation) -> Localization | None:
         """The same with an image that is already described."""
@@ -98,17 +100,7 @@ class Localizer:
             self.counts.update(estimate.events)
             self._force = False
             self._last_used = now
-            state = self._monitor.update(estimate)
-            self.last = Localization(
-                stamp_ns=stamp_ns,
-                pose=self._chosen_pose(estimate),
-                covariance=estimate.covariance,
-                state=state,
-                evidence=self._monitor.evidence,
-                estimate=estimate,
-                odometry_pose=now.pose,
-                used=True,
-            )
+            self.last = self._localized(estimate, now, stamp_ns)
             return self.last
 
     def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:
@@ -196,6 +188,36 @@ class Localizer:
             return None
         return motion
 
+    def _localized(self, estimate: Estimate, now: OdometryReading, stamp_ns: int) -> Localization:
+        """What an estimate says about the pose, with the state after it."""
+        pose, covariance = self._chosen_pose(estimate), self._calibrated(estimate.covariance)
+        jump_m = 0.0
+        if self.last is not None:
+            then = self._odometry.at(self.last.stamp_ns) or now
+            led_to, grown = self._carried(self.last, then, now)
+            jump_m = float(np.hypot(*(pose[:2] - led_to[:2])))
+            if BLIND in estimate.events:
+                # An image that says nothing leaves the pose to odometry.
+                pose, covariance, jump_m = led_to, grown, 0.0
+        was = self.state
+        state = self._monitor.update(estimate, _worst_sigma(covariance), jump_m)
+        if state is State.LOST and was is State.TRACKING:
+            self.counts["lost"] += 1
+        return Localization(
+            stamp_ns=stamp_ns,
+            pose=pose,
+            covariance=covariance,
+            state=state,
+            evidence=self._monitor.evidence,
+            estimate=estimate,
+            odometry_pose=now.pose,
+            used=True,
+        )
+
+    def _calibrated(self, covariance: Array) -> Array:
+        """The covariance with the scale that the map's own drives have shown to be honest."""
+        return covariance * self.training_map.thresholds.get("covariance_scale", 1.0)
+
     def _chosen_pose(self, estimate: Estimate) -> Array:
         if self.settings.estimate == "highest_weight":
             return estimate.highest_weight_pose
@@ -230,7 +252,13 @@ class Localizer:
         jacobian = np.array([[1.0, 0.0, -step[1]], [0.0, 1.0, step[0]], [0.0, 0.0, 1.0]])
         distance = abs(now.distance_m - then.distance_m)
         turned = abs(now.turned_rad - then.turned_rad)
-        position_variance = (self.settings.position_drift * distance) ** 2
-        heading_variance = (self.settings.heading_drift * (distance + turned)) ** 2
+        # Linear in the way, so that many short steps add up to what one long step gives.
+        position_variance = self.settings.position_drift**2 * distance
+        heading_variance = self.settings.heading_drift**2 * (distance + turned)
         noise = np.diag([position_variance, position_variance, heading_variance])
         return pose, jacobian @ last.covariance @ jacobian.T + noise
+
+
+def _worst_sigma(covariance: Array) -> float:
+    """The standard deviation of the position in its worst direction."""
+    return float(np.sqrt(max(np.linalg.eigvalsh(covariance[:2, :2])[-1], 0.0)))

@@ -14,6 +14,9 @@ from kbf_localization.filters.base import Estimate
 
 Array = NDArray[np.float64]
 
+LOST_SIGMA = np.array([2.0, 2.0, 1.0])
+"""Standard deviation (m, m, rad) added to a pose that is not to be relied on."""
+
 
 class State(Enum):
     """Whether the pose can be relied on."""
@@ -31,8 +34,9 @@ class LocalizerSettings:
     An image is used when the robot has moved by `update_min_d` (m) or turned by `update_min_a`
     (rad) since the last used one. `estimate` chooses the published pose. Odometry that would need
     more than `max_speed` (m/s) or `max_turn_rate` (rad/s) between two used images is a jump, not
-    a motion. The drifts say how the uncertainty grows while only odometry speaks; they are real
-    wheel odometry's (facts of COLD's robots: 0.13 m and 2° after 5 s).
+    a motion. The drifts say how the uncertainty grows while only odometry speaks: standard
+    deviations after one metre (and, for the heading, one radian), growing with the root of the
+    way; they are real wheel odometry's (on COLD's robots 0.13 m and 2° after 5 s).
     """
 
     update_min_d: float = 0.0
@@ -74,3 +78,10 @@ class Localization:
     estimate: Estimate
     odometry_pose: Array
     used: bool
+
+    @property
+    def published_covariance(self) -> Array:
+        """The covariance (3, 3) for others: while lost it says that the pose is a guess."""
+        if self.state is State.LOST:
+            return self.covariance + np.diag(LOST_SIGMA**2)
+        return self.covariance

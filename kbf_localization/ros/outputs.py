@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PoseArray, PoseStamped, PoseWithCovarianceStamped
 from nav_msgs.msg import Path
@@ -19,8 +18,6 @@ from kbf_localization.ros.visualization import belief_markers, belief_poses, pos
 
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _MAP_POSES_SHOWN = 5000
-_LOST_SIGMA = np.array([2.0, 2.0, 1.0])
-"""What a pose published while lost claims at best: metres, metres, radians."""
 
 
 class Outputs:
@@ -62,11 +59,11 @@ class Outputs:
 
     def publish_pose(self, localization: Localization) -> None:
         """The pose; while lost its covariance says that it is not to be relied on."""
-        covariance = localization.covariance
-        if localization.state is State.LOST:
-            covariance = covariance + np.diag(_LOST_SIGMA**2)
         message = pose_with_covariance(
-            self._frame_id, localization.stamp_ns, localization.pose, covariance
+            self._frame_id,
+            localization.stamp_ns,
+            localization.pose,
+            localization.published_covariance,
         )
         self._pose.publish(message)
 
