@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.noise import GaussianNoise
@@ -24,7 +23,7 @@ from kbf_localization.filters.map_projection import MapProjection
 from kbf_localization.filters.parameters import FilterParameters
 from kbf_localization.filters.point_estimates import point_estimates
 from kbf_localization.filters.pose_space import PoseSpace
-from kbf_localization.filters.whole_map_matching import WholeMapMatching, all_similarities
+from kbf_localization.filters.whole_map_matching import RememberedSimilarities, WholeMapMatching
 from kbf_localization.geometry import embed, unembed
 from kbf_localization.motion.odometry_model import transition
 
@@ -37,6 +36,9 @@ ACTIVE_LIMIT = 500
 PRIOR_SAMPLES = 300
 UNKNOWN_MOTION = 0.5
 """Standard deviation, in kernel widths, of a motion that the odometry does not tell."""
+
+LEAST_SIMILARITY = 0.2
+"""An image less similar than this to all of an uncalibrated map says nothing about the place."""
 
 LOOK_ROUND_BELOW = 0.3
 """Evidence at which a large map is looked over at once."""
@@ -83,6 +85,9 @@ class KernelBayesFilter:
         ridge = parameters.regularization * kernel.at_zero()
         self._projection = MapProjection(self.space, ridge, exact)
         self._image_gram = ImageGramCache(training_map, self._power)
+        self._least_similarity = (
+            0.0 if pure else training_map.thresholds.get("least_similarity", LEAST_SIMILARITY)
+        )
         self._least_sigma = np.array([0.25, 0.25, 0.25]) * self.space.widths[[0, 0, 2]]
         self.reset()
 
@@ -95,9 +100,12 @@ class KernelBayesFilter:
     def step(self, motion: Array | None, observation: Observation) -> Estimate:
         """One turn of Algorithm 1; the first has no motion and starts from the initial prior."""
         self._events = []
+        similarities = RememberedSimilarities(observation)
         predicted = self._predict(motion)
-        prior, evidence = self._kept_recoverable(predicted, observation)
-        posterior = self._update(prior, observation)
+        prior, evidence = self._kept_recoverable(predicted, similarities)
+        posterior = self._update(prior, similarities)
+        if not similarities.finite:
+            self._events.append("similarity_not_finite")
         self._belief = Belief(self.space.points[posterior.rows], posterior.values)
         return self._estimate(posterior, evidence)
 
@@ -117,21 +125,25 @@ class KernelBayesFilter:
         return self._motion_rule(mean, motion)
 
     def _kept_recoverable(
-        self, predicted: Weights, observation: Observation
+        self, predicted: Weights, similarities: RememberedSimilarities
     ) -> tuple[Weights, float]:
         """β with a little of the best matches' weight mixed in, and the evidence in [0, 1].
 
         The evidence is Σ_i β_i k_Z(Z_i, z_t) against the best similarity that the map offers.
         """
-        fit = self._likeness(observation, predicted.rows)
+        everywhere = len(predicted.rows) == len(self.space)
+        fit = similarities.all() if everywhere else similarities.of(predicted.rows)
         seen = float(fit.max(initial=0.0))
         best = self._matching.usual_best(seen)
         expected = self._expected(predicted, fit)
-        urgent = expected < LOOK_ROUND_BELOW * best**self._power
-        if not self._matching.due(urgent) and not self._exact:
+        urgent = seen < self._least_similarity or expected < LOOK_ROUND_BELOW * best**self._power
+        if not (everywhere or self._exact or self._matching.due(urgent)):
             return predicted, _ratio(expected, best**self._power)
-        matches = self._matching.look(all_similarities(observation))
+        matches = self._matching.look(similarities.all())
         evidence = _ratio(expected, matches.best**self._power)
+        if matches.best < self._least_similarity:
+            self._events.append("image_like_nothing")
+            return predicted, evidence
         if self._mixing == 0.0 or self._belief is None:
             return predicted, evidence
         mixed = np.zeros(len(self.space))
@@ -140,10 +152,12 @@ class KernelBayesFilter:
         rows = np.union1d(predicted.rows, matches.rows)
         return Weights(rows, mixed[rows]), evidence
 
-    def _update(self, prior: Weights, observation: Observation) -> Weights:
+    def _update(self, prior: Weights, similarities: RememberedSimilarities) -> Weights:
         """Weight computation 2: α = R_{X|Z}(β) k_Z(z_t), on the active set, normalized."""
-        prior = self._active(prior, observation)
-        likeness = self._likeness(observation, prior.rows) ** self._power
+        if "image_like_nothing" in self._events:
+            return self._without_negligible(prior)
+        prior = self._active(prior, similarities)
+        likeness = similarities.of(prior.rows) ** self._power
         highest = float(likeness.max(initial=0.0))
         if not highest > 0.0:
             self._events.append("image_like_nothing")
@@ -171,12 +185,12 @@ class KernelBayesFilter:
             preimage_pose=points.preimage,
         )
 
-    def _active(self, prior: Weights, observation: Observation) -> Weights:
+    def _active(self, prior: Weights, similarities: RememberedSimilarities) -> Weights:
         """The rows S that matter for an update; KBR is exactly zero where β is."""
         prior = self._without_negligible(prior)
         if self._exact or len(prior.rows) <= ACTIVE_LIMIT:
             return prior
-        likeness = self._likeness(observation, prior.rows) ** self._power
+        likeness = similarities.of(prior.rows) ** self._power
         promise = np.abs(prior.values) * (likeness + 1e-3 * likeness.max(initial=0.0))
         kept = np.sort(np.argpartition(-promise, ACTIVE_LIMIT)[:ACTIVE_LIMIT])
         return Weights(prior.rows[kept], prior.values[kept])
@@ -196,14 +210,6 @@ class KernelBayesFilter:
         self._events.append("prediction_off_map")
         rows = np.unique(self.space.nearest(belief.points))
         return Weights(rows, np.full(len(rows), 1.0 / len(rows)))
-
-    def _likeness(self, observation: Observation, rows: NDArray[np.intp]) -> Array:
-        """k_Z(Z_i, z_t) of power 1; what is not finite counts as none."""
-        similarities = observation.similarities(rows)
-        if np.isfinite(similarities).all():
-            return similarities
-        self._events.append("similarity_not_finite")
-        return np.nan_to_num(similarities, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _expected(self, weights: Weights, likeness: Array) -> float:
         positive = np.maximum(weights.values, 0.0)

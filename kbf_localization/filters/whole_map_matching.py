@@ -52,6 +52,30 @@ class WholeMapMatching:
         return max(seen, 0.0 if np.isnan(self._usual_best) else self._usual_best)
 
 
-def all_similarities(observation: Observation) -> Array:
-    """Similarities with the whole map, what is not finite counting as none."""
-    return np.nan_to_num(observation.similarities(), nan=0.0, posinf=0.0, neginf=0.0)
+class RememberedSimilarities:
+    """k_Z(Z_i, z_t) of power 1 for one image; a pass over the whole map is made at most once.
+
+    What is not finite counts as no similarity, and is told by `finite`.
+    """
+
+    def __init__(self, observation: Observation) -> None:
+        self._observation = observation
+        self._all: Array | None = None
+        self.finite = True
+
+    def of(self, rows: NDArray[np.intp]) -> Array:
+        """Similarities with these rows of the map."""
+        return self._checked(rows) if self._all is None else self._all[rows]
+
+    def all(self) -> Array:
+        """Similarities with the whole map."""
+        if self._all is None:
+            self._all = self._checked(None)
+        return self._all
+
+    def _checked(self, rows: NDArray[np.intp] | None) -> Array:
+        similarities = self._observation.similarities(rows)
+        if np.isfinite(similarities).all():
+            return similarities
+        self.finite = False
+        return np.nan_to_num(similarities, nan=0.0, posinf=0.0, neginf=0.0)
