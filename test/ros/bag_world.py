@@ -1,0 +1,32 @@
+"""A bag of a drive through the tests' world, and another with what a robot's own bag also has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kbf_localization.datasets.bag_reader import open_bag
+from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.cold import ColdDrive
+from test.datasets.bags import TYPES, clock, transforms, write_messages
+from test.ros.world import World
+
+
+def write_world_bag(world: World, folder: Path, frames: int, **options: Any) -> Path:
+    """A drive of `frames` images at 10 Hz beside the route, converted."""
+    drive = ColdDrive(world.write_cold(folder / "seq9_cloudy1", frames, 2.0, 0.05))
+    write_bag(drive, folder / "bag", **options)
+    return folder / "bag"
+
+
+def with_clock_and_map_to_odom(bag_path: Path, new_path: Path) -> Path:
+    """The same bag as a robot with AMCL would have recorded it in simulation."""
+    messages: list[tuple[str, int, Any]] = []
+    with open_bag(bag_path) as bag:
+        for topic, at, cdr in bag.messages(bag.topics):
+            messages.append((topic.name, at, TYPES.deserialize_cdr(cdr, topic.type)))
+            if topic.name == "/odom":
+                edges = {("map", "odom"): (1.0, 2.0, 3.0), ("base_footprint", "arm"): (0, 0, 0)}
+                messages.append(("/clock", at, clock(at - 10**12)))
+                messages.append(("/tf", at, transforms(at, edges)))
+    return write_messages(new_path, messages)

@@ -1,0 +1,161 @@
+"""A bag through the real node: it answers as offline, in time, and nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbf_localization.datasets.rosbag import RosbagDrive
+from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.run import replay_offline
+from kbf_localization.filters.registry import make_filter
+from kbf_localization.geometry import wrap_angle
+from kbf_localization.localization import Localizer
+from kbf_localization.ros.replay import ReplaySettings, replay_through_node
+from kbf_localization.training_map import load_map
+from test.ros.bag_world import with_clock_and_map_to_odom, write_world_bag
+from test.ros.world import World
+
+FRAMES = 60
+WHOLE_QUEUE = {"image_queue_depth": 1000}
+
+
+@pytest.fixture(scope="module")
+def bag(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_world_bag(world, tmp_path_factory.mktemp("bag"), FRAMES)
+
+
+def test_the_nodes_poses_equal_the_offline_replays(bag: Path, map_file: Path) -> None:
+    drive = RosbagDrive(bag)
+    replayed = replay_through_node(
+        drive, map_file, ReplaySettings(rate=4.0), parameters=WHOLE_QUEUE
+    )
+    training_map = load_map(map_file)
+    localizer = Localizer(training_map, make_filter("kbf", training_map))
+    offline = replay_offline(drive, localizer, "kbf")
+    node = replayed.run
+    assert node.frames_dropped == 0 and len(node) == len(offline) == FRAMES
+    difference = node.estimates - offline.estimates
+    difference[:, 2] = wrap_angle(difference[:, 2])
+    assert np.abs(difference).max() < 1e-9
+    assert node.states == offline.states
+    assert np.isfinite(node.step_ms).all()
+    np.testing.assert_array_equal(node.truth, offline.truth)
+
+
+def test_raw_images_give_the_offline_replays_poses_too(
+    world: World, map_file: Path, tmp_path: Path
+) -> None:
+    drive = RosbagDrive(write_world_bag(world, tmp_path, 20, raw=True, storage="sqlite3"))
+    replayed = replay_through_node(
+        drive, map_file, ReplaySettings(rate=2.0), parameters=WHOLE_QUEUE
+    )
+    training_map = load_map(map_file)
+    localizer = Localizer(training_map, make_filter("kbf", training_map))
+    offline = replay_offline(drive, localizer, "kbf")
+    difference = replayed.run.estimates - offline.estimates
+    difference[:, 2] = wrap_angle(difference[:, 2])
+    assert np.abs(difference).max() < 1e-9
+
+
+def test_the_bags_own_clock_and_map_to_odom_are_left_out_and_told(
+    bag: Path, map_file: Path, tmp_path: Path
+) -> None:
+    drive = RosbagDrive(with_clock_and_map_to_odom(bag, tmp_path / "bag"))
+    settings = ReplaySettings(rate=4.0, start_s=1.0, duration_s=2.0)
+    replayed = replay_through_node(drive, map_file, settings, parameters=WHOLE_QUEUE)
+    assert replayed.run.frames_dropped == 0 and len(replayed.run) == 20
+    said = "\n".join(replayed.notes)
+    assert "left out the bag's own /clock" in said
+    assert "left out the bag's own transform map→odom (20 times)" in said
+    assert replayed.played.counts["/tf"] == 40 and "/clock" not in replayed.played.counts
+
+
+def test_frames_that_the_node_cannot_keep_up_with_are_counted(bag: Path, map_file: Path) -> None:
+    replayed = replay_through_node(RosbagDrive(bag), map_file, ReplaySettings(rate=200.0))
+    run = replayed.run
+    assert run.frames_dropped > 0 and len(run) + run.frames_dropped == FRAMES
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (ReplaySettings(rate=0.0), "--rate 0.0"),
+        (ReplaySettings(start_s=100.0), "--start 100.0: .* is 5.9 s long"),
+        (ReplaySettings(duration_s=-1.0), "--duration above 0"),
+    ],
+)
+def test_impossible_settings_are_refused(
+    bag: Path, map_file: Path, settings: ReplaySettings, says: str
+) -> None:
+    with pytest.raises(KbfError, match=says):
+        replay_through_node(RosbagDrive(bag), map_file, settings)
+
+
+def test_a_node_that_does_not_start_says_why(bag: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.kbfmap").write_text("no map")
+    with pytest.raises(KbfError, match="the node did not start: .*bad.kbfmap"):
+        replay_through_node(RosbagDrive(bag), tmp_path / "bad.kbfmap")
+
+
+def kbf_replay(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kbf_localization.cli.main", "replay", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def nodes_of(map_file: Path) -> list[int]:
+    """The processes whose command line or parameters file mentions this map."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"kbf_localization.ros.localizer_node" in arguments:
+            parameters = Path(os.fsdecode(arguments[arguments.index(b"--params-file") + 1]))
+            if parameters.is_file() and str(map_file) in parameters.read_text():
+                found.append(int(process.name))
+    return found
+
+
+def test_the_command_writes_metrics_and_trajectories(
+    bag: Path, map_file: Path, tmp_path: Path
+) -> None:
+    process = kbf_replay(
+        bag, "--map", map_file, "--rate", 4, "--queue", 1000, "--output", tmp_path, "--no-report"
+    )
+    out, error = process.communicate(timeout=90)
+    assert process.returncode == 0, error
+    assert "position_median_m" in out
+    node = json.loads((tmp_path / "metrics.json").read_text())["methods"]["node"]
+    assert node["frames"] == FRAMES and node["frames_dropped"] == 0
+    assert node["position_median_m"] < 0.3
+    assert len((tmp_path / "trajectory_node.tum").read_text().splitlines()) >= FRAMES
+    assert nodes_of(map_file) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_ends_the_node_too(
+    bag: Path, map_file: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    own_map = tmp_path / "own.kbfmap"
+    own_map.write_bytes(map_file.read_bytes())
+    process = kbf_replay(bag, "--map", own_map, "--rate", 0.2, "--output", tmp_path / "out")
+    give_up = time.monotonic() + 30.0
+    while not nodes_of(own_map) and time.monotonic() < give_up:
+        time.sleep(0.1)
+    assert nodes_of(own_map)
+    time.sleep(1.0)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=15)
+    assert process.returncode in (130, 143), error
+    assert "Traceback" not in error
+    assert nodes_of(own_map) == [] and not (tmp_path / "out").exists()
