@@ -11,6 +11,7 @@ from kbf_localization.datasets.simulated_office.floor_plan import Box, Face
 from kbf_localization.datasets.simulated_office.textures import Image
 
 _SILL_M, _HEAD_M = 0.9, 2.25
+_POSTERS = 16
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Decorator:
     def __init__(self, seed: int, pixels: float) -> None:
         self.pixels = pixels
         self.rng = np.random.default_rng([seed, 3])
-        self.posters = [textures.poster(pixels, self.rng) for _ in range(36)]
-        self.common = [int(k) for k in self.rng.integers(36, size=3)]
+        self.posters = [textures.poster(pixels, self.rng) for _ in range(_POSTERS)]
+        self.common = [int(k) for k in self.rng.integers(_POSTERS, size=3)]
         self.doors = [textures.door(pixels, style, self.rng) for style in range(4)]
         self.door_style = int(self.rng.integers(4))
         self.boards = [textures.whiteboard(pixels, self.rng) for _ in range(6)]
@@ -46,12 +47,14 @@ class Decorator:
             round(face.length * self.pixels),
         )
         corridor = label.startswith("CR")
-        tone = textures.PAINTS[0 if corridor else (face.room * 7 + 1) % len(textures.PAINTS)]
+        # Rooms of one kind are painted alike.
+        kind = sum(label.rstrip("-AB0123456789").encode())
+        tone = textures.PAINTS[0 if corridor else kind % len(textures.PAINTS)]
         image = textures.stained(textures.flat(height, width, tone), self.rng, 2.2)
         if face.kind == "lintel":
             image[-max(round(0.06 * self.pixels), 1) :] = (70, 80, 90)
             return image, []
-        if not corridor and (face.room * 5 + face.axis) % 4 == 0:
+        if not corridor and (kind + face.axis) % 4 == 0:
             self._bricks(image)
         base = max(round(0.09 * self.pixels), 1)
         image[-base:] = (88, 92, 98)
@@ -129,9 +132,9 @@ class Decorator:
                 self._put(
                     image, self.posters[self.common[int(self.rng.integers(3))]], left + 1.85, 1.9
                 )
+            elif chance < 0.6:
+                self._put(image, self.posters[int(self.rng.integers(_POSTERS))], left + 1.85, 1.95)
             elif chance < 0.7:
-                self._put(image, self.posters[int(self.rng.integers(36))], left + 1.85, 1.95)
-            elif chance < 0.78:
                 self._extinguisher(image, left + 2.2)
 
     def _extinguisher(self, image: Image, left: float) -> None:
@@ -157,7 +160,7 @@ class Decorator:
                 self._put(image, board, position, 2.0)
                 position += board.shape[1] / self.pixels
             elif kind < 0.75:
-                sheet = self.posters[int(self.rng.integers(36))]
+                sheet = self.posters[int(self.rng.integers(_POSTERS))]
                 self._put(image, sheet, position, float(self.rng.choice([1.8, 1.95, 2.2])))
                 position += sheet.shape[1] / self.pixels
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,10 +27,10 @@ _CORRIDOR_FURNITURE = {
 _CLEARANCE_M = 0.62
 
 
-def furnish(plan: FloorPlan) -> FloorPlan:
-    """The same plan with furniture: two boxes of a room may be alike, and so may rooms."""
+def furnish(plan: FloorPlan, aisles: Sequence[NDArray[np.float64]] = ()) -> FloorPlan:
+    """The same plan with furniture beside its routes and `aisles`, lines (k, 2) to keep clear."""
     rng = np.random.default_rng([plan.seed, 2])
-    ways = cKDTree(np.concatenate([_dense(route) for route in plan.routes]))
+    ways = cKDTree(np.concatenate([_dense(route) for route in (*plan.routes, *aisles)]))
     boxes: list[Box] = []
     for face in plan.faces():
         if face.kind == "lintel" or face.length < 0.8:

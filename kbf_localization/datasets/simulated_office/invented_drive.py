@@ -11,6 +11,7 @@ from kbf_localization.datasets.simulated_office.trajectory import Trajectory, na
 FRAME_S = 0.2048
 _STEP_S = 0.0512
 _LOOK_AHEAD_M = 0.45
+_METRES_A_FRAME = 0.07
 
 
 def drive_through(
@@ -27,17 +28,32 @@ def drive_through(
 
 
 def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> NDArray[np.float64]:
-    """Way points round the office's tour, each drive a little beside the plan's own lines.
+    """Way points of one drive: round the plan's rooms from a start of its own, beside the others.
 
-    All drives make the same tour, as COLD's do: a map of some covers the others.
+    Drives of equally many frames see the same rooms, as many as they have time for, so that one
+    can be located by the images of another.
     """
+    order = sorted(range(len(plan.routes)), key=lambda k: float(plan.routes[k][0, 0]))
+    rooms = 1
+    while rooms < len(order) and _round_trip_m(plan, order[: rooms + 1]) < _METRES_A_FRAME * frames:
+        rooms += 1
+    order = order[:rooms]
+    start = int(rng.integers(rooms))
+    order = order[start:] + order[:start]
     points: list[NDArray[np.float64]] = []
     length = 0.0
-    while length < frames * FRAME_S * 0.55 + 5:
-        for route in plan.routes:
+    while length < 2 * _METRES_A_FRAME * frames + 5:
+        for k in order:
+            route = plan.routes[k][::-1] if rng.random() < 0.15 else plan.routes[k]
             points.append(route + np.clip(rng.normal(0, 0.08, route.shape), -0.16, 0.16))
-            length += float(np.hypot(*np.diff(route, axis=0).T).sum())
+        length += _round_trip_m(plan, order)
     return np.concatenate(points)
+
+
+def _round_trip_m(plan: FloorPlan, order: list[int]) -> float:
+    """Length of the way through the routes in this order and back to the first."""
+    way = np.concatenate([plan.routes[k] for k in (*order, order[0])])
+    return float(np.hypot(*np.diff(way, axis=0).T).sum())
 
 
 def _follow(way: NDArray[np.float64], rng: np.random.Generator, steps: int) -> NDArray[np.float64]:

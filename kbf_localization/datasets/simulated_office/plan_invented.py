@@ -53,8 +53,8 @@ def plan_office(seed: int) -> FloorPlan:
                 add_room(x, x + width, max(y0, 2), y1, below)
             x += width
     routes.append(np.array([(bend + 2.0, middle), (bend + 2.0, 42.0), (bend + 2.0, middle)]) * at)
-    routes.append(np.array([(5.0, middle), (bend + 2.0, middle)]) * at)
+    aisle = np.array([(5.0, middle), (bend + 2.0, middle)]) * at
     bare = FloorPlan(
         (0.0, 0.0), _CELL_M, rooms, tuple(labels), open_x, open_y, (), tuple(routes), seed
     )
-    return furnish(bare)
+    return furnish(bare, [aisle])

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
 from kbf_localization.datasets.simulated_office.furniture import furnish
 from kbf_localization.datasets.simulated_office.trajectory import Trajectory
+from kbf_localization.errors import DatasetError
 
 _CELL_M = 0.4
 _FINE_M = 0.05
 _MARGIN_M = 3.2
+_WIDEST_M = 120.0
 _CLEARANCE_M = 0.62
 _CORRIDOR_REACH_M = 1.05
 _ROOM_REACH_M = 1.9
@@ -23,6 +25,11 @@ _ROOM_REACH_M = 1.9
 def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
     """The office in which all `trajectories` (one common frame) are drives."""
     points = np.concatenate([trajectory.poses[:, :2] for trajectory in trajectories])
+    if np.ptp(points, axis=0).max() > _WIDEST_M:
+        raise DatasetError(
+            f"the trajectories spread over {np.ptp(points, axis=0).max():.0f} m; the simulator "
+            f"builds offices of up to {_WIDEST_M:.0f} m; give poses in metres and in one frame"
+        )
     origin = np.floor((points.min(axis=0) - _MARGIN_M) / _CELL_M) * _CELL_M
     cells = np.ceil((points.max(axis=0) + _MARGIN_M - origin) / _CELL_M).astype(int)
     labels = tuple(sorted({label for trajectory in trajectories for label in trajectory.labels}))
@@ -65,7 +72,7 @@ def _distance_to(
         pixels = np.round((trajectory.poses[:, :2] - origin) / _FINE_M - 0.5).astype(int)
         for start, end, both in zip(pixels[:-1], pixels[1:], inside[:-1] & inside[1:]):
             if both and np.abs(end - start).max() < 1.0 / _FINE_M:
-                cv2.line(canvas, start.tolist(), end.tolist(), 0, 1)
+                cv2.line(canvas, tuple(start.tolist()), tuple(end.tolist()), 0, 1)
         for pixel in pixels[inside]:
             canvas[pixel[1], pixel[0]] = 0
     # The larger of the distances along the axes: what is near by it has straight walls.

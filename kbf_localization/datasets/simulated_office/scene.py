@@ -238,5 +238,9 @@ def _draw_lamps(
         half = np.array([0.3, 0.6]) * pixels / 2
         low, high = (centre - half).astype(int), (centre + half).astype(int)
         cv2.rectangle(
-            lit, low.tolist(), high.tolist(), (255, 255, 255) if on else (110, 110, 110), -1
+            lit,
+            tuple(low.tolist()),
+            tuple(high.tolist()),
+            (255, 255, 255) if on else (110, 110, 110),
+            -1,
         )

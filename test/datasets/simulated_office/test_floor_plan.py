@@ -12,7 +12,13 @@ from kbf_localization.datasets.simulated_office.invented_drive import drive_thro
 from kbf_localization.datasets.simulated_office.plan_invented import plan_office
 from kbf_localization.datasets.simulated_office.plan_round_path import plan_round
 from kbf_localization.datasets.simulated_office.ray_casting import FARTHEST_M, WallRays
-from kbf_localization.datasets.simulated_office.trajectory import Trajectory, perturbed, read_places
+from kbf_localization.datasets.simulated_office.trajectory import (
+    Trajectory,
+    named,
+    perturbed,
+    read_places,
+)
+from kbf_localization.errors import DatasetError
 
 
 def nearest_obstacle_m(plan: FloorPlan, trajectory: Trajectory) -> float:
@@ -76,6 +82,13 @@ def test_a_perturbed_drive_stays_near_the_original_but_is_another(real: list[Tra
     assert apart.max() < 0.6
     assert np.median(apart) > 0.02
     assert np.all(np.diff(further.stamps_ns) > 0)
+
+
+def test_poses_that_are_no_office_are_refused() -> None:
+    poses = np.array([[0.0, 0.0, 0.0], [5e6, 0.0, 0.0]])
+    wild = named(np.array([10**18, 2 * 10**18]), poses, ("CR-A", "CR-A"))
+    with pytest.raises(DatasetError, match="metres and in one frame"):
+        plan_round([wild], 0)
 
 
 def test_daylight_comes_through_outer_walls_only() -> None:
