@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,18 +22,18 @@ from std_srvs.srv import Empty
 
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.registry import make_filter
-from kbf_localization.localization import Localization, Localizer, LocalizerSettings
+from kbf_localization.localization import Localization
 from kbf_localization.ros import diagnostics, parameters
 from kbf_localization.ros.conversions import header
+from kbf_localization.ros.health import figures
 from kbf_localization.ros.intake import Intake, Topic
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.ros.loading import load_localizer
 from kbf_localization.ros.outputs import Outputs
 from kbf_localization.ros.running_localizer import Frames, RunningLocalizer
 from kbf_localization.ros.saved_pose import SavedPoseError, save_pose, usable_pose
 from kbf_localization.ros.transform_broadcaster import TransformBroadcaster
 from kbf_localization.ros.watchdog import TopicWatch
-from kbf_localization.training_map import load_map
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 _RELIABILITY = {
@@ -74,7 +73,7 @@ class LocalizerNode(SafeLifecycleNode):
         values = parameters.read(self)
         self._values = values
         try:
-            localizer = self._load(values)
+            localizer = load_localizer(values, self.context.ok)
         except KbfError as error:
             self.get_logger().error(f"cannot configure: {error}")
             return FAILURE
@@ -210,37 +209,6 @@ class LocalizerNode(SafeLifecycleNode):
         self._outputs.destroy()
         self._broadcaster.destroy(self)
 
-    def _load(self, values: dict[str, Any]) -> Localizer | None:
-        """The localizer, made on a thread so that a shutdown need not wait; None then."""
-        if not values["map"]:
-            raise KbfError("the parameter 'map' is empty: give it the path of a map file")
-        outcome: list[Localizer | KbfError] = []
-
-        def load() -> None:
-            try:
-                training_map = load_map(Path(values["map"]).expanduser())
-                pose_filter = make_filter(values["method"], training_map)
-                settings = LocalizerSettings(
-                    update_min_d=values["update_min_d"],
-                    update_min_a=values["update_min_a"],
-                    estimate=values["estimate"],
-                )
-                outcome.append(Localizer(training_map, pose_filter, settings))
-            except KbfError as error:
-                outcome.append(error)
-
-        loading = threading.Thread(target=load, name="map loader", daemon=True)
-        loading.start()
-        while loading.is_alive() and self.context.ok():
-            loading.join(timeout=0.05)
-        if not self.context.ok():
-            return None
-        if not outcome:
-            raise KbfError(f"{values['map']}: loading has failed unexpectedly, see the traceback")
-        if isinstance(outcome[0], KbfError):
-            raise outcome[0]
-        return outcome[0]
-
     def _set_first_pose(self, values: dict[str, Any]) -> None:
         """Start from the saved pose, from initial_pose.*, or from anywhere on the map."""
         running = self._running
@@ -284,28 +252,13 @@ class LocalizerNode(SafeLifecycleNode):
         name, running = self.get_fully_qualified_name(), self._running
         if running is None or self._intake is None:
             return diagnostics.inactive(name, self.get_name(), self.state_label)
-        timeout = self._values["watchdog_timeout"]
-        complaints = [watch.explain(timeout) for watch in self._watches]
-        last = running.localizer.last
-        weights = None if last is None else last.estimate.weights
-        ages = [watch.age for watch in self._watches]
-        values = {
-            "state": running.localizer.state.value,
-            "evidence": float("nan") if last is None else last.evidence,
-            "stamp_ns": 0 if last is None else last.stamp_ns,
-            "step_ms": running.last_step_ms,
-            "active_poses": 0 if weights is None else len(weights.rows),
-            "latency_ms_p50": running.latency.percentile_ms(50),
-            "latency_ms_p99": running.latency.percentile_ms(99),
-            "odometry_hz": running.odometry_rate.hertz(),
-            "image_hz": running.image_rate.hertz(),
-            "pose_hz": running.pose_rate.hertz(),
-            "odometry_age_s": float("nan") if ages[0] is None else ages[0],
-            "image_age_s": float("nan") if ages[1] is None else ages[1],
-        }
-        values.update(sorted(running.all_counts().items()))
-        said = tuple(complaint for complaint in complaints if complaint is not None)
-        return diagnostics.status(name, self.get_name(), running.localizer.state, said, values)
+        complaints = tuple(filter(None, map(self._complaint, self._watches)))
+        values = figures(running, *self._watches)
+        state = running.localizer.state
+        return diagnostics.status(name, self.get_name(), state, complaints, values)
+
+    def _complaint(self, watch: TopicWatch) -> str | None:
+        return watch.explain(self._values["watchdog_timeout"])
 
     def _diagnose(self) -> None:
         status = self._status()
@@ -314,7 +267,7 @@ class LocalizerNode(SafeLifecycleNode):
         if self._intake is not None:
             self._outputs.publish_status(status)
             for watch in self._watches:
-                complaint = watch.explain(self._values["watchdog_timeout"])
+                complaint = self._complaint(watch)
                 if complaint is not None:
                     self._warn(complaint.split(" for ")[0], complaint)
 

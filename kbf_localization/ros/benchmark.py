@@ -1,0 +1,207 @@
+"""How long the node takes from an image's arrival to its pose, against the core alone.
+
+The frames of a simulated drive (640×480, JPEG) go to the node in its own process at 15 Hz, with
+odometry at 50 Hz and service calls meanwhile; the same frames then go to the core in this
+process. Both have one BLAS thread.
+"""
+
+from __future__ import annotations
+
+import array
+import tempfile
+import threading
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rclpy
+from geometry_msgs.msg import PoseWithCovarianceStamped
+from nav_msgs.msg import Odometry
+from rclpy.context import Context
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from sensor_msgs.msg import CompressedImage
+from std_srvs.srv import Empty
+
+from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.datasets.simulated_office import simulate
+from kbf_localization.errors import KbfError
+from kbf_localization.filters.registry import make_filter
+from kbf_localization.geometry import interpolate
+from kbf_localization.localization import Localizer
+from kbf_localization.progress import Progress
+from kbf_localization.ros.conversions import header, nanoseconds, pose_message
+from kbf_localization.ros.node_process import NodeProcess
+from kbf_localization.threads import limit_threads
+from kbf_localization.training_map import TrainingMap, build_map, save_map
+
+IMAGE_HZ = 15.0
+ODOMETRY_HZ = 50.0
+SERVICE_HZ = 20.0
+POSES = 1000
+FRAMES = 300
+_WARM_UP = 30
+
+
+def run(progress: Progress) -> dict[str, Any]:
+    """The node's cases of `kbf bench`."""
+    limit_threads(1)
+    with tempfile.TemporaryDirectory(prefix="kbf-bench-") as name:
+        folder = Path(name)
+        drives = [
+            ColdDrive(path)
+            for path in simulate(folder, runs=2, seed=3, frames=600, progress=progress)
+        ]
+        training_map = build_map(drives, poses=POSES, progress=progress)
+        save_map(training_map, folder / "office.kbfmap")
+        frames = [data for _, data in drives[1].encoded_images(range(FRAMES))]
+        odometry = interpolate(
+            drives[1].odometry.stamps_ns,
+            drives[1].odometry.poses,
+            drives[1].stamps_ns[:FRAMES],
+        )
+        progress(0, 2, "core alone")
+        core_ms = _core(training_map, frames, odometry)
+        progress(1, 2, "through the node")
+        with NodeProcess({"map": str(folder / "office.kbfmap")}) as process:
+            client = _Client(process)
+            try:
+                through = client.run(frames, odometry)
+            finally:
+                client.close()
+        progress(2, 2, "done")
+    reference = float(np.median(core_ms))
+    ours = float(np.median(through.latency_ms))
+    return {
+        "image_to_pose": {
+            "ours_ms": ours,
+            "reference_ms": reference,
+            "ratio": reference / ours,
+            "reference": "decoding, describing and filtering the same images without ROS",
+        },
+        "image_to_pose_allowed_ms": 1.5 * reference + 5.0,
+        "image_to_pose_p99_ms": float(np.percentile(through.latency_ms, 99)),
+        "frames_sent_15hz": len(frames),
+        "frames_lost_15hz": through.lost,
+        "service_p50_ms": float(np.percentile(through.service_ms, 50)),
+        "service_p99_ms": float(np.percentile(through.service_ms, 99)),
+    }
+
+
+def _core(training_map: TrainingMap, frames: list[bytes], odometry: Any) -> list[float]:
+    """Milliseconds for each frame in this process, paced as the node is."""
+    localizer = Localizer(training_map, make_filter("kbf", training_map))
+    times = []
+    for number, (data, pose) in enumerate(zip(frames, odometry, strict=True)):
+        stamp_ns = int((number + 1) * 1e9 / IMAGE_HZ)
+        localizer.add_odometry(stamp_ns, pose)
+        started = time.perf_counter()
+        image = grey_from_compressed(data)
+        if image is None or localizer.add_image(stamp_ns, image) is None:
+            raise KbfError("the benchmark's own image cannot be used")
+        times.append(1e3 * (time.perf_counter() - started))
+        # As idle between two frames as the node, whose caches and clock rates cool down too.
+        time.sleep(max(0.0, 1.0 / IMAGE_HZ - times[-1] / 1e3))
+    return times[_WARM_UP:]
+
+
+class _Through:
+    """What was measured through the node."""
+
+    def __init__(self, latency_ms: list[float], service_ms: list[float], lost: int) -> None:
+        self.latency_ms, self.service_ms, self.lost = latency_ms, service_ms, lost
+
+
+class _Client:
+    """The robot's side of the benchmark."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self._process = process
+        self._context = Context()
+        rclpy.init(context=self._context)
+        node = rclpy.create_node("benchmark", context=self._context)
+        self._odom = node.create_publisher(Odometry, "odom", QoSProfile(depth=100))
+        self._image = node.create_publisher(CompressedImage, "image/compressed", 10)
+        self._service = node.create_client(Empty, "request_nomotion_update")
+        self._arrived: dict[int, float] = {}
+        latched = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        node.create_subscription(PoseWithCovarianceStamped, "pose", self._on_pose, latched)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(node)
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._context.try_shutdown()
+        self._thread.join(5.0)
+
+    def run(self, frames: list[bytes], odometry: Any) -> _Through:
+        """Send the frames at their rate, and odometry between them."""
+        messages = [CompressedImage(format="jpeg", data=array.array("B", data)) for data in frames]
+        self._connect()
+        stop = threading.Event()
+        service_ms: list[float] = []
+        caller = threading.Thread(target=self._call_services, args=(stop, service_ms), daemon=True)
+        caller.start()
+        sent: dict[int, float] = {}
+        start_ns, start = time.time_ns(), time.perf_counter()
+        between = round(ODOMETRY_HZ / IMAGE_HZ)
+        for number, message in enumerate(messages):
+            before = odometry[max(number - 1, 0)]
+            for part in range(1, between + 1):
+                at = (number + part / between) / IMAGE_HZ
+                time.sleep(max(0.0, start + at - time.perf_counter()))
+                pose = before + part / between * (odometry[number] - before)
+                stamp_ns = start_ns + int(at * 1e9)
+                self._odom.publish(_odometry_message(stamp_ns, pose))
+            message.header = header("camera", stamp_ns)
+            sent[stamp_ns] = time.perf_counter()
+            self._image.publish(message)
+        time.sleep(1.0)
+        stop.set()
+        caller.join()
+        latency = [
+            1e3 * (self._arrived[stamp] - when)
+            for stamp, when in list(sent.items())[_WARM_UP:]
+            if stamp in self._arrived
+        ]
+        if not latency:
+            raise KbfError(f"the node gave no pose: {self._process.log()}")
+        return _Through(latency, service_ms, sum(stamp not in self._arrived for stamp in sent))
+
+    def _connect(self) -> None:
+        """Send odometry until the node is subscribed, then let the topics settle."""
+        for attempt in count():
+            if self._image.get_subscription_count() and self._service.service_is_ready():
+                break
+            if attempt > 300 or self._process.exit_code is not None:
+                raise KbfError(f"the node does not start: {self._process.log()}")
+            time.sleep(0.1)
+        time.sleep(1.0)
+
+    def _call_services(self, stop: threading.Event, times_ms: list[float]) -> None:
+        while not stop.is_set():
+            started = time.perf_counter()
+            done = threading.Event()
+            self._service.call_async(Empty.Request()).add_done_callback(lambda _: done.set())  # noqa: B023
+            done.wait(5.0)
+            times_ms.append(1e3 * (time.perf_counter() - started))
+            time.sleep(1.0 / SERVICE_HZ)
+
+    def _on_pose(self, message: PoseWithCovarianceStamped) -> None:
+        self._arrived[nanoseconds(message.header.stamp)] = time.perf_counter()
+
+    def _spin(self) -> None:
+        try:
+            self._executor.spin()
+        except ExternalShutdownException:
+            return
+
+
+def _odometry_message(stamp_ns: int, pose: Any) -> Odometry:
+    message = Odometry(header=header("odom", stamp_ns), child_frame_id="base_footprint")
+    message.pose.pose = pose_message(pose)
+    return message
