@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from kbf_localization.evaluation.evaluate import SourceResult
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 EXAMPLE = (
     "Example: [bold]kbf evaluate drives/cloudy3 --map office.kbfmap --method kbf,nai[/bold] "

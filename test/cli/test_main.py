@@ -1,0 +1,126 @@
+"""The frame of `kbf`: it starts quickly, lists its commands, and ends as a user expects."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kbf_localization.cli import main
+from kbf_localization.errors import KbfError
+
+PROGRAM = [sys.executable, "-m", "kbf_localization.cli.main"]
+
+
+def existing_commands() -> list[str]:
+    folder = Path(main.__file__).parent
+    return [name for name in main.COMMANDS if (folder / f"{name}.py").is_file()]
+
+
+def command_that(function: object) -> object:
+    app = typer.Typer(add_completion=False)
+    app.command()(function)  # type: ignore[arg-type]
+    return typer.main.get_command(app)
+
+
+def test_help_lists_every_command_with_its_line() -> None:
+    text = CliRunner().invoke(main.app, ["--help"], env={"COLUMNS": "200"}).output
+    for name in existing_commands():
+        assert name in text
+        assert main._first_line_of_docstring(name) in text
+
+
+def test_help_imports_no_command_and_nothing_heavy() -> None:
+    script = (
+        "import sys; from kbf_localization.cli import main\n"
+        "sys.argv = ['kbf', '--help']\n"
+        "try: main.main()\n"
+        "except SystemExit: pass\n"
+        "names = [f'kbf_localization.cli.{name}' for name in main.COMMANDS]\n"
+        "sys.exit(any(name in sys.modules for name in ['numpy', 'cv2', 'rclpy', *names]))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
+
+
+def test_starts_within_three_tenths_of_a_second() -> None:
+    """Processor time, so that a busy machine does not matter; the best of five."""
+    seconds = []
+    for _ in range(5):
+        before = os.times()
+        subprocess.run([*PROGRAM, "--version"], check=True, capture_output=True)
+        after = os.times()
+        seconds.append(
+            after.children_user
+            - before.children_user
+            + after.children_system
+            - before.children_system
+        )
+    assert min(seconds) < 0.3
+
+
+@pytest.mark.parametrize("name", existing_commands())
+def test_each_command_has_help_with_an_example(name: str) -> None:
+    def help_of(command: list[str]) -> str:
+        result = CliRunner().invoke(main.app, [*command, "--help"], env={"COLUMNS": "200"})
+        assert result.exit_code == 0, result.output
+        assert "--install-completion" not in result.output
+        return result.output
+
+    subcommands = getattr(main.load_command(name), "commands", ())
+    texts = [help_of([name])] + [help_of([name, subcommand]) for subcommand in subcommands]
+    without_usage = [text.partition("[OPTIONS]")[2] for text in texts]
+    assert any(f"kbf {name} " in text for text in without_usage)
+
+
+def test_a_known_error_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise KbfError("office.kbfmap: not a map file;\nbuild one with kbf map build")
+
+    monkeypatch.setattr(main, "load_command", lambda name: command_that(fail))
+    result = CliRunner().invoke(main.app, ["bench"])
+    assert result.exit_code == main.EXIT_KNOWN_ERROR
+    assert result.output == ("Error: office.kbfmap: not a map file; build one with kbf map build\n")
+
+
+def test_an_unknown_command_is_exit_code_2() -> None:
+    assert CliRunner().invoke(main.app, ["no-such-command"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"),
+    [(signal.SIGINT, main.EXIT_INTERRUPTED), (signal.SIGTERM, main.EXIT_TERMINATED)],
+)
+def test_an_interrupted_command_cleans_up(
+    tmp_path: Path, number: signal.Signals, exit_code: int
+) -> None:
+    started, cleaned = tmp_path / "started", tmp_path / "cleaned"
+    script = f"""
+import sys, time, typer
+from pathlib import Path
+from kbf_localization.cli import main
+app = typer.Typer(add_completion=False)
+@app.command()
+def wait():
+    try:
+        Path({str(started)!r}).touch()
+        time.sleep(60)
+    finally:
+        Path({str(cleaned)!r}).touch()
+main.load_command = lambda name: typer.main.get_command(app)
+sys.argv = ["kbf", "bench"]
+main.main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not started.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == exit_code
+    assert cleaned.exists()
+    assert "Traceback" not in errors

@@ -1,0 +1,29 @@
+"""Thread counts are set where nobody has set them before."""
+
+import cv2
+import pytest
+
+from kbf_localization.threads import limit_threads
+
+
+def test_opencv_and_blas_get_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    before = cv2.getNumThreads()
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    try:
+        limit_threads(1)
+        assert cv2.getNumThreads() == 1
+        assert os.environ["OMP_NUM_THREADS"] == "1"
+        assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
+    finally:
+        cv2.setNumThreads(before)
+        os.environ.pop("OMP_NUM_THREADS", None)
+        os.environ.pop("MKL_NUM_THREADS", None)
+
+
+def test_a_count_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="count"):
+        limit_threads(0)
