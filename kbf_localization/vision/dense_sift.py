@@ -63,37 +63,52 @@ def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> F
 
     # A cell's window reaches half a cell to each side, so blocks of pixels start there, and a
     # cell is the rising half of the window over one block and the falling half over the next.
-    numbers = np.zeros(((cell_rows + 1) * size, (cell_columns + 1) * size), dtype=np.int32)
-    _number_gradients(image, numbers, size // 2)
-    table, window = _orientation_table(), _window_halves(size)
-    halves = np.empty((cell_rows + 1, 2, numbers.shape[1] * ORIENTATIONS), dtype=np.float32)
-    # The votes of a few blocks at a time stay in the cache until they are summed.
-    for first in range(0, cell_rows + 1, _BLOCKS_AT_ONCE):
-        last = min(first + _BLOCKS_AT_ONCE, cell_rows + 1)
-        votes = table.take(numbers[first * size : last * size]).view(np.float32)
-        np.matmul(window, votes.reshape(last - first, size, -1), out=halves[first:last])
-    strips = halves[:-1, 0] + halves[1:, 1]
-
+    window = _window_halves(size)
     sideways = np.kron(window.T, np.eye(ORIENTATIONS, dtype=np.float32))
-    across = (strips.reshape(-1, size * ORIENTATIONS) @ sideways).reshape(
-        cell_rows, cell_columns + 1, 2, ORIENTATIONS
-    )
-    return np.asarray(across[:, :-1, 0] + across[:, 1:, 1])
+    wide = image.astype(np.int32)
+    # A few blocks at a time, so that all that is made of them stays in the cache.
+    numbers = np.zeros((_BLOCKS_AT_ONCE * size, (cell_columns + 1) * size), dtype=np.int32)
+    votes = np.empty(numbers.shape, dtype=_orientation_table().dtype)
+    halves = np.zeros((_BLOCKS_AT_ONCE + 1, 2, numbers.shape[1] * ORIENTATIONS), np.float32)
+    cells = np.empty((cell_rows + 1, cell_columns, ORIENTATIONS), dtype=np.float32)
+    for first in range(0, cell_rows + 1, _BLOCKS_AT_ONCE):
+        blocks = min(_BLOCKS_AT_ONCE, cell_rows + 1 - first)
+        pixels = slice(0, blocks * size)
+        _number_gradients(wide, numbers[pixels], first * size - size // 2, size // 2)
+        _orientation_table().take(numbers[pixels], out=votes[pixels], mode="wrap")
+        planes = votes[pixels].view(np.float32).reshape(blocks, size, -1)
+        np.matmul(window, planes, out=halves[1 : blocks + 1])
+        strips = halves[:blocks, 0] + halves[1 : blocks + 1, 1]
+        halves[0] = halves[blocks]
+        across = (strips.reshape(-1, size * ORIENTATIONS) @ sideways).reshape(
+            blocks, cell_columns + 1, 2, ORIENTATIONS
+        )
+        np.add(across[:, :-1, 0], across[:, 1:, 1], out=cells[first : first + blocks])
+    # The first block lies half outside the image: it only completes the first row of cells.
+    return cells[1:]
 
 
-def _number_gradients(image: NDArray[np.uint8], numbers: NDArray[np.int32], margin: int) -> None:
-    """Write each pixel's gradient number into `numbers`, the image starting at `margin`.
+def _number_gradients(
+    wide: NDArray[np.int32], numbers: NDArray[np.int32], top: int, margin: int
+) -> None:
+    """Write the gradient numbers of image rows from `top` on, `margin` columns to the right.
 
-    Pixels at the image's border, which lack a neighbour, keep gradient zero.
+    Outside the image, and at its border, where a pixel lacks a neighbour, the gradient is zero.
     """
-    height = min(image.shape[0], numbers.shape[0] - margin + 1)
-    width = min(image.shape[1], numbers.shape[1] - margin + 1)
-    wide = image[:height, :width].astype(np.int32)
-    inside = numbers[margin + 1 : margin + height - 1, margin + 1 : margin + width - 1]
-    np.subtract(wide[2:, 1:-1], wide[:-2, 1:-1], out=inside)
+    height, width = wide.shape
+    first, last = max(top, 1), min(top + len(numbers), height - 1)
+    columns = min(width - 2, numbers.shape[1] - margin - 1)
+    numbers[: first - top] = 0
+    numbers[last - top :] = 0
+    inside = numbers[first - top : last - top, margin + 1 : margin + 1 + columns]
+    np.subtract(
+        wide[first + 1 : last + 1, 1 : columns + 1],
+        wide[first - 1 : last - 1, 1 : columns + 1],
+        out=inside,
+    )
     inside <<= _ROW_BITS
-    inside += wide[1:-1, 2:]
-    inside -= wide[1:-1, :-2]
+    inside += wide[first:last, 2 : columns + 2]
+    inside -= wide[first:last, :columns]
 
 
 @lru_cache(maxsize=1)
@@ -106,7 +121,7 @@ def _orientation_table() -> NDArray[np.void]:
     distance = np.minimum(distance, ORIENTATIONS - distance)
     votes = np.hypot(gx, gy)[..., None] * np.maximum(0.0, 1.0 - distance)
     table = np.zeros((_ROW * _ROW, ORIENTATIONS), dtype=np.float32)
-    # Negative numbers index from the end, so no offset has to be added for each pixel.
+    # Numbers are taken modulo the table's length, so that no pixel needs an offset.
     table[(gy * _ROW + gx).astype(np.intp) % len(table)] = votes
     return table.view(np.dtype((np.void, 4 * ORIENTATIONS))).ravel()
 
