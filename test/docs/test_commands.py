@@ -1,0 +1,141 @@
+"""Every command in README and docs works, or, where it needs a robot, names what exists.
+
+Commands of `kbf` are run as written, in their order, on small drives. Those that need a robot, a
+ROS installation or many minutes are checked for what they name: launch files and their arguments,
+topics, services, make targets, options.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from kbf_localization.cli.main import COMMANDS, load_command
+from test.conftest import HAS_ROS
+from test.docs.commands import (
+    DOCUMENTS,
+    LONG,
+    PROJECT,
+    begins,
+    commands_of,
+    made_small,
+    mentioned_commands,
+)
+
+NOT_OURS = ("ros2", "rviz2", "rosdep", "colcon", "git", "cd", "source", "make", "sudo", "python3")
+DRIVES = ("seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3")
+
+
+def run_kbf(arguments: list[str], folder: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "kbf_localization.cli.main", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert result.returncode == 0, f"kbf {shlex.join(arguments)}\n{result.stdout}{result.stderr}"
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a reader is taken to have: three drives, as folders and as bags, and COLD's archive."""
+    folder = tmp_path_factory.mktemp("recordings")
+    run_kbf(made_small(["kbf", "simulate", "drives", "--runs", "3"])[1:], folder)
+    archive = folder / "cold" / "cold-saarbruecken" / "part_a"
+    archive.mkdir(parents=True)
+    for number, name in enumerate(DRIVES, start=1):
+        (archive / name).symlink_to(folder / "drives" / name)
+        (folder / name).symlink_to(folder / "drives" / name)
+        run_kbf(["convert", f"drives/{name}", f"drive{number}"], folder)
+    run_kbf(made_small(["kbf", "map", "build", "drive1", "--output", "office.kbfmap"])[1:], folder)
+    return folder
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.timeout(400)
+def test_the_commands_of_a_document_run_in_their_order(
+    document: Path, recordings: Path, tmp_path: Path
+) -> None:
+    commands = [shlex.split(line) for line in commands_of(document)]
+    makes = {argument for command in commands for argument in command}
+    for name in recordings.iterdir():
+        # What a document makes itself is not there before.
+        if name.name not in makes or name.name in ("cold",) or not _made_by(commands, name.name):
+            (tmp_path / name.name).symlink_to(name)
+    for command in commands:
+        if command[0] != "kbf" or any(begins(command, start) for start in LONG):
+            continue
+        if command[1] == "replay" and not HAS_ROS:
+            continue
+        run_kbf(made_small(command)[1:], tmp_path)
+
+
+def _made_by(commands: list[list[str]], name: str) -> bool:
+    """Whether one of these commands writes `name`."""
+    return any(
+        (begins(command, ("kbf", "simulate")) and command[2] == name)
+        or (begins(command, ("kbf", "convert")) and command[3] == name)
+        or ("--output" in command and command[command.index("--output") + 1] == name)
+        for command in commands
+    )
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_that_are_not_run_here_name_what_exists(document: Path) -> None:
+    for line in commands_of(document):
+        subprocess.run(["bash", "-n", "-c", line], check=True)
+        command = shlex.split(line)
+        if command[0] == "kbf":
+            if any(begins(command, start) for start in LONG):
+                check_options(command)
+            continue
+        assert command[0] in NOT_OURS, f"{line}: not known to this test"
+        if command[0] == "make":
+            targets = re.findall(r"^(\w+):", (PROJECT / "Makefile").read_text(), re.M)
+            assert set(command[1:]) <= set(targets), line
+        elif command[:3] == ["ros2", "launch", "kbf_localization"]:
+            check_launch(command[3:])
+        elif command[:2] == ["ros2", "topic"] or command[:3] == ["ros2", "service", "call"]:
+            name = next(word for word in command if word.startswith("/")).lstrip("/")
+            assert f"`{name}`" in (PROJECT / "docs" / "node.md").read_text(), line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_named_in_a_sentence_exist(document: Path) -> None:
+    for command in mentioned_commands(document):
+        check_options(list(command))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text("utf-8")):
+        if not target.startswith(("http:", "https:")):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def check_options(command: list[str]) -> None:
+    """The command exists and has the options that are given."""
+    assert command[1] in COMMANDS, shlex.join(command)
+    found = load_command(command[1])
+    for word in command[2:]:
+        if word in getattr(found, "commands", {}):
+            found = found.commands[word]
+    known = {name for parameter in found.params for name in parameter.opts}
+    for word in command:
+        assert not word.startswith("--") or word in known, f"{shlex.join(command)}: {word}"
+
+
+def check_launch(words: list[str]) -> None:
+    """The launch file exists and declares the arguments that are given."""
+    root = ET.parse(PROJECT / "launch" / words[0]).getroot()
+    declared = {argument.get("name") for argument in root.iter("arg")}
+    assert {word.partition(":=")[0] for word in words[1:]} <= declared, words
