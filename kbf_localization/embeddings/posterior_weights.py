@@ -22,7 +22,7 @@ SUPPORT_THRESHOLD = 1e-6
 
 
 def support(prior_weights: Array, threshold: float = SUPPORT_THRESHOLD) -> NDArray[np.intp]:
-    """S, the rows where |β_i| > `threshold`·max|β|; α is zero elsewhere."""
+    """S, the rows where |β_i| > `threshold`·max|β|; α is zero, or as small, elsewhere."""
     magnitudes = np.abs(prior_weights)
     return np.flatnonzero(magnitudes > threshold * magnitudes.max(initial=0.0))
 
@@ -68,6 +68,8 @@ def restricted_posterior_weights(
     """The rule on the support of β; exact for `threshold` 0."""
     rows = support(prior_weights, threshold)
     posterior = np.zeros(len(prior_weights))
+    if len(rows) == 0:
+        return posterior
     posterior[rows] = block_posterior_weights(
         prior_weights[rows], gram[np.ix_(rows, rows)], similarities[rows], delta
     )
