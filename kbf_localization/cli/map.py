@@ -57,6 +57,7 @@ def build(
     """Build a map from one or more drives with known poses."""
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.open import open_drive
+    from kbf_localization.localization.calibration import calibrate
     from kbf_localization.parallel import workers
     from kbf_localization.training_map import build_map, load_map, save_map, with_parameters
 
@@ -66,6 +67,7 @@ def build(
     topics = {"odom_topic": odom_topic, "image_topic": image_topic, "pose_topic": pose_topic}
     given = {name: topic for name, topic in topics.items() if topic is not None}
     drives = [open_drive(source, **given) for source in sources]
+    pool = workers(jobs, dask)
     with show_progress() as progress:
         training_map = build_map(
             drives,
@@ -75,11 +77,14 @@ def build(
             words=words,
             settings=None if model is None else model.describer_settings,
             vocabulary=None if model is None else model.vocabulary,
-            workers=workers(jobs, dask),
+            workers=pool,
             progress=progress,
         )
-    if tuned is not None:
-        training_map = with_parameters(training_map, *tuned)
+        if tuned is not None:
+            training_map = with_parameters(training_map, *tuned)
+        if not training_map.thresholds:
+            learned = calibrate(training_map, drives, workers=pool, progress=progress)
+            training_map = with_parameters(training_map, training_map.parameters, learned)
     save_map(training_map, output)
     _print_map(training_map, output)
 

@@ -131,3 +131,16 @@ def with_parameters(
         parameters=dict(parameters),
         thresholds=dict(training_map.thresholds if thresholds is None else thresholds),
     )
+
+
+def subset(training_map: TrainingMap, rows: NDArray[np.intp]) -> TrainingMap:
+    """A map of some of the poses."""
+    return replace(
+        training_map,
+        poses=training_map.poses[rows],
+        histograms=training_map.histograms[rows],
+        next_poses=training_map.next_poses[rows],
+        motions=training_map.motions[rows],
+        source_of=training_map.source_of[rows],
+        thumbnails=[training_map.thumbnails[int(row)] for row in rows],
+    )
