@@ -1,10 +1,18 @@
 """Reproduce the paper's experiments: CSV, PNG, and a table of mean ± standard deviation."""
 
+from __future__ import annotations
+
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+
+if TYPE_CHECKING:
+    from kbf_localization.evaluation.report import Table
+    from kbf_localization.evaluation.results import ResultsFolder
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -30,14 +38,15 @@ def sum_rule(trials: Trials = 30, seed: Seed = 0, jobs: Jobs = -1, output: Outpu
     from kbf_localization.parallel import workers
 
     folder = ResultsFolder.create("experiment sum-rule", output)
-    folder.write_config({"experiment": "sum-rule", "trials": trials, "seed": seed})
+    config = {"command": _command(), "experiment": "sum-rule", "trials": trials, "seed": seed}
+    folder.write_config(config)
     with show_progress() as progress:
         results = run_trials(trials, seed, workers(jobs), progress)
     metrics = metrics_of(results)
-    write_files(folder, results, metrics)
     folder.write_metrics(metrics)
-    _print_sum_rule(metrics)
-    _say_where(folder.path)
+    write_files(folder, results, metrics)
+    captions = {"sum_rule.png": "Errors of the sum rules, as in the paper's figure of section 6.1"}
+    _finish(folder, "The sum rules where the truth is known", config, _sum_rule(metrics), captions)
 
 
 @app.command("synthetic", epilog="Example: [bold]kbf experiment synthetic --trials 3[/bold]")
@@ -60,16 +69,25 @@ def synthetic(
 
     numbers = _sizes(sizes)
     folder = ResultsFolder.create("experiment synthetic", output)
-    config = {"experiment": "synthetic", "trials": trials, "seed": seed, "sizes": numbers}
+    config = {
+        "command": _command(),
+        "experiment": "synthetic",
+        "trials": trials,
+        "seed": seed,
+        "sizes": numbers,
+    }
     grids = {name: [vars(parameters) for parameters in grid] for name, grid in GRIDS.items()}
     folder.write_config(config | {"grids": grids})
     with show_progress() as progress:
         outcomes = run_trials(trials, seed, numbers, workers(jobs), progress)
     metrics = metrics_of(outcomes)
-    write_files(folder, outcomes, metrics, trials)
     folder.write_metrics(metrics)
-    _print_synthetic(metrics)
-    _say_where(folder.path)
+    write_files(folder, outcomes, metrics, trials)
+    captions = {
+        "synthetic.png": "Mean squared errors over the number of training pairs (section 6.2)",
+        "weights.png": "Weights on the training points at one time, positive and negative",
+    }
+    _finish(folder, "Filtering in a synthetic world", config, _synthetic(metrics), captions)
 
 
 def _limit_threads() -> None:
@@ -91,8 +109,8 @@ def _sizes(text: str) -> list[int]:
     return numbers
 
 
-def _print_sum_rule(metrics: Mapping[str, Any]) -> None:
-    from kbf_localization.cli.console import print_table
+def _sum_rule(metrics: Mapping[str, Any]) -> Table:
+    from kbf_localization.evaluation.report import Table
     from kbf_localization.experiments.trials import plus_minus
 
     rows = [(name, plus_minus(metrics[name])) for name in ("mb_ksr", "mb_ksr_estimated")]
@@ -103,11 +121,11 @@ def _print_sum_rule(metrics: Mapping[str, Any]) -> None:
     for name, by_epsilon in metrics["combined"].items():
         rows += [(f"{name} {key}", plus_minus(figure)) for key, figure in by_epsilon.items()]
     title = f"Errors in the RKHS norm, {metrics['trials']} trials"
-    print_table(title, ("Estimator", "Mean ± std"), rows)
+    return Table(title, ("Estimator", "Mean ± std"), rows)
 
 
-def _print_synthetic(metrics: Mapping[str, Any]) -> None:
-    from kbf_localization.cli.console import print_table
+def _synthetic(metrics: Mapping[str, Any]) -> Table:
+    from kbf_localization.evaluation.report import Table
     from kbf_localization.experiments.trials import plus_minus
 
     rows = [
@@ -123,10 +141,25 @@ def _print_synthetic(metrics: Mapping[str, Any]) -> None:
         for size, figures in by_size.items()
     ]
     columns = ("Grid and panel", "n", "KBF, MSE", "fKBF, MSE", "fKBF / KBF")
-    print_table("Synthetic filtering", columns, rows)
+    return Table("Synthetic filtering", columns, rows)
 
 
-def _say_where(path: Path) -> None:
-    from kbf_localization.cli.console import console
+def _command() -> str:
+    return shlex.join(["kbf", *sys.argv[1:]])
 
-    console.print(f"Written to {path}")
+
+def _finish(
+    folder: ResultsFolder,
+    title: str,
+    config: Mapping[str, Any],
+    table: Table,
+    captions: Mapping[str, str],
+) -> None:
+    """Print the table, write the report of it with the pictures, and say where it is."""
+    from kbf_localization.cli.console import console, print_table
+    from kbf_localization.evaluation.report import Picture, write_simple_report
+
+    pictures = [Picture(folder.file(name), caption) for name, caption in captions.items()]
+    report = write_simple_report(folder, title, config, tables=[table], pictures=pictures)
+    print_table(table.title, table.columns, table.rows)
+    console.print(f"Results: {report}", markup=False, highlight=False, soft_wrap=True)
