@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.synthetic import (
@@ -70,7 +71,10 @@ def draw_weights(picture: WeightPicture) -> Figure:
         (~positive, "magenta", "negative weights"),
     ):
         points, heights = picture.states[rows], picture.weights[rows]
-        axes.vlines(*points.T, 0.0, heights, color=colour, linewidth=1.2)
+        feet = np.column_stack([points, np.zeros(len(points))])
+        tops = np.column_stack([points, heights])
+        stems = np.stack([feet, tops], axis=1)
+        axes.add_collection3d(Line3DCollection(stems, colors=colour, linewidths=1.2))
         axes.scatter(*points.T, heights, color=colour, s=6, depthshade=False, label=label)
     axes.scatter(*picture.true_state, 0.0, color="blue", s=40, label="true state", zorder=9)
     axes.scatter(*picture.observation, 0.0, color="red", s=40, label="observation", zorder=9)
