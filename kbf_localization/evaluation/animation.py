@@ -53,7 +53,7 @@ def save_animation(
         pictures.append(_draw(run, row, training_map, camera))
     progress(len(rows), len(rows), "drawing the animation")
     # One palette for all frames: less flicker, and unchanged parts compress away.
-    palette = pictures[len(pictures) // 2].quantize(COLOURS)
+    palette = _palette(pictures[len(pictures) // 2])
     indexed = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     indexed[0].save(
         path,
@@ -64,6 +64,19 @@ def save_animation(
         loop=0,
         optimize=True,
     )
+
+
+def _palette(picture: Image.Image) -> Image.Image:
+    """The colours of the drawing itself, and those that suit the camera's images best."""
+    own = [channel for colour in (INK, GREY, BLUE, ORANGE, PAPER) for channel in _rgb(colour)]
+    found = picture.quantize(COLOURS).getpalette() or []
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(own + found[: 3 * COLOURS])
+    return palette
+
+
+def _rgb(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
 
 def _draw(run: Run, row: int, training_map: TrainingMap, camera: bytes) -> Image.Image:

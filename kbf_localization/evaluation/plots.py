@@ -140,3 +140,30 @@ def draw_sigma_and_error(axes: Axes, runs: Mapping[str, Run]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.legend(frameon=False)
+
+
+def draw_belief(
+    axes: Axes, run: Run, frame: int, map_poses: NDArray[np.float64], title: str
+) -> None:
+    """The weights on the map's poses at one frame: positive discs, negative diamonds."""
+    axes.plot(*map_poses[:, :2].T, ".", color="0.8", markersize=3, label="map poses")
+    weights = run.beliefs[frame] if run.beliefs is not None else None
+    if weights is not None and len(weights.rows):
+        sizes = 220 * np.abs(weights.values) / np.abs(weights.values).max()
+        for sign, marker, colour, label in (
+            (1, "o", COLOURS[0], "positive weight"),
+            (-1, "D", COLOURS[1], "negative weight"),
+        ):
+            chosen = (np.sign(weights.values) == sign) & (sizes > 0.5)
+            axes.scatter(
+                *map_poses[weights.rows[chosen], :2].T,
+                s=sizes[chosen],
+                marker=marker,
+                facecolor=colour if sign > 0 else "none",
+                edgecolor=colour,
+                alpha=0.7,
+                label=label,
+            )
+    if run.truth is not None:
+        axes.plot(*run.truth[frame, :2], "o", ms=11, mfc="none", mec="black", mew=2, label="truth")
+    axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal", title=title)
