@@ -1,0 +1,51 @@
+"""package.xml names everything that the package imports, so that rosdep can install it."""
+
+import ast
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+KEYS = {
+    "cv2": "python3-opencv",
+    "h5py": "python3-h5py",
+    "joblib": "python3-joblib",
+    "matplotlib": "python3-matplotlib",
+    "mpl_toolkits": "python3-matplotlib",
+    "numpy": "python3-numpy",
+    "PIL": "python3-pil",
+    "rich": "python3-rich",
+    "rosbags": "python3-rosbags-pip",
+    "scipy": "python3-scipy",
+    "typer": "python3-typer",
+    "yaml": "python3-yaml",
+}
+OPTIONAL = {"distributed"}
+"""Imported only when asked for (--dask), with an error that says what to install."""
+
+
+def imported_packages() -> set[str]:
+    names: set[str] = set()
+    for path in (PROJECT / "kbf_localization").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.split(".")[0])
+    return names - set(sys.stdlib_module_names) - {"kbf_localization"}
+
+
+def test_every_import_has_its_rosdep_key() -> None:
+    root = ElementTree.parse(PROJECT / "package.xml").getroot()
+    keys = {element.text for element in root.iter("exec_depend")}
+    needed = {KEYS.get(name, name) for name in imported_packages() - OPTIONAL}
+    assert needed <= keys, needed - keys
+
+
+def test_the_manifest_is_one_that_ros_accepts() -> None:
+    root = ElementTree.parse(PROJECT / "package.xml").getroot()
+    assert root.get("format") == "3"
+    assert root.findtext("name") == "kbf_localization"
+    assert root.findtext("license") == "Apache-2.0"
+    assert root.findtext("export/build_type") == "ament_python"
+    assert (PROJECT / "resource" / "kbf_localization").is_file()
