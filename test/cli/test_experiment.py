@@ -1,0 +1,49 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kbf_localization.cli.main import app
+from kbf_localization.experiments import synthetic
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["experiment", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
+    output = run("sum-rule", "--trials", "1", "--jobs", "1", "--output", str(tmp_path))
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert set(metrics) == {
+        "trials", "mb_ksr", "mb_ksr_estimated", "np_ksr", "np_ksr_best", "misspecified_mean",
+        "misspecified_noise", "combined",
+    }  # fmt: skip
+    assert set(metrics["combined"]) == {"np_np", "np_mb", "np_mb_estimated", "mb_np"}
+    assert set(metrics["mb_ksr"]) == {"mean", "std"}
+    assert "np_mb 0.01" in output
+    assert (tmp_path / "sum_rule.png").is_file() and (tmp_path / "config.yaml").is_file()
+
+
+def test_synthetic_writes_metrics_for_both_grids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {name: grid[4::9] for name, grid in synthetic.GRIDS.items()}
+    monkeypatch.setattr(synthetic, "GRIDS", few)
+    arguments = ("--trials", "1", "--jobs", "1", "--sizes", "8", "--output", str(tmp_path))
+    assert "open mixture" in run("synthetic", *arguments)
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert set(metrics) == {"local", "open"}
+    assert set(metrics["local"]) == {"gaussian", "mixture", "changed_rotation"}
+    assert set(metrics["local"]["gaussian"]["8"]) == {"kbf", "fkbf"}
+    assert (tmp_path / "synthetic.png").is_file() and (tmp_path / "weights.png").is_file()
+
+
+@pytest.mark.parametrize("sizes", ["abc", "2,50", ""])
+def test_sizes_that_make_no_sense_are_a_known_error(sizes: str, tmp_path: Path) -> None:
+    arguments = ["experiment", "synthetic", "--sizes", sizes, "--output", str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "--sizes" in result.output

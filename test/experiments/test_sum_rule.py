@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from kbf_localization.embeddings import GaussianKernel, KernelMean
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.experiments.sum_rule import (
+    IDENTITY,
+    draw_problem,
+    error_against,
+    estimated_model,
+    metrics_of,
+    run_trials,
+    true_mean,
+)
+from kbf_localization.experiments.sum_rule_figure import write_files
+from kbf_localization.parallel import Cores
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run_trials(4, seed=0)
+
+
+def test_true_mean_is_what_many_samples_approach() -> None:
+    generator = np.random.default_rng(0)
+    problem = draw_problem(generator)
+    kernel = GaussianKernel(IDENTITY)
+    # Through the model: prior sample plus unit noise is a sample of q(y).
+    sample = problem.prior_points + generator.standard_normal(problem.prior_points.shape)
+    error = error_against(true_mean(problem, IDENTITY, kernel))
+    # E‖m̂ − m‖² ≤ k(0)/n for independent points.
+    assert error(KernelMean(sample, None, kernel)) < 2.0 * np.sqrt(kernel.at_zero() / len(sample))
+
+
+def test_error_is_the_rkhs_distance() -> None:
+    problem = draw_problem(np.random.default_rng(1))
+    truth = true_mean(problem, IDENTITY, GaussianKernel(IDENTITY))
+    estimate = KernelMean(problem.outputs, None, truth.kernel)
+    assert error_against(truth)(estimate) == pytest.approx(estimate.distance(truth), rel=1e-9)
+
+
+def test_estimated_model_recovers_the_true_one() -> None:
+    problem = draw_problem(np.random.default_rng(2))
+    rule = estimated_model(problem.inputs, problem.outputs, GaussianKernel(IDENTITY))
+    # 500 pairs on [−10, 10]²: standard errors of 0.008 and 0.06.
+    np.testing.assert_allclose(rule.function.matrix, IDENTITY, atol=0.04)
+    np.testing.assert_allclose(rule.noise.scale, IDENTITY, atol=0.25)
+
+
+def test_figures_are_those_of_the_paper(results) -> None:
+    metrics = metrics_of(results)
+    assert metrics["trials"] == 4
+    assert metrics["mb_ksr"]["mean"] < metrics["np_ksr_best"]["mean"] / 3.0
+    assert set(metrics["np_ksr"]) >= {"0.1", "0.01", "5e-05"}
+    for curve in ("misspecified_mean", "misspecified_noise"):
+        lowest = min(metrics[curve], key=lambda factor: metrics[curve][factor]["mean"])
+        assert lowest == "1"
+    for name in ("np_mb", "np_mb_estimated", "mb_np"):
+        for epsilon, figure in metrics["combined"][name].items():
+            assert figure["mean"] < metrics["combined"]["np_np"][epsilon]["mean"]
+
+
+def test_same_seed_gives_the_same_numbers_on_other_workers(results) -> None:
+    assert run_trials(2, seed=0, workers=Cores(2)) == results[:2]
+    assert run_trials(1, seed=1) != results[:1]
+
+
+def test_files_hold_every_trial(results, tmp_path) -> None:
+    write_files(ResultsFolder(tmp_path), results, metrics_of(results))
+    lines = (tmp_path / "errors.csv").read_text().splitlines()
+    assert len(lines) == 1 + 4 * len(results[0])
+    assert (tmp_path / "sum_rule.png").stat().st_size > 20_000

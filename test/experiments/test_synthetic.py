@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.experiments import synthetic
+from kbf_localization.experiments.synthetic import (
+    GRIDS,
+    METHODS,
+    Task,
+    draw,
+    metrics_of,
+    run_task,
+    run_trials,
+)
+from kbf_localization.experiments.synthetic_figure import write_files
+
+
+@pytest.fixture
+def small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ninth setting of each grid, so that a trial takes a moment."""
+    monkeypatch.setattr(synthetic, "GRIDS", {name: grid[4::9] for name, grid in GRIDS.items()})
+
+
+def test_local_grid_is_local_and_open_grid_reaches_beyond_it() -> None:
+    local, wide = GRIDS["local"], GRIDS["open"]
+    assert max(p.state_std for p in local) <= 0.4 and max(p.observation_std for p in local) <= 0.4
+    assert min(p.delta for p in local) >= 1e-3
+    assert max(p.state_std for p in wide) > 1.0 and min(p.delta for p in wide) < 1e-6
+
+
+def test_test_data_are_not_training_data() -> None:
+    _, pairs, states, _ = draw(Task("gaussian", 50, 0, 0))
+    assert pairs.states.shape == pairs.following.shape == (50, 2) and states.shape == (100, 2)
+    np.testing.assert_array_equal(pairs.following[:-1], pairs.states[1:])
+    assert not np.isin(states, pairs.states).any()
+
+
+@pytest.mark.usefixtures("small_grids")
+def test_task_depends_on_nothing_but_itself() -> None:
+    task = Task("changed_rotation", 20, 1, 5)
+    assert run_task(task) == run_task(task)
+    assert run_task(task) != run_task(Task("changed_rotation", 20, 2, 5))
+
+
+@pytest.mark.usefixtures("small_grids")
+def test_metrics_and_files_hold_every_grid_panel_size_and_method(tmp_path) -> None:
+    outcomes = run_trials(2, seed=0, sizes=(12, 20))
+    metrics = metrics_of(outcomes)
+    for grid in ("local", "open"):
+        for setting in ("gaussian", "mixture", "changed_rotation"):
+            for size in ("12", "20"):
+                figures = metrics[grid][setting][size]
+                assert set(figures) == set(METHODS)
+                expected = [
+                    outcome.mean_squared_error
+                    for outcome in outcomes
+                    if (outcome.grid, outcome.method) == (grid, "fkbf")
+                    and (outcome.task.setting, str(outcome.task.size)) == (setting, size)
+                ]
+                assert len(expected) == 2
+                assert figures["fkbf"]["mean"] == pytest.approx(np.mean(expected))
+    write_files(ResultsFolder(tmp_path), outcomes, metrics, 2)
+    assert len((tmp_path / "errors.csv").read_text().splitlines()) == 1 + len(outcomes)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "errors.csv", "synthetic.png", "weights.png",
+    }  # fmt: skip
