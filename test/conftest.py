@@ -19,7 +19,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
-collect_ignore = [] if HAS_ROS else ["ros"]
+collect_ignore = [] if HAS_ROS else ["ros", "faults"]
 
 
 def _claim_ros_domain() -> tuple[int, TextIO]:
@@ -56,9 +56,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ros_folder = PROJECT / "test" / "ros"
+    ros_folders = {PROJECT / "test" / "ros", PROJECT / "test" / "faults"}
     for item in items:
-        if ros_folder in item.path.parents:
+        if ros_folders & set(item.path.parents):
             item.add_marker(pytest.mark.ros)
         if not HAS_ROS and item.get_closest_marker("ros"):
             item.add_marker(pytest.mark.skip(reason="rclpy cannot be imported"))
