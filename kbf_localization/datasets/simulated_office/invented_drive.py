@@ -52,7 +52,7 @@ def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> NDArray[np.f
 
 def _round_trip_m(plan: FloorPlan, order: list[int]) -> float:
     """Length of the way through the routes in this order and back to the first."""
-    way = np.concatenate([plan.routes[k] for k in (*order, order[0])])
+    way = np.concatenate([*(plan.routes[k] for k in order), plan.routes[order[0]][:1]])
     return float(np.hypot(*np.diff(way, axis=0).T).sum())
 
 

@@ -48,7 +48,7 @@ def plan_office(seed: int) -> FloorPlan:
             width = int(rng.choice([9, 11, 11, 14]))
             width = width if x + width <= end else end - x
             depth = int(rng.choice([12, 13, 16]))
-            if rng.random() < 0.62:
+            if rng.random() < 0.85:
                 y0, y1 = (low - depth, low) if below else (high, min(high + depth, 46))
                 add_room(x, x + width, max(y0, 2), y1, below)
             x += width
