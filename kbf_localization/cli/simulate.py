@@ -34,8 +34,8 @@ def simulate(
         Optional[int],
         typer.Option(
             min=1,
-            help="Number of drives (3 unless told); with --trajectory, drives beyond the given ones "
-            "follow a perturbed version of the longest.",
+            help="Number of drives (3 unless told); with --trajectory, drives beyond the given "
+            "ones follow a perturbed version of the longest.",
         ),
     ] = None,
     condition: Annotated[Condition, typer.Option(help="The light.")] = Condition.cloudy,

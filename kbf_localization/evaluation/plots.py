@@ -155,8 +155,10 @@ def draw_belief(
             (-1, "D", COLOURS[1], "negative weight"),
         ):
             chosen = (np.sign(weights.values) == sign) & (sizes > 0.5)
+            x, y = map_poses[weights.rows[chosen], :2].T
             axes.scatter(
-                *map_poses[weights.rows[chosen], :2].T,
+                x,
+                y,
                 s=sizes[chosen],
                 marker=marker,
                 facecolor=colour if sign > 0 else "none",
