@@ -1,6 +1,7 @@
 """`kbf bench` finds the benchmarks, runs the chosen ones and writes what they measured."""
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,8 +17,8 @@ def test_writes_and_prints_what_a_benchmark_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = SimpleNamespace(run=lambda progress: {"update": CASE, "resident_mb": 812.5})
-    monkeypatch.setattr(bench, "available", lambda: {"rules": "benchmarks.rules"})
-    monkeypatch.setattr(bench.importlib, "import_module", lambda name: module)
+    monkeypatch.setattr(bench, "available", lambda: {"rules": "invented_benchmark"})
+    monkeypatch.setitem(sys.modules, "invented_benchmark", module)
     output = CliRunner().invoke(bench.app, ["rules", "--output", str(tmp_path)]).output
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert metrics == {"rules": {"update": CASE, "resident_mb": 812.5}}
