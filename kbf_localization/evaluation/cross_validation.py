@@ -22,9 +22,12 @@ COVERED_WITHIN = 1.0
 """A test frame counts where the other drive has one within this distance in the embedding."""
 
 FINALISTS = 4
-"""One of so many settings goes from the short first round to the whole drives."""
+"""One of so many settings goes from the short first round to the final one."""
 
-FIRST_ROUND_FRAMES = 300
+FIRST_ROUND_FRAMES = 200
+FINAL_FRAMES = 600
+"""Frames of each of two pieces of a drive on which settings are tried."""
+
 CHOICES_OF_POSES = 2
 
 
@@ -47,16 +50,25 @@ class Tuned:
     default_rmse_m: float
 
 
+@dataclass(frozen=True)
+class Replay:
+    """What a filter said about t frames: its estimates and the highest-weight poses (t, 3)."""
+
+    estimates: Array
+    highest_weight: Array
+
+
 def replay_frames(
     method: str, training_map: PoolMap, frames: Rows, parameters: Mapping[str, float], seed: int = 0
-) -> Array:
-    """The estimates (len frames, 3) of a filter over consecutive frames of one drive."""
+) -> Replay:
+    """A filter over consecutive frames of one drive, started from anywhere on the map."""
     pose_filter = make_filter(method, training_map, parameters, seed)
-    estimates = np.empty((len(frames), 3))
+    estimates, heaviest = np.empty((len(frames), 3)), np.empty((len(frames), 3))
     for index, frame in enumerate(frames):
         motion = None if index == 0 else training_map.pool.step_motions[frame]
-        estimates[index] = pose_filter.step(motion, training_map.observe_frame(int(frame))).pose
-    return estimates
+        said = pose_filter.step(motion, training_map.observe_frame(int(frame)))
+        estimates[index], heaviest[index] = said.pose, said.highest_weight_pose
+    return Replay(estimates, heaviest)
 
 
 def tune(
@@ -73,7 +85,7 @@ def tune(
 ) -> dict[str, Tuned]:
     """The best of `budget` random settings of each method, its defaults among them.
 
-    All are tried on short pieces of the drives, the best quarter on the whole. What is known
+    All are tried on short pieces of the drives, the best quarter on longer ones. What is known
     from `journal` is not computed again.
     """
     known = Journal(journal)
@@ -107,20 +119,20 @@ def _scores(
     pool: FramePool,
     drives: Sequence[int],
     candidates: Sequence[Candidate],
-    whole: bool,
+    final: bool,
     known: Journal,
     workers: Workers | None,
     progress: Progress,
     doing: str,
 ) -> dict[int, float]:
     """The RMSE of each candidate by its number."""
-    scores = {one.number: known.score(one, whole) for one in candidates}
+    scores = {one.number: known.score(one, final) for one in candidates}
     left = [one for one in candidates if scores[one.number] is None]
-    task = _Trial(pool, tuple(drives), whole)
+    task = _Trial(pool, tuple(drives), final)
     done = len(candidates) - len(left)
     progress(done, len(candidates), doing)
     for candidate, rmse in zip(left, (workers or Serial()).map(task, left), strict=True):
-        known.add(candidate, whole, rmse)
+        known.add(candidate, final, rmse)
         scores[candidate.number] = rmse
         done += 1
         progress(done, len(candidates), doing)
@@ -133,7 +145,7 @@ class _Trial:
 
     pool: FramePool
     drives: tuple[int, ...]
-    whole: bool
+    final: bool
 
     def __call__(self, candidate: Candidate) -> float:
         squared = np.concatenate(list(self._squared_errors(candidate)))
@@ -141,26 +153,27 @@ class _Trial:
 
     def _squared_errors(self, candidate: Candidate) -> Iterator[Array]:
         for trained, tested in permutations(self.drives, 2):
-            for choice in range(CHOICES_OF_POSES if self.whole else 1):
+            for choice in range(CHOICES_OF_POSES if self.final else 1):
                 training_map = pool_map(
                     self.pool, [trained], candidate.poses, seed=1000 * candidate.poses + choice
                 )
                 for frames in self._pieces(tested):
-                    estimates = replay_frames(
+                    said = replay_frames(
                         candidate.method, training_map, frames, candidate.parameters, choice
                     )
                     counted = self._covered(trained, frames)
-                    offsets = (estimates - self.pool.poses[frames])[counted, :2]
+                    offsets = (said.estimates - self.pool.poses[frames])[counted, :2]
                     yield (offsets**2).sum(axis=1)
 
     def _pieces(self, drive: int) -> Iterator[Rows]:
-        """The whole drive, or two short pieces of it."""
+        """Two pieces of the drive, or all of it where it is short."""
         frames = self.pool.rows_of(drive)
-        if self.whole or len(frames) <= 2 * FIRST_ROUND_FRAMES:
+        length = FINAL_FRAMES if self.final else FIRST_ROUND_FRAMES
+        if len(frames) <= 2 * length:
             yield frames
             return
         for start in (len(frames) // 6, 4 * len(frames) // 6):
-            yield frames[start : start + FIRST_ROUND_FRAMES]
+            yield frames[start : start + length]
 
     def _covered(self, trained: int, frames: Rows) -> Array:
         """Which frames the other drive has been near: the others tell nothing about a setting."""
@@ -184,17 +197,17 @@ class Journal:
                     # The line that was being written when tuning was interrupted.
                     continue
 
-    def score(self, candidate: Candidate, whole: bool) -> float | None:
-        return self._scores.get(_key(candidate, whole))
+    def score(self, candidate: Candidate, final: bool) -> float | None:
+        return self._scores.get(_key(candidate, final))
 
-    def add(self, candidate: Candidate, whole: bool, rmse_m: float) -> None:
-        key = _key(candidate, whole)
+    def add(self, candidate: Candidate, final: bool, rmse_m: float) -> None:
+        key = _key(candidate, final)
         self._scores[key] = rmse_m
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"key": key, "rmse_m": rmse_m}) + "\n")
 
 
-def _key(candidate: Candidate, whole: bool) -> str:
+def _key(candidate: Candidate, final: bool) -> str:
     values = {name: round(value, 9) for name, value in sorted(candidate.parameters.items())}
-    return json.dumps([candidate.method, candidate.poses, whole, values])
+    return json.dumps([candidate.method, candidate.poses, final, values])

@@ -29,6 +29,17 @@ TITLES = {
 }
 
 
+def check_methods(names: str) -> list[str]:
+    """The methods in a list separated by commas, each once."""
+    methods = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    for method in methods:
+        if method not in METHODS:
+            raise _unknown(method)
+    if not methods:
+        raise ParameterError(f"no method is named: choose from {', '.join(METHODS)}")
+    return methods
+
+
 def make_filter(
     method: str,
     training_map: PoseMap,
@@ -50,4 +61,8 @@ def make_filter(
         return NeighbourParticleFilter(training_map, particles, seed=seed)
     if method == "nai":
         return NearestImage(training_map)
-    raise ParameterError(f"no method is called '{method}': choose from {', '.join(METHODS)}")
+    raise _unknown(method)
+
+
+def _unknown(method: str) -> ParameterError:
+    return ParameterError(f"no method is called '{method}': choose from {', '.join(METHODS)}")

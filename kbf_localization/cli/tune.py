@@ -1,0 +1,95 @@
+"""Find the best hyper-parameters for your building by cross validation over drives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+
+
+@app.command(
+    epilog="Example: [bold]kbf tune drives/cloudy1 drives/cloudy2 --output parameters.yaml[/bold], "
+    "then [bold]kbf map build drives/cloudy1 drives/cloudy2 --parameters parameters.yaml "
+    "--output office.kbfmap[/bold]"
+)
+def tune(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE SOURCE...", help="COLD-layout folders or bags, two or more."
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="The parameters' YAML file to write.")
+    ],
+    poses: Annotated[int, typer.Option(min=10, help="Poses of the maps that are tried.")] = 400,
+    budget: Annotated[int, typer.Option(min=1, help="Settings tried for each method.")] = 32,
+    method: Annotated[str, typer.Option(help="Methods to tune, separated by commas.")] = "kbf",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
+    dask: Annotated[
+        Optional[str], typer.Option(metavar="ADDRESS", help="Try settings on this Dask cluster.")
+    ] = None,
+) -> None:
+    """Find the best hyper-parameters by two-fold cross validation over drives.
+
+    Each drive is located on maps of each other one. Scores are kept beside the output in
+    FILE.journal: the same command takes up an interrupted search, and a finished one deletes it.
+    """
+    from kbf_localization.threads import limit_threads
+
+    limit_threads(1)
+
+    from kbf_localization.cli.console import console, print_table
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.datasets.open import open_drive
+    from kbf_localization.errors import ParameterError
+    from kbf_localization.evaluation.cross_validation import tune as search
+    from kbf_localization.evaluation.frame_pool import describe_drives
+    from kbf_localization.filters.registry import check_methods
+    from kbf_localization.parallel import workers
+
+    methods = check_methods(method)
+    if len(sources) < 2:
+        raise ParameterError("cross validation needs at least two drives; give another SOURCE")
+    if not output.parent.is_dir():
+        raise ParameterError(f"{output.parent}: is not a folder; make it first")
+    drives = [open_drive(source) for source in sources]
+    journal = output.with_name(output.name + ".journal")
+    staff = workers(jobs, dask)
+    with show_progress() as progress:
+        pool = describe_drives(drives, seed=seed, workers=staff, progress=progress)
+        found = search(
+            pool,
+            range(len(drives)),
+            methods,
+            poses,
+            budget=budget,
+            seed=seed,
+            journal=journal,
+            workers=staff,
+            progress=progress,
+        )
+    parameters = {
+        f"{name}.{key}": value
+        for name, tuned in found.items()
+        for key, value in tuned.parameters.items()
+    }
+    _write(output, parameters)
+    journal.unlink(missing_ok=True)
+    rows = [(name, tuned.rmse_m, tuned.default_rmse_m) for name, tuned in found.items()]
+    columns = ("Method", "RMSE tuned [m]", "RMSE with defaults [m]")
+    print_table(f"Cross validation over {len(drives)} drives, {poses} poses", columns, rows)
+    console.print(f"Written to {output}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _write(output: Path, parameters: dict[str, float]) -> None:
+    """The file appears whole or not at all."""
+    import yaml
+
+    temporary = output.with_name(output.name + ".partial")
+    temporary.write_text(yaml.safe_dump({"parameters": parameters}), encoding="utf-8")
+    temporary.replace(output)

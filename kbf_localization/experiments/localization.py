@@ -1,0 +1,149 @@
+"""Section 6.3 of the paper: the error of robot localization against the size of the map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.evaluation.cross_validation import Tuned, replay_frames, tune
+from kbf_localization.evaluation.frame_pool import FramePool, describe_drives, pool_map
+from kbf_localization.evaluation.metrics import GROSS_ERROR_M
+from kbf_localization.experiments.localization_drives import Setup
+from kbf_localization.experiments.trials import summary
+from kbf_localization.parallel import Serial, Workers
+from kbf_localization.progress import Progress, no_progress
+
+SIZES = (100, 200, 400, 800)
+METHODS = ("kbf", "fkbf", "nn", "nai", "kmcf")
+UNTUNED = "kbf_untuned"
+"""The kernel Bayes filter with the defaults that need no tuning."""
+
+FIGURES = (
+    "position_rmse_m",
+    "position_median_m",
+    "share_beyond_1m",
+    "highest_weight_rmse_m",
+    "highest_weight_median_m",
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of training poses: fold, size n, method, choice, and its `figures`."""
+
+    fold: str
+    poses: int
+    method: str
+    choice: int
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All trials, and what was tuned for each fold, size and method."""
+
+    trials: tuple[Trial, ...]
+    tuned: Mapping[str, Mapping[int, Mapping[str, Tuned]]]
+
+
+def run_trials(
+    setup: Setup,
+    *,
+    trials: int = 10,
+    sizes: Sequence[int] = SIZES,
+    methods: Sequence[str] = METHODS,
+    budget: int = 24,
+    seed: int = 0,
+    journals: Path | None = None,
+    workers: Workers | None = None,
+    progress: Progress = no_progress,
+) -> Outcome:
+    """All methods, tuned on the training drives alone, on `trials` random choices of poses."""
+    workers = workers or Serial()
+    results: list[Trial] = []
+    tuned: dict[str, dict[int, Mapping[str, Tuned]]] = {}
+    for fold in setup.folds:
+        pool = describe_drives(
+            fold.training, [fold.test], seed=seed, workers=workers, progress=progress
+        )
+        drives = list(range(len(fold.training)))
+        for poses in sizes:
+            found = tune(
+                pool,
+                drives,
+                methods,
+                poses,
+                budget=budget,
+                seed=seed,
+                journal=None if journals is None else journals / f"{fold.test.name}.jsonl",
+                workers=workers,
+                progress=progress,
+            )
+            tuned.setdefault(fold.test.name, {})[poses] = found
+            task = _TestTask(pool, len(drives), fold.test.name, seed, found)
+            items = [
+                (method, poses, choice)
+                for choice in range(trials)
+                for method in (*methods, *([UNTUNED] if "kbf" in methods else []))
+            ]
+            doing = f"testing on {fold.test.name} at {poses} poses"
+            for done, trial in enumerate(workers.map(task, items)):
+                results.append(trial)
+                progress(done + 1, len(items), doing)
+    return Outcome(tuple(results), tuned)
+
+
+@dataclass(frozen=True)
+class _TestTask:
+    """Runs one method over the test drive on one random map; a picklable function."""
+
+    pool: FramePool
+    training_drives: int
+    fold: str
+    seed: int
+    tuned: Mapping[str, Tuned]
+
+    def __call__(self, item: tuple[str, int, int]) -> Trial:
+        name, poses, choice = item
+        method = "kbf" if name == UNTUNED else name
+        parameters = {} if name == UNTUNED else self.tuned[method].parameters
+        chosen = pool_map(
+            self.pool, list(range(self.training_drives)), poses, self.seed + 100_000 + choice
+        )
+        frames = self.pool.rows_of(self.training_drives)
+        said = replay_frames(method, chosen, frames, parameters, self.seed + choice)
+        truth = self.pool.poses[frames]
+        errors = _distances(said.estimates, truth)
+        heaviest = _distances(said.highest_weight, truth)
+        figures = {
+            "position_rmse_m": float(np.sqrt(np.mean(errors**2))),
+            "position_median_m": float(np.median(errors)),
+            "share_beyond_1m": float(np.mean(errors > GROSS_ERROR_M)),
+            "highest_weight_rmse_m": float(np.sqrt(np.mean(heaviest**2))),
+            "highest_weight_median_m": float(np.median(heaviest)),
+        }
+        return Trial(self.fold, poses, name, choice, figures)
+
+
+def metrics_of(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """{"<n>": {"<method>": {figure: {"mean", "std"}}}} over all folds and choices."""
+    metrics: dict[str, dict[str, Any]] = {}
+    for poses in sorted({trial.poses for trial in outcome.trials}):
+        here = [trial for trial in outcome.trials if trial.poses == poses]
+        metrics[str(poses)] = {
+            method: {
+                figure: summary([one.figures[figure] for one in here if one.method == method])
+                for figure in FIGURES
+            }
+            for method in dict.fromkeys(trial.method for trial in here)
+        }
+    return metrics
+
+
+def _distances(estimates: NDArray[np.float64], truth: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.linalg.norm(estimates[:, :2] - truth[:, :2], axis=1))
