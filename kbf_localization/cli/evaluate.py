@@ -41,6 +41,11 @@ def evaluate(
     report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
 ) -> None:
     """Replay recorded drives offline against a map and measure the error."""
+    from kbf_localization.threads import limit_threads
+
+    # Images are described on all cores at once: a second BLAS thread each would only be in the way.
+    limit_threads(1)
+
     from kbf_localization.cli.console import console
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.open import open_drive

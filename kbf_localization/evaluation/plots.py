@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette: told apart by colour-blind people; line styles tell them apart in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+JUMP_M = 0.8
+"""No robot drives so far between two images."""
+
 STATE_COLOURS = {
     "uninitialized": "#999999",
     "localizing": "#E69F00",
@@ -78,12 +81,22 @@ def draw_paths(axes: Axes, runs: Mapping[str, Run], map_poses: NDArray[np.float6
     if truth is not None:
         axes.plot(*truth[:, :2].T, color="black", linewidth=2.5, alpha=0.6, label="truth")
     for (name, run), colour in zip(runs.items(), COLOURS, strict=False):
-        # A method that jumps about would hide the rest with lines across the map: dots instead.
-        jumps = np.median(np.abs(np.diff(run.estimates[:, :2], axis=0)).sum(axis=1)) > 0.5
-        style = "." if jumps else "-"
-        axes.plot(*run.estimates[:, :2].T, style, color=colour, lw=1.2, ms=4, label=name)
+        path, dots = _broken_at_jumps(run.estimates[:, :2])
+        axes.plot(*path.T, color=colour, lw=1.3, label=name)
+        axes.plot(*dots.T, ".", color=colour, ms=3)
     axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal", title="Paths over the map's poses")
     axes.legend(frameon=False)
+
+
+def _broken_at_jumps(
+    points: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The path with NaN rows where it jumps, and the points beside a jump.
+
+    A method that jumps about would hide the rest under lines across the map.
+    """
+    jumps = np.flatnonzero(np.linalg.norm(np.diff(points, axis=0), axis=1) > JUMP_M) + 1
+    return np.insert(points, jumps, np.nan, axis=0), points[np.union1d(jumps - 1, jumps)]
 
 
 def draw_error_over_time(axes: Axes, runs: Mapping[str, Run]) -> None:

@@ -41,6 +41,22 @@ function drawPath(view, poses, rows) {
   line(view.context, rows.map((row) => [view.x(poses[3 * row]), view.y(poses[3 * row + 1])]));
 }
 
+// The path without the lines of a method that jumps about, which would hide the rest; dots where it jumps.
+const JUMP_METRES = 0.8;
+function drawBrokenPath(view, poses) {
+  const points = [], dots = [];
+  for (let i = 0; i < poses.length; i += 3) {
+    const point = [view.x(poses[i]), view.y(poses[i + 1])];
+    if (i && Math.hypot(poses[i] - poses[i - 3], poses[i + 1] - poses[i - 2]) > JUMP_METRES) {
+      dots.push(points[points.length - 1], point);
+      points.push([NaN, NaN]);
+    }
+    points.push(point);
+  }
+  line(view.context, points);
+  dots.forEach(([x, y]) => mark(view.context, x, y, 1.6));
+}
+
 function range(from, to) {
   return Array.from({ length: Math.max(0, to - from) }, (_, index) => from + index);
 }
@@ -60,16 +76,10 @@ function drawPaths(canvas, methods) {
   }
   for (const method of [...methods].reverse()) {
     seriesStyle(context, method.index, 1.8);
-    // A method that jumps about would hide the rest under lines across the map: dots instead.
-    const jumps = range(1, method.frames.length).filter((row) =>
-      Math.hypot(method.poses[3 * row] - method.poses[3 * row - 3], method.poses[3 * row + 1] - method.poses[3 * row - 2]) > 0.8).length;
-    method.dotted = jumps > 0.1 * method.frames.length;
-    if (method.dotted) for (let row = 0; row < method.frames.length; row++)
-      mark(context, view.x(method.poses[3 * row]), view.y(method.poses[3 * row + 1]), 1.7);
-    else drawPath(view, method.poses, range(0, method.frames.length));
+    drawBrokenPath(view, method.poses);
   }
   context.setLineDash([]);
-  for (const entry of methodKey(methods)) entries.push({ ...entry, dot: methods.find((method) => method.name === entry.label).dotted });
+  entries.push(...methodKey(methods));
   key(context, view.width - 10, 8, entries);
   scaleBar(view);
 }

@@ -57,7 +57,8 @@ const player = (() => {
     }
     context.strokeStyle = seriesColour(method.index);
     context.lineWidth = 2;
-    drawPath(view, method.poses, range(first, frame + 1).map((one) => method.rowOfFrame[one]).filter((one) => one >= 0));
+    const trail = range(first, frame + 1).map((one) => method.rowOfFrame[one]).filter((one) => one >= 0);
+    if (trail.length) drawBrokenPath(view, method.poses.subarray(3 * trail[0], 3 * trail[trail.length - 1] + 3));
     if (method.belief && row >= 0) drawBelief(view, method.belief, row);
     if (row >= 0) {
       const pose = [method.poses[to], method.poses[to + 1]], covariance = method.covariances.subarray(3 * row, 3 * row + 3);
