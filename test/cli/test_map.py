@@ -1,0 +1,90 @@
+"""`kbf map` from the command line."""
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from kbf_localization.cli.main import app
+from kbf_localization.training_map import load_map
+from test.datasets.cold_folders import make_cold_drive
+
+
+def kbf(*arguments: object, cwd: Path) -> Result:
+    before = Path.cwd()
+    os.chdir(cwd)
+    try:
+        return CliRunner(env={"COLUMNS": "120"}).invoke(app, [str(item) for item in arguments])
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a drive and the map that `kbf map build` made of it."""
+    folder = tmp_path_factory.mktemp("maps")
+    make_cold_drive(folder / "seq1_cloudy1", 24)
+    (folder / "tuned.yaml").write_text("parameters: {power: 8}\nthresholds: {lost: 0.5}\n")
+    built = kbf(
+        *("map", "build", "seq1_cloudy1", "--output", "office.kbfmap", "--poses", 10),
+        *("--words", 20, "--jobs", 1, "--parameters", "tuned.yaml"),
+        cwd=folder,
+    )
+    assert built.exit_code == 0, built.output
+    assert "seq1_cloudy1" in built.output
+    return folder
+
+
+def test_build_writes_the_map_with_its_parameters(folder: Path) -> None:
+    built = load_map(folder / "office.kbfmap")
+    assert len(built) == 10
+    assert built.parameters["power"] == 8.0
+    assert built.thresholds["lost"] == 0.5
+
+
+def test_info_shows_a_table_and_writes_a_picture(folder: Path) -> None:
+    shown = kbf("map", "info", "office.kbfmap", "--output", "shown", cwd=folder)
+    assert shown.exit_code == 0, shown.output
+    for text in ("160 x 120", "cloudy", load_map(folder / "office.kbfmap").identity):
+        assert text in shown.output
+    assert (folder / "shown" / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_maps_of_the_same_words_merge(folder: Path) -> None:
+    make_cold_drive(folder / "seq1_night1", 12, seed=4)
+    like = ("--like", "office.kbfmap", "--poses", 5, "--jobs", 1)
+    built = kbf("map", "build", "seq1_night1", *like, "--output", "night.kbfmap", cwd=folder)
+    assert built.exit_code == 0, built.output
+    merged = kbf(
+        "map", "merge", "office.kbfmap", "night.kbfmap", "--output", "both.kbfmap", cwd=folder
+    )
+    assert merged.exit_code == 0, merged.output
+    both = load_map(folder / "both.kbfmap")
+    assert len(both) == 15
+    assert [source.condition for source in both.sources] == ["cloudy", "night"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("build", "nowhere", "--output", "x.kbfmap"), "nowhere: no such file"),
+        (("build", "seq1_cloudy1", "--output", "no/where.kbfmap"), "folder that exists"),
+        (("build", "seq1_cloudy1", "--output", "x", "--select", "best"), "select must be one of"),
+        (("build", "seq1_cloudy1", "--output", "x", "--parameters", "no.yaml"), "no.yaml"),
+        (("build", "seq1_cloudy1", "--output", "x", "--parameters", "bad.yaml"), "bad.yaml"),
+        (("info", "nowhere.kbfmap"), "nowhere.kbfmap: cannot be read"),
+        (("info", "tuned.yaml"), "tuned.yaml: not a training map"),
+        (("merge", "office.kbfmap", "tuned.yaml", "--output", "x"), "not a training map"),
+    ],
+)
+def test_a_users_mistake_is_one_line(folder: Path, arguments: tuple[str, ...], says: str) -> None:
+    (folder / "bad.yaml").write_text("parameters: [1, 2]")
+    before = set(folder.iterdir())
+    failed = kbf("map", *arguments, cwd=folder)
+    assert failed.exit_code == 2
+    lines = failed.output.strip().splitlines()
+    assert says in lines[-1]
+    assert "Traceback" not in failed.output
+    assert set(folder.iterdir()) == before
