@@ -13,11 +13,10 @@ DOCUMENTS = sorted([PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")])
 SMALLER = {
     ("kbf", "simulate"): ["--frames", "40", "--size", "160x120", "--jobs", "1"],
     ("kbf", "map", "build"): ["--poses", "40", "--words", "16", "--jobs", "1"],
-    ("kbf", "experiment", "sum-rule"): ["--trials", "1", "--jobs", "1"],
-    ("kbf", "experiment", "synthetic"): ["--trials", "1", "--sizes", "20", "--jobs", "1"],
+    ("kbf", "tune"): ["--poses", "12", "--budget", "1", "--jobs", "1"],
 }
 # These run for minutes and have tests of their own; here their names and options are checked.
-LONG = (("kbf", "demo"), ("kbf", "bench"), ("kbf", "experiment"), ("kbf", "tune"))
+LONG = (("kbf", "demo"), ("kbf", "bench"), ("kbf", "experiment"))
 
 
 def commands_of(document: Path) -> list[str]:

@@ -129,7 +129,7 @@ def check_options(command: list[str]) -> None:
     for word in command[2:]:
         if word in getattr(found, "commands", {}):
             found = found.commands[word]
-    known = {name for parameter in found.params for name in parameter.opts}
+    known = {"--help", *(name for parameter in found.params for name in parameter.opts)}
     for word in command:
         assert not word.startswith("--") or word in known, f"{shlex.join(command)}: {word}"
 
