@@ -209,6 +209,66 @@ def _localization(metrics: Mapping[str, Any]) -> Table:
     return Table("Robot localization, mean ± std over choices of poses", columns, rows)
 
 
+@app.command("recovery", epilog="Example: [bold]kbf experiment recovery --trials 20[/bold]")
+def recovery(
+    trials: Annotated[
+        int, typer.Option(min=2, help="Global starts; kidnappings are half as many.")
+    ] = 100,
+    poses: Annotated[int, typer.Option(min=50, help="Poses of the map.")] = 1000,
+    frames: Annotated[int, typer.Option(min=200, help="Frames of each simulated drive.")] = 1000,
+    drives: Annotated[int, typer.Option(min=1, help="Undisturbed test drives.")] = 3,
+    size: Annotated[str, typer.Option(help="Size of rendered images.")] = "320x240",
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    output: Output = None,
+) -> None:
+    """Global starts, kidnappings, honesty of the covariance, and another light than the map's."""
+    _limit_threads()
+    import tempfile
+
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.experiments.recovery import metrics_of, run_trials
+    from kbf_localization.experiments.recovery_figure import write_files
+    from kbf_localization.experiments.recovery_world import make_world
+    from kbf_localization.parallel import workers
+
+    pixels = _image_size(size)
+    folder = ResultsFolder.create("experiment recovery", output)
+    config = {"command": _command(), "experiment": "recovery", "trials": trials, "poses": poses}
+    config |= {"frames": frames, "drives": drives, "size": size, "seed": seed}
+    folder.write_config(config)
+    staff = workers(jobs)
+    with tempfile.TemporaryDirectory(prefix="kbf-drives-") as rendered, show_progress() as progress:
+        world = make_world(
+            Path(rendered),
+            poses=poses,
+            frames=frames,
+            test_drives=drives,
+            size=pixels,
+            seed=seed,
+            workers=staff,
+            progress=progress,
+        )
+        outcome = run_trials(world, trials, seed, staff, progress)
+    metrics = metrics_of(outcome)
+    folder.write_metrics(metrics)
+    write_files(folder, outcome)
+    captions = {"recovery.png": "Errors after global starts and after kidnappings, every trial"}
+    _finish(folder, "Finding itself", config, _recovery(metrics), captions)
+
+
+def _recovery(metrics: Mapping[str, Any]) -> Table:
+    from kbf_localization.evaluation.report import Table
+
+    rows = [
+        (group.replace("_", " "), name.replace("_", " "), figure)
+        for group, figures in metrics.items()
+        for name, figure in figures.items()
+    ]
+    return Table("Finding itself in a simulated office", ("Trial", "Metric", "Value"), rows)
+
+
 def _limit_threads() -> None:
     """One BLAS thread for each process: the trials run beside each other."""
     from kbf_localization.threads import limit_threads

@@ -27,6 +27,8 @@ BEFORE_KIDNAPPING = 40
 AFTER_KIDNAPPING = 60
 CARRIED_AT_LEAST_M = 3.0
 FRAME_NS = 200_000_000
+BATCH = 10
+"""Trials that share a localizer, whose preparation costs as much as some hundred updates."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,6 @@ class DescribedDrive:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Consecutive frames of one drive, then of another place: `pieces` of (drive, first, count)."""
-
-    training_map: TrainingMap
-    pieces: tuple[tuple[DescribedDrive, int, int], ...]
-
-
-@dataclass(frozen=True)
 class Trace:
     """One value an update: the position's error (m), its distance from the truth in standard
     deviations, its standard deviation (m), and the state.
@@ -61,6 +55,51 @@ class Trace:
     standard_distance: Array
     sigma_m: Array
     states: tuple[State, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`count` consecutive frames of the test drive with this number, from `first` on."""
+
+    drive: int
+    first: int
+    count: int
+
+
+Trial = tuple[Piece, ...]
+"""Pieces that are driven one after the other, as if the robot were carried between them."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A map and the test drives on it; runs batches of trials, in worker processes too."""
+
+    training_map: TrainingMap
+    drives: tuple[DescribedDrive, ...]
+
+    def __call__(self, trials: Sequence[Trial]) -> list[Trace]:
+        localizer = Localizer(self.training_map, make_filter("kbf", self.training_map))
+        return [self._run(localizer, trial) for trial in trials]
+
+    def _run(self, localizer: Localizer, trial: Trial) -> Trace:
+        """Feed a trial's pieces to a fresh start; at their seams odometry feels no motion."""
+        localizer.reset()
+        odometry, stamp = np.zeros(3), 0
+        said: list[Localization] = []
+        truth: list[Array] = []
+        for piece in trial:
+            drive = self.drives[piece.drive]
+            for frame in range(piece.first, piece.first + piece.count):
+                if frame > piece.first:
+                    odometry = compose(odometry, drive.motions[frame])
+                localizer.add_odometry(stamp, odometry)
+                observation = self.training_map.observe(drive.histograms[frame])
+                one = localizer.add_described(stamp, observation)
+                assert one is not None
+                said.append(one)
+                truth.append(drive.poses[frame])
+                stamp += FRAME_NS
+        return _trace(said, np.array(truth))
 
 
 def describe_test_drive(
@@ -96,24 +135,8 @@ def describe_test_drive(
     )
 
 
-def run_trial(trial: Trial) -> Trace:
-    """Feed the pieces to a fresh localizer as one drive; at the seams odometry feels no motion."""
-    training_map = trial.training_map
-    localizer = Localizer(training_map, make_filter("kbf", training_map))
-    odometry, stamp = np.zeros(3), 0
-    said: list[Localization] = []
-    truth: list[Array] = []
-    for drive, first, count in trial.pieces:
-        for frame in range(first, first + count):
-            if frame > first:
-                odometry = compose(odometry, drive.motions[frame])
-            localizer.add_odometry(stamp, odometry)
-            one = localizer.add_described(stamp, training_map.observe(drive.histograms[frame]))
-            assert one is not None
-            said.append(one)
-            truth.append(drive.poses[frame])
-            stamp += FRAME_NS
-    offsets = np.array([one.pose for one in said])[:, :2] - np.array(truth)[:, :2]
+def _trace(said: Sequence[Localization], truth: Array) -> Trace:
+    offsets = np.array([one.pose for one in said])[:, :2] - truth[:, :2]
     covariances = np.array([one.published_covariance for one in said])[:, :2, :2]
     solved = np.linalg.solve(covariances, offsets[..., None])[..., 0]
     return Trace(
@@ -124,86 +147,138 @@ def run_trial(trial: Trial) -> Trace:
     )
 
 
-def global_starts(
-    training_map: TrainingMap, drives: Sequence[DescribedDrive], count: int, seed: int
-) -> list[Trial]:
+def global_starts(drives: Sequence[DescribedDrive], count: int, seed: int) -> list[Trial]:
     """Starts at random times with no hint of the place."""
     rng = np.random.default_rng((seed, 1))
-    trials = []
+    trials: list[Trial] = []
     for _ in range(count):
-        drive = drives[int(rng.integers(len(drives)))]
-        first = int(rng.integers(len(drive) - START_UPDATES))
-        trials.append(Trial(training_map, ((drive, first, START_UPDATES),)))
+        number = int(rng.integers(len(drives)))
+        first = int(rng.integers(len(drives[number]) - START_UPDATES))
+        trials.append((Piece(number, first, START_UPDATES),))
     return trials
 
 
-def kidnappings(
-    training_map: TrainingMap, drives: Sequence[DescribedDrive], count: int, seed: int
-) -> list[Trial]:
+def kidnappings(drives: Sequence[DescribedDrive], count: int, seed: int) -> list[Trial]:
     """Drives that go on elsewhere, as if the robot had been carried there with wheels at rest."""
     rng = np.random.default_rng((seed, 2))
     trials: list[Trial] = []
     while len(trials) < count:
-        drive = drives[int(rng.integers(len(drives)))]
-        first, then = rng.integers(len(drive) - BEFORE_KIDNAPPING - AFTER_KIDNAPPING, size=2)
-        left = drive.poses[first + BEFORE_KIDNAPPING - 1, :2]
-        if np.hypot(*(drive.poses[then, :2] - left)) < CARRIED_AT_LEAST_M:
-            continue
-        pieces = ((drive, int(first), BEFORE_KIDNAPPING), (drive, int(then), AFTER_KIDNAPPING))
-        trials.append(Trial(training_map, pieces))
+        number = int(rng.integers(len(drives)))
+        poses = drives[number].poses[:, :2]
+        first, then = rng.integers(len(poses) - BEFORE_KIDNAPPING - AFTER_KIDNAPPING, size=2)
+        carried_m = np.hypot(*(poses[then] - poses[first + BEFORE_KIDNAPPING - 1]))
+        if carried_m >= CARRIED_AT_LEAST_M:
+            before = Piece(number, int(first), BEFORE_KIDNAPPING)
+            trials.append((before, Piece(number, int(then), AFTER_KIDNAPPING)))
     return trials
 
 
+def whole_drives(drives: Sequence[DescribedDrive]) -> list[Trial]:
+    """Each drive from its beginning to its end, undisturbed."""
+    return [(Piece(number, 0, len(drive)),) for number, drive in enumerate(drives)]
+
+
+@dataclass(frozen=True)
+class World:
+    """The cloudy map with cloudy test drives; a night drive on that map and on a merged one."""
+
+    by_day: Scene
+    night_on_cloudy: Scene
+    night_on_merged: Scene
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The traces of all trials."""
+
+    starts: list[Trace]
+    carried: list[Trace]
+    undisturbed: list[Trace]
+    night_on_cloudy: list[Trace]
+    night_on_merged: list[Trace]
+
+
 def run_trials(
-    trials: Sequence[Trial], workers: Workers, progress: Progress, doing: str
-) -> list[Trace]:
-    """The traces of all trials, in their order."""
-    traces = []
-    for trace in workers.map(run_trial, trials):
-        traces.append(trace)
-        progress(len(traces), len(trials), doing)
-    return traces
+    world: World, starts: int, seed: int, workers: Workers, progress: Progress = no_progress
+) -> Outcome:
+    """So many global starts, half as many kidnappings, and all test drives from end to end."""
+
+    def run(scene: Scene, trials: Sequence[Trial], doing: str) -> list[Trace]:
+        batches = [trials[first : first + BATCH] for first in range(0, len(trials), BATCH)]
+        traces: list[Trace] = []
+        for part in workers.map(scene, batches):
+            traces += part
+            progress(len(traces), len(trials), doing)
+        return traces
+
+    day = world.by_day
+    cloudy, merged = world.night_on_cloudy, world.night_on_merged
+    return Outcome(
+        starts=run(day, global_starts(day.drives, starts, seed), "global starts"),
+        carried=run(day, kidnappings(day.drives, starts // 2, seed), "kidnappings"),
+        undisturbed=run(day, whole_drives(day.drives), "undisturbed drives"),
+        night_on_cloudy=run(cloudy, whole_drives(cloudy.drives), "night on the cloudy map"),
+        night_on_merged=run(merged, whole_drives(merged.drives), "night on the merged map"),
+    )
 
 
-def metrics_of(
-    starts: Sequence[Trace], carried: Sequence[Trace], undisturbed: Sequence[Trace]
-) -> dict[str, Any]:
+def metrics_of(outcome: Outcome) -> dict[str, Any]:
     """The figures of `metrics.json`."""
-    found = [_first(trace.error_m <= FOUND_WITHIN_M) for trace in starts]
-    detected = [_first(_lost(trace)[BEFORE_KIDNAPPING:]) for trace in carried]
-    recovered = [_first(trace.error_m[BEFORE_KIDNAPPING:] <= FOUND_WITHIN_M) for trace in carried]
-    error = np.concatenate([trace.error_m for trace in undisturbed])
-    distance = np.concatenate([trace.standard_distance for trace in undisturbed])
-    sigma = np.concatenate([trace.sigma_m for trace in undisturbed])
+    found = [_first(trace.error_m <= FOUND_WITHIN_M) for trace in outcome.starts]
+    after = slice(BEFORE_KIDNAPPING, None)
+    detected = [_first(_lost(trace)[after], 1) for trace in outcome.carried]
+    recovered = [_first(trace.error_m[after] <= FOUND_WITHIN_M) for trace in outcome.carried]
+    day = _joined(outcome.undisturbed)
     return {
         "global_start": {
-            "starts": len(starts),
+            "starts": len(found),
             "converged_share": _share(found, 15),
             "median_updates": float(np.median(found)),
         },
         "kidnapping": {
-            "kidnappings": len(carried),
+            "kidnappings": len(detected),
             "detected_share": _share(detected, 15),
             "recovered_share": _share(recovered, 30),
             "median_updates_to_detect": float(np.median(detected)),
             "median_updates_to_recover": float(np.median(recovered)),
         },
         "undisturbed": {
-            "updates": len(error),
-            "false_lost": sum(_times_lost(trace) for trace in undisturbed),
+            "updates": len(day.error_m),
+            "false_lost": sum(_times_lost(trace) for trace in outcome.undisturbed),
         },
         "covariance": {
-            "within_three_sigma_share": float((distance <= 3.0).mean()),
-            "median_sigma_m": float(np.median(sigma)),
-            "position_rmse_m": float(np.sqrt((error**2).mean())),
+            "within_three_sigma_share": float((day.standard_distance <= 3.0).mean()),
+            "median_sigma_m": float(np.median(day.sigma_m)),
+            "position_rmse_m": float(np.sqrt((day.error_m**2).mean())),
         },
+        "night_on_cloudy": _lighting(_joined(outcome.night_on_cloudy)),
+        "night_on_merged": _lighting(_joined(outcome.night_on_merged)),
     }
 
 
-def _first(happened: NDArray[np.bool_]) -> float:
-    """After how many updates it first happened and stayed so for three, infinity for never."""
-    lasting = happened[:-2] & happened[1:-1] & happened[2:]
-    return float(np.argmax(lasting)) + 1.0 if lasting.any() else float("inf")
+def _joined(traces: Sequence[Trace]) -> Trace:
+    return Trace(
+        error_m=np.concatenate([trace.error_m for trace in traces]),
+        standard_distance=np.concatenate([trace.standard_distance for trace in traces]),
+        sigma_m=np.concatenate([trace.sigma_m for trace in traces]),
+        states=tuple(state for trace in traces for state in trace.states),
+    )
+
+
+def _lighting(trace: Trace) -> dict[str, float]:
+    """How drives in another light went."""
+    return {
+        "position_rmse_m": float(np.sqrt((trace.error_m**2).mean())),
+        "position_median_m": float(np.median(trace.error_m)),
+        "share_beyond_1m": float((trace.error_m > 1.0).mean()),
+        "share_tracking": float(np.mean([state is State.TRACKING for state in trace.states])),
+    }
+
+
+def _first(happened: NDArray[np.bool_], lasting: int = 3) -> float:
+    """After how many updates it first happened, for `lasting` on end; infinity for never."""
+    stays = np.lib.stride_tricks.sliding_window_view(happened, lasting).all(axis=1)
+    return float(np.argmax(stays)) + 1.0 if stays.any() else float("inf")
 
 
 def _lost(trace: Trace) -> NDArray[np.bool_]:

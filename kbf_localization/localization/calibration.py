@@ -158,5 +158,5 @@ def _thresholds(traces: Sequence[_Traces]) -> dict[str, float]:
         "tracking_share": float(np.clip(low, 0.1, default.tracking_share)),
         "jump_m": float(np.clip(2.0 * np.quantile(jump, 0.998), 0.4, 3.0)),
         "least_similarity": 0.65 * float(np.quantile(best, 0.01)),
-        "covariance_scale": float(np.clip(scale**2, 0.25, 100.0)),
+        "covariance_scale": float(np.clip(scale**2, 1.0, 100.0)),
     }

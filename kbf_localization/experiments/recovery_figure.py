@@ -1,0 +1,64 @@
+"""The files of the recovery experiment: updates until found as CSV, errors over updates as PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.experiments.recovery import BEFORE_KIDNAPPING, FOUND_WITHIN_M, Outcome, Trace
+from kbf_localization.experiments.trials import COLOURS, write_csv
+from kbf_localization.localization import State
+
+
+def write_files(folder: ResultsFolder, outcome: Outcome) -> None:
+    """`updates.csv` (a row an update) and `recovery.png`."""
+    groups = {
+        "global_start": outcome.starts,
+        "kidnapping": outcome.carried,
+        "undisturbed": outcome.undisturbed,
+        "night_on_cloudy": outcome.night_on_cloudy,
+        "night_on_merged": outcome.night_on_merged,
+    }
+    rows = (
+        (group, trial, update, error, sigma, state.value)
+        for group, traces in groups.items()
+        for trial, trace in enumerate(traces)
+        for update, (error, sigma, state) in enumerate(
+            zip(trace.error_m, trace.sigma_m, trace.states, strict=True)
+        )
+    )
+    header = ("group", "trial", "update", "position_error_m", "sigma_m", "state")
+    write_csv(folder, "updates.csv", header, rows)
+    with folder.writing("recovery.png") as temporary:
+        draw(outcome.starts, outcome.carried).savefig(temporary, dpi=150)
+
+
+def draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:
+    """The error over the updates of every trial, and how many robots say that they are lost."""
+    figure = Figure(figsize=(11.0, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_errors(left, starts, 0)
+    left.set(title=f"{len(starts)} global starts", xlabel="updates since the start")
+    _draw_errors(right, carried, -BEFORE_KIDNAPPING)
+    right.set(title=f"{len(carried)} kidnappings", xlabel="updates since the robot was carried off")
+    lost = np.mean([[state is State.LOST for state in one.states] for one in carried], axis=0)
+    share = right.twinx()
+    share.plot(np.arange(len(lost)) - BEFORE_KIDNAPPING, lost, color=COLOURS[1], linewidth=2)
+    share.set(ylim=(0.0, 1.05))
+    share.set_ylabel('share that says "lost"', color=COLOURS[1])
+    return figure
+
+
+def _draw_errors(axes: Axes, traces: Sequence[Trace], first: int) -> None:
+    updates = np.arange(len(traces[0].error_m)) + first
+    errors = np.array([trace.error_m for trace in traces])
+    axes.plot(updates, errors.T, color=COLOURS[5], alpha=0.25, linewidth=0.7)
+    axes.plot(updates, np.median(errors, axis=0), color=COLOURS[0], label="median")
+    axes.axhline(FOUND_WITHIN_M, color="0.4", linestyle="--", label=f"{FOUND_WITHIN_M} m")
+    axes.set(yscale="log", ylabel="error of the position, m")
+    axes.grid(alpha=0.3)
+    axes.legend(loc="upper right", fontsize=8)

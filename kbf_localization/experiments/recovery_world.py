@@ -1,0 +1,69 @@
+"""The maps and test drives of the recovery experiment: a simulated office by day and by night."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.open import open_drive
+from kbf_localization.datasets.simulated_office import simulate
+from kbf_localization.experiments.recovery import Scene, World, describe_test_drive
+from kbf_localization.localization.calibration import calibrate
+from kbf_localization.parallel import Workers
+from kbf_localization.progress import Progress
+from kbf_localization.training_map import TrainingMap, build_map, with_parameters
+from kbf_localization.training_map.merge import merge_maps
+
+
+def make_world(
+    folder: Path,
+    *,
+    poses: int,
+    frames: int,
+    test_drives: int,
+    size: tuple[int, int],
+    seed: int,
+    workers: Workers,
+    progress: Progress,
+) -> World:
+    """Render the drives into `folder` and build the maps: two cloudy drives, and one by night."""
+    conditions = ["cloudy"] * (2 + test_drives) + ["night"] * 2
+    folders = simulate(
+        folder,
+        runs=len(conditions),
+        condition=conditions,
+        seed=seed,
+        frames=frames,
+        size=size,
+        workers=workers,
+        progress=progress,
+    )
+    drives = [open_drive(path) for path in folders]
+    trained, tests, (night_trained, night_test) = drives[:2], drives[2:-2], drives[-2:]
+    cloudy = build_map(trained, poses=poses, seed=seed, workers=workers, progress=progress)
+    night = build_map(
+        [night_trained],
+        poses=poses,
+        seed=seed,
+        settings=cloudy.describer_settings,
+        vocabulary=cloudy.vocabulary,
+        workers=workers,
+        progress=progress,
+    )
+    merged = merge_maps([cloudy, night])
+
+    def calibrated(training_map: TrainingMap, sources: list[Drive]) -> TrainingMap:
+        learned = calibrate(training_map, sources, workers=workers, progress=progress)
+        return with_parameters(training_map, training_map.parameters, learned)
+
+    def scene(training_map: TrainingMap, on: list[Drive]) -> Scene:
+        described = [describe_test_drive(training_map, one, workers, progress) for one in on]
+        return Scene(training_map, tuple(described))
+
+    cloudy = calibrated(cloudy, trained)
+    merged = calibrated(merged, [*trained, night_trained])
+    return World(
+        by_day=scene(cloudy, tests),
+        night_on_cloudy=scene(cloudy, [night_test]),
+        night_on_merged=scene(merged, [night_test]),
+    )
