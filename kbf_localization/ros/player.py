@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,15 +72,21 @@ class BagPlayer:
         start_ns: int,
         stop_ns: int,
         rate: float = 1.0,
+        hold: Callable[[Played], bool] | None = None,
         progress: Progress = no_progress,
     ) -> Played:
-        """Publish what was recorded from `start_ns` up to `stop_ns`, `rate` times as fast."""
+        """Publish what was recorded from `start_ns` up to `stop_ns`, `rate` times as fast.
+
+        While `hold` says so, time stands still.
+        """
         played = Played()
+        done, seconds = -1, 1 + int((stop_ns - start_ns) * 1e-9)
         with open_bag(self._bag) as bag:
             self.set_clock(start_ns)
             began = time.perf_counter()
             next_tick = began + CLOCK_PERIOD_S
             for topic, recorded_ns, cdr in bag.messages(self._publishers, start_ns, stop_ns):
+                began += _held(hold, played)
                 due = began + (recorded_ns - start_ns) * 1e-9 / rate
                 while (now := time.perf_counter()) < due:
                     if now >= next_tick:
@@ -92,8 +99,10 @@ class BagPlayer:
                 self._publishers[topic].publish(data)
                 played.lateness_s.append(time.perf_counter() - due)
                 played.counts[topic.name] += 1
-                done = int((recorded_ns - start_ns) * 1e-9)
-                progress(done, int((stop_ns - start_ns) * 1e-9), "playing the bag (s)")
+                if (second := int((recorded_ns - start_ns) * 1e-9)) != done:
+                    done = second
+                    progress(done, seconds, "playing the bag (s)")
+            progress(seconds, seconds, "playing the bag (s)")
             played.seconds = time.perf_counter() - began
         return played
 
@@ -108,6 +117,16 @@ class BagPlayer:
         message, left_out = without_transform_to(message, self._odom_frame)
         played.transforms_left_out.update(left_out)
         return bytes(serialize_message(message))
+
+
+def _held(hold: Callable[[Played], bool] | None, played: Played) -> float:
+    """Wait while `hold` says so; gives the seconds that it took."""
+    if hold is None or not hold(played):
+        return 0.0
+    since = time.perf_counter()
+    while hold(played):
+        time.sleep(0.005)
+    return time.perf_counter() - since
 
 
 def _qos(topic: BagTopic) -> QoSProfile:

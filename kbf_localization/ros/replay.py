@@ -33,12 +33,16 @@ QUIET_S = 2.0
 
 @dataclass(frozen=True)
 class ReplaySettings:
-    """How the bag is played: times as fast, from `start_s` for `duration_s` seconds, repeatedly."""
+    """How the bag is played: times as fast, from `start_s` for `duration_s` seconds, repeatedly.
+
+    While more than `most_waiting` images wait for the node's answer, time stands still.
+    """
 
     rate: float = 1.0
     start_s: float = 0.0
     duration_s: float | None = None
     loop: bool = False
+    most_waiting: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ def replay_through_node(
         try:
             while True:
                 recorder.take()
-                now_played = player.play(start_ns, stop_ns, settings.rate, progress)
+                hold = _Hold(recorder, drive.image_topic.name, settings.most_waiting)
+                now_played = player.play(start_ns, stop_ns, settings.rate, hold, progress)
                 _wait_for_answers(process, recorder, len(frames))
                 recording, played, passes = recorder.take(), now_played, passes + 1
                 if not settings.loop:
@@ -97,6 +102,27 @@ def replay_through_node(
     )
     run = recording.run(drive, frames)
     return Replayed(run, played, passes, playlist.notes + left_out, frames)
+
+
+class _Hold:
+    """Whether too many images wait for an answer; those without one for a while never get one."""
+
+    def __init__(self, recorder: NodeRecorder, image_topic: str, most_waiting: int | None) -> None:
+        self._recorder, self._image_topic = recorder, image_topic
+        self._most_waiting = most_waiting
+        self._answered, self._given_up, self._since = 0, 0, time.monotonic()
+
+    def __call__(self, played: Played) -> bool:
+        if self._most_waiting is None:
+            return False
+        answered = self._recorder.answered()
+        waiting = played.counts[self._image_topic] - answered - self._given_up
+        if answered != self._answered or waiting <= self._most_waiting:
+            self._answered, self._since = answered, time.monotonic()
+        if time.monotonic() - self._since > QUIET_S:
+            self._given_up += waiting
+            return False
+        return waiting > self._most_waiting
 
 
 def _span(bag_path: Path, settings: ReplaySettings) -> tuple[int, int]:

@@ -1,0 +1,256 @@
+"""Show everything in one go: simulate, convert, map, run the node, evaluate."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from kbf_localization.datasets.rosbag import RosbagDrive
+    from kbf_localization.evaluation.run import Run
+    from kbf_localization.ros.replay import Replayed
+    from kbf_localization.training_map import TrainingMap
+
+app = typer.Typer(add_completion=False)
+
+EXAMPLE = (
+    "Example: [bold]kbf demo[/bold] takes about a minute and ends with a table and the path of a "
+    "report. The drives, the bag and the map stay beside it to try the other commands on: "
+    "[bold]kbf map info results/latest/office.kbfmap[/bold]"
+)
+
+FRAMES = 600
+"""Images of each of the three drives: two minutes through the office."""
+
+IMAGE_SIZE = (320, 240)
+MAP_POSES = 400
+FASTEST_RATE = 8.0
+MOST_WAITING = 10
+MARK_MEDIAN_M = 0.3
+MARK_SHARE_BEYOND_1M = 0.05
+
+
+@app.command(epilog=EXAMPLE)
+def demo(
+    output: Annotated[
+        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, another office.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
+) -> None:
+    """Show everything in one go: simulate, convert, map, run the node, evaluate."""
+    from kbf_localization.threads import limit_threads
+
+    # Before NumPy is imported: the work is spread over the cores by processes.
+    limit_threads(1)
+    _keep_to_this_computer()
+    from kbf_localization.cli.replay import ros_replay
+    from kbf_localization.evaluation.evaluate import evaluate_drives
+    from kbf_localization.evaluation.results import ResultsFolder
+
+    ros = ros_replay()
+    folder = ResultsFolder.create("demo", output)
+    stages = _Stages(6)
+    with stages.stage("Driving three times through a simulated office") as progress:
+        sequences = _simulate(folder.path / "drives", seed, jobs, progress)
+    with stages.stage("Turning the third drive into a bag") as progress:
+        drive = _convert(sequences[2], folder.path / "bag", progress)
+    with stages.stage("Making a map from the first two drives") as progress:
+        training_map, map_path = _build_map(sequences[:2], folder.path, jobs, progress)
+    with stages.stage("Replaying the third drive offline, to compare with") as progress:
+        (offline,) = evaluate_drives([drive], training_map, ["kbf", "nai"], progress=progress)
+    with stages.stage("Playing the bag to the ROS 2 node, which does not know where") as progress:
+        # However busy the computer is, no frame is lost: time waits for the node.
+        replayed = ros.replay_through_node(
+            drive,
+            map_path,
+            ros.ReplaySettings(rate=FASTEST_RATE, most_waiting=MOST_WAITING),
+            parameters={"image_queue_depth": len(drive)},
+            progress=progress,
+        )
+    node, agreement = _with_beliefs(replayed.run, offline.runs["kbf"])
+    runs = {"node": node, "nai": offline.runs["nai"]}
+    with stages.stage("Writing the report") as progress:
+        metrics = _write(folder, drive, training_map, runs, replayed, seed, agreement, progress)
+    _say_results(folder.path, metrics, agreement, stages.seconds)
+
+
+def _keep_to_this_computer() -> None:
+    """The demo must not be heard by a robot nearby, nor hear it."""
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    os.environ.setdefault("ROS_DOMAIN_ID", str(random.SystemRandom().randint(1, 101)))
+
+
+class _Stages:
+    """Says what is being done, and how long it took."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._number = total, 0
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @contextmanager
+    def stage(self, doing: str) -> Iterator[Any]:
+        from kbf_localization.cli.console import console
+        from kbf_localization.cli.progress import show_progress
+
+        self._number += 1
+        began = time.monotonic()
+        console.print(f"\\[{self._number}/{self._total}] {doing}", highlight=False)
+        with show_progress() as progress:
+            yield progress
+        console.print(f"      done in {time.monotonic() - began:.0f} s", highlight=False)
+
+
+def _simulate(folder: Path, seed: int, jobs: int, progress: Any) -> list[Path]:
+    from kbf_localization.datasets.simulated_office import simulate
+    from kbf_localization.parallel import workers
+
+    return simulate(
+        folder,
+        runs=3,
+        seed=seed,
+        frames=FRAMES,
+        size=IMAGE_SIZE,
+        workers=workers(jobs),
+        progress=progress,
+    )
+
+
+def _convert(sequence: Path, bag: Path, progress: Any) -> RosbagDrive:
+    from kbf_localization.datasets.bag_writer import write_bag
+    from kbf_localization.datasets.open import open_drive
+    from kbf_localization.datasets.rosbag import RosbagDrive
+
+    write_bag(open_drive(sequence), bag, progress=progress)
+    return RosbagDrive(bag)
+
+
+def _build_map(
+    sequences: list[Path], folder: Path, jobs: int, progress: Any
+) -> tuple[TrainingMap, Path]:
+    from kbf_localization.datasets.open import open_drive
+    from kbf_localization.parallel import workers
+    from kbf_localization.training_map import build_map, load_map, save_map
+
+    training_map = build_map(
+        [open_drive(path) for path in sequences],
+        poses=MAP_POSES,
+        workers=workers(jobs),
+        progress=progress,
+    )
+    path = folder / "office.kbfmap"
+    save_map(training_map, path)
+    return load_map(path), path
+
+
+def _with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
+    """The node's run with the offline replay's beliefs, where the two agree frame by frame.
+
+    The node does not publish its whole belief; that of an equal estimate is equal. Also gives the
+    largest difference of the two estimates, in metres or radians; None where frames are missing.
+    """
+    import numpy as np
+
+    from kbf_localization.geometry import wrap_angle
+
+    if not np.array_equal(node.stamps_ns, offline.stamps_ns):
+        return node, None
+    difference = node.estimates - offline.estimates
+    difference[:, 2] = wrap_angle(difference[:, 2])
+    largest = float(np.abs(difference).max())
+    if largest > 1e-9:
+        return node, largest
+    return replace(node, beliefs=offline.beliefs, best_rows=offline.best_rows), largest
+
+
+def _write(
+    folder: Any,
+    drive: RosbagDrive,
+    training_map: TrainingMap,
+    runs: dict[str, Run],
+    replayed: Replayed,
+    seed: int,
+    agreement: float | None,
+    progress: Any,
+) -> dict[str, Any]:
+    from kbf_localization.cli.replay import replay_figures
+    from kbf_localization.evaluation.animation import save_animation
+    from kbf_localization.evaluation.evaluate import SourceResult, write_results
+
+    config = {
+        "command": shlex.join(["kbf", *sys.argv[1:]]),
+        "seed": seed,
+        "frames": FRAMES,
+        "image_size": list(IMAGE_SIZE),
+        "map_poses": MAP_POSES,
+        "map_identity": training_map.identity,
+        "data": "invented office, rendered images, odometry with noise as measured on a real robot",
+    }
+    metrics = write_results(
+        folder, [SourceResult(drive, runs)], training_map, config, progress=progress
+    )
+    if runs["node"].beliefs is not None:
+        with folder.writing("animation.gif") as path:
+            save_animation(path, runs["node"], training_map, drive, progress=progress)
+    metrics = {
+        **metrics,
+        "replay": replay_figures(replayed, FASTEST_RATE),
+        "largest_difference_to_offline": agreement,
+        "passed": _passes(metrics["methods"]["node"]),
+    }
+    folder.write_metrics(metrics)
+    return metrics
+
+
+def _passes(node: dict[str, float]) -> bool:
+    return (
+        node["position_median_m"] < MARK_MEDIAN_M
+        and node["share_beyond_1m"] <= MARK_SHARE_BEYOND_1M
+    )
+
+
+def _say_results(
+    folder: Path, metrics: dict[str, Any], agreement: float | None, seconds: float
+) -> None:
+    from kbf_localization.cli.console import console
+    from kbf_localization.cli.tables import print_methods
+    from kbf_localization.errors import KbfError
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    node = metrics["methods"]["node"]
+    print_methods(
+        "The node's poses, and those of the nearest map image alone (nai)", metrics["methods"]
+    )
+    if node["frames_dropped"]:
+        say(f"The node dropped {node['frames_dropped']} of {FRAMES} frames.")
+    if agreement is not None:
+        say(f"Node and offline replay differ by at most {agreement:.1e}.")
+    say(f"Picture: {folder / 'paths.png'}")
+    say(f"Report:  {folder / 'report.html'}")
+    if not metrics["passed"]:
+        raise KbfError(
+            f"{folder / 'report.html'}: the demo misses its mark: median error "
+            f"{node['position_median_m']:.2f} m (below {MARK_MEDIAN_M} wanted), "
+            f"{100 * node['share_beyond_1m']:.1f} % of the frames beyond 1 m (at most "
+            f"{100 * MARK_SHARE_BEYOND_1M:.0f} % wanted); try another --seed and report this one"
+        )
+    say(
+        f"Passed in {seconds:.0f} s: median error below {MARK_MEDIAN_M} m, at most "
+        f"{100 * MARK_SHARE_BEYOND_1M:.0f} % of the frames beyond 1 m."
+    )
