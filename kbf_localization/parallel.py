@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kbf_localization.errors import KbfError
+
+if TYPE_CHECKING:
+    from distributed import Future
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,9 +57,15 @@ class DaskCluster:
             raise KbfError(f"no Dask scheduler answers at {address}: {error}") from error
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        futures = self._client.map(function, list(items), pure=False)
-        for future in futures:
-            yield future.result()
+        # Only so many items at a time are on their way, so that memory does not grow with them.
+        at_once = 2 * max(1, sum(self._client.nthreads().values()))
+        waiting: deque[Future[Result]] = deque()
+        for item in items:
+            waiting.append(self._client.submit(function, item, pure=False))
+            if len(waiting) >= at_once:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
     def close(self) -> None:
         self._client.close()

@@ -55,10 +55,16 @@ def build_map(
     if vocabulary is None:
         vocabulary = _learn_words(frames, drives, settings, seed, workers, progress)
     rows = select_frames(frames.poses, poses, select, seed)
-    described = list(describe_frames(frames, drives, rows, vocabulary, settings, workers, progress))
-    if not described:
+    histograms = np.empty((len(rows), settings.bins), dtype=np.uint8)
+    places: list[int] = []
+    thumbnails: list[bytes] = []
+    for item in describe_frames(frames, drives, rows, vocabulary, settings, workers, progress):
+        histograms[len(places)] = item.histogram
+        places.append(item.place)
+        thumbnails.append(item.thumbnail)
+    if not places:
         raise MapError(f"{drives[0].path}: none of {len(rows)} chosen images can be decoded")
-    kept = rows[[item.place for item in described]]
+    kept = rows[places]
     warnings = [warning for drive in drives for warning in drive.warnings]
     if len(kept) < len(rows):
         warnings.append(
@@ -66,7 +72,7 @@ def build_map(
         )
     return TrainingMap(
         poses=frames.poses[kept],
-        histograms=np.stack([item.histogram for item in described]),
+        histograms=histograms[: len(places)],
         next_poses=frames.next_poses[kept],
         motions=frames.motions[kept],
         vocabulary=vocabulary,
@@ -83,7 +89,7 @@ def build_map(
             for number, drive in enumerate(drives)
         ),
         source_of=frames.drive_of[kept],
-        thumbnails=[item.thumbnail for item in described],
+        thumbnails=thumbnails,
         warnings=tuple(warnings),
     )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import TypeVar
 
 import cv2
@@ -20,6 +21,7 @@ from kbf_localization.vision.describer import ImageDescriber, prepare_image
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
+Task = TypeVar("Task")
 Result = TypeVar("Result")
 Item = tuple[int, bytes]
 
@@ -81,14 +83,29 @@ def describe_frames(
         progress(min((done + 1) * IMAGES_AT_ONCE, len(rows)), len(rows), "describing images")
 
 
+def single_threaded(work: Callable[[Task, list[Item]], Result]) -> Callable[..., Result]:
+    """Leaves OpenCV one thread meanwhile: there are as many workers as cores already."""
+
+    @wraps(work)
+    def limited(task: Task, items: list[Item]) -> Result:
+        threads = cv2.getNumThreads()
+        cv2.setNumThreads(1)
+        try:
+            return work(task, items)
+        finally:
+            cv2.setNumThreads(threads)
+
+    return limited
+
+
 @dataclass(frozen=True)
 class _SampleTask:
     settings: DescriberSettings
     per_image: int
     seed: int
 
+    @single_threaded
     def __call__(self, items: list[Item]) -> list[NDArray[np.float32]]:
-        cv2.setNumThreads(1)
         sampled = []
         for place, data in items:
             image = grey_from_compressed(data)
@@ -107,8 +124,8 @@ class _DescribeTask:
     vocabulary: Vocabulary
     settings: DescriberSettings
 
+    @single_threaded
     def __call__(self, items: list[Item]) -> list[Described]:
-        cv2.setNumThreads(1)
         describer = ImageDescriber(self.vocabulary, self.settings)
         described = []
         for place, data in items:

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -10,7 +11,7 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, wrap_angle
-from kbf_localization.parallel import Cores
+from kbf_localization.parallel import Cores, DaskCluster
 from kbf_localization.training_map import TrainingMap, build_map
 from test.datasets.cold_folders import make_cold_drive
 
@@ -33,7 +34,7 @@ def test_a_held_out_frame_is_most_like_a_neighbour_of_its(
 ) -> None:
     drive = ColdDrive(office_drives[0])
     held_out, kept = np.arange(1, len(drive), 2), np.arange(0, len(drive), 2)
-    described = build_map([drive], poses=len(drive), select="random", words=100)
+    described = build_map([drive], poses=len(drive), select="random", words=50)
     gram = described.image_gram(held_out, kept)
     found = drive.poses[kept[gram.argmax(axis=1)]]
     near = np.hypot(*(found - drive.poses[held_out])[:, :2].T) < 0.5
@@ -54,6 +55,30 @@ def test_motions_lead_from_each_pose_to_the_next(wall_map: TrainingMap) -> None:
 def test_workers_change_nothing(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
     parallel = build_map([wall_drive], poses=15, words=30, workers=Cores(2))
     assert parallel.identity == wall_map.identity
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_gives_the_same_map(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        cluster_workers = DaskCluster(cluster.scheduler_address)
+        try:
+            there = build_map([wall_drive], poses=15, words=30, workers=cluster_workers)
+        finally:
+            cluster_workers.close()
+    assert there.identity == wall_map.identity
+
+
+def test_describing_leaves_opencvs_threads_as_they_were(wall_drive: ColdDrive) -> None:
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(3)
+    try:
+        build_map([wall_drive], poses=2, words=10)
+        assert cv2.getNumThreads() == 3
+    finally:
+        cv2.setNumThreads(threads)
 
 
 def test_seed_and_selection_change_the_map(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
@@ -92,8 +117,6 @@ def test_no_decodable_image_is_one_error(tmp_path: Path) -> None:
 
 
 def test_tiny_images_are_one_error(tmp_path: Path) -> None:
-    import cv2
-
     folder = make_cold_drive(tmp_path / "drive", 4)
     for path in (folder / "std_cam").iterdir():
         cv2.imwrite(str(path), np.zeros((20, 20), dtype=np.uint8))
@@ -144,8 +167,6 @@ def test_asking_for_no_poses_or_no_drives_is_refused(wall_drive: ColdDrive) -> N
 
 
 def test_images_of_another_size_are_brought_to_the_maps(tmp_path: Path) -> None:
-    import cv2
-
     folder = make_cold_drive(tmp_path / "drive", 6)
     path = sorted((folder / "std_cam").iterdir())[3]
     small = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
