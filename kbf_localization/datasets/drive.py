@@ -61,7 +61,5 @@ class Drive(Protocol):
     def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
         """Grey images (h, w) with their indices, in order; None for one that cannot be decoded."""
 
-    def encoded_images(
-        self, indices: Sequence[int] | None = None
-    ) -> Iterator[tuple[int, bytes]]:
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """The images' bytes as stored (JPEG or PNG) with their indices, in order."""
