@@ -15,8 +15,8 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
     """All poses of all maps.
 
     The maps must share their words and settings, since counts of different words cannot be
-    compared. Hyper-parameters and thresholds are left out: they belong to the old density of
-    poses. The motion noise is the mean over the poses.
+    compared. The motion noise, and the thresholds that all maps have, become their mean over the
+    poses; hyper-parameters stay where all maps have the same.
     """
     if not maps:
         raise MapError("nothing to merge: name two maps or more")
@@ -31,6 +31,7 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
             )
     counts = np.array([len(part) for part in maps], dtype=np.float64)
     variances = np.stack([part.motion_variances for part in maps])
+    same_parameters = all(part.parameters == first.parameters for part in maps)
     first_source = np.cumsum([0, *(len(part.sources) for part in maps[:-1])])
     return TrainingMap(
         poses=np.concatenate([part.poses for part in maps]),
@@ -45,5 +46,11 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
             [part.source_of + start for part, start in zip(maps, first_source, strict=True)]
         ),
         thumbnails=list(chain.from_iterable(part.thumbnails for part in maps)),
+        parameters=first.parameters if same_parameters else {},
+        thresholds={
+            name: float(np.average([part.thresholds[name] for part in maps], weights=counts))
+            for name in first.thresholds
+            if all(name in part.thresholds for part in maps)
+        },
         warnings=tuple(chain.from_iterable(part.warnings for part in maps)),
     )

@@ -12,7 +12,11 @@ from kbf_localization.vision.vocabulary import Vocabulary
 
 
 def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None:
-    noisier = replace(number_map, motion_variances=3 * number_map.motion_variances)
+    noisier = replace(
+        number_map,
+        motion_variances=3 * number_map.motion_variances,
+        thresholds={"lost": 0.75, "other": 1.0},
+    )
     merged = merge_maps([number_map, noisier])
     np.testing.assert_array_equal(merged.poses, np.tile(number_map.poses, (2, 1)))
     np.testing.assert_array_equal(merged.histograms, np.tile(number_map.histograms, (2, 1)))
@@ -20,7 +24,12 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
     assert merged.sources == number_map.sources * 2
     np.testing.assert_allclose(merged.motion_variances, 2 * number_map.motion_variances)
     assert merged.thumbnails[9] == b"three"
-    assert not merged.parameters
+    assert merged.parameters == number_map.parameters
+    assert merged.thresholds == {"lost": 0.5}
+
+
+def test_parameters_that_differ_are_left_out(number_map: TrainingMap) -> None:
+    assert merge_maps([number_map, replace(number_map, parameters={})]).parameters == {}
 
 
 def test_maps_of_other_words_are_refused(number_map: TrainingMap) -> None:
