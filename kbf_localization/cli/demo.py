@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -55,6 +54,7 @@ def demo(
     limit_threads(1)
     _keep_to_this_computer()
     from kbf_localization.cli.replay import ros_replay
+    from kbf_localization.evaluation.agreement import with_beliefs
     from kbf_localization.evaluation.evaluate import evaluate_drives
     from kbf_localization.evaluation.results import ResultsFolder
 
@@ -78,7 +78,7 @@ def demo(
             parameters={"image_queue_depth": len(drive)},
             progress=progress,
         )
-    node, agreement = _with_beliefs(replayed.run, offline.runs["kbf"])
+    node, agreement = with_beliefs(replayed.run, offline.runs["kbf"])
     runs = {"node": node, "nai": offline.runs["nai"]}
     with stages.stage("Writing the report") as progress:
         metrics = _write(folder, drive, training_map, runs, replayed, seed, agreement, progress)
@@ -155,26 +155,6 @@ def _build_map(
     path = folder / "office.kbfmap"
     save_map(training_map, path)
     return load_map(path), path
-
-
-def _with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
-    """The node's run with the offline replay's beliefs, where the two agree frame by frame.
-
-    The node does not publish its whole belief; that of an equal estimate is equal. Also gives the
-    largest difference of the two estimates, in metres or radians; None where frames are missing.
-    """
-    import numpy as np
-
-    from kbf_localization.geometry import wrap_angle
-
-    if not np.array_equal(node.stamps_ns, offline.stamps_ns):
-        return node, None
-    difference = node.estimates - offline.estimates
-    difference[:, 2] = wrap_angle(difference[:, 2])
-    largest = float(np.abs(difference).max())
-    if largest > 1e-9:
-        return node, largest
-    return replace(node, beliefs=offline.beliefs, best_rows=offline.best_rows), largest
 
 
 def _write(

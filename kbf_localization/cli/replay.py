@@ -52,7 +52,12 @@ def replay(
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.cli.tables import print_methods
     from kbf_localization.datasets.rosbag import RosbagDrive
-    from kbf_localization.evaluation.evaluate import SourceResult, write_results
+    from kbf_localization.evaluation.agreement import with_beliefs
+    from kbf_localization.evaluation.evaluate import (
+        SourceResult,
+        evaluate_drives,
+        write_results,
+    )
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.training_map import load_map
 
@@ -68,6 +73,11 @@ def replay(
             parameters={"image_queue_depth": queue},
             progress=progress,
         )
+        run = replayed.run
+        if report and len(run) == len(drive):
+            # The node publishes poses alone; the report's player also shows what it believed.
+            (offline,) = evaluate_drives([drive], training_map, ["kbf"], progress=progress)
+            run, _ = with_beliefs(run, offline.runs["kbf"])
         folder = ResultsFolder.create("replay", output)
         config = {
             "command": shlex.join(["kbf", *sys.argv[1:]]),
@@ -79,7 +89,7 @@ def replay(
             "duration_s": duration,
             "image_queue_depth": queue,
         }
-        results = [SourceResult(drive, {"node": replayed.run})]
+        results = [SourceResult(drive, {"node": run})]
         metrics = write_results(
             folder, results, training_map, config, report=report, progress=progress
         )
