@@ -17,7 +17,7 @@ def test_a_node_that_agrees_gets_the_offline_beliefs() -> None:
 
 
 def test_a_full_turn_of_heading_is_no_difference() -> None:
-    turned = replace(NODE, estimates=NODE.estimates + (0.0, 0.0, 2 * np.pi))
+    turned = replace(NODE, estimates=NODE.estimates + np.array([0.0, 0.0, 2 * np.pi]))
     run, largest = with_beliefs(turned, OFFLINE)
     assert largest is not None and largest < 1e-12 and run.beliefs is not None
 
