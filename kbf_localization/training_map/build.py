@@ -58,10 +58,12 @@ def build_map(
     histograms = np.empty((len(rows), settings.bins), dtype=np.uint8)
     places: list[int] = []
     thumbnails: list[bytes] = []
+    resized = 0
     for item in describe_frames(frames, drives, rows, vocabulary, settings, workers, progress):
         histograms[len(places)] = item.histogram
         places.append(item.place)
         thumbnails.append(item.thumbnail)
+        resized += item.resized
     if not places:
         raise MapError(f"{drives[0].path}: none of {len(rows)} chosen images can be decoded")
     kept = rows[places]
@@ -69,6 +71,11 @@ def build_map(
     if len(kept) < len(rows):
         warnings.append(
             f"{len(rows) - len(kept)} of {len(rows)} chosen images cannot be decoded; left out"
+        )
+    if resized:
+        warnings.append(
+            f"{resized} of {len(rows)} chosen images were resized to "
+            f"{settings.image_width}x{settings.image_height}"
         )
     return TrainingMap(
         poses=frames.poses[kept],

@@ -31,11 +31,15 @@ THUMBNAIL_SIZE = (96, 72)
 
 @dataclass(frozen=True)
 class Described:
-    """An image's histogram and thumbnail, with its place in the list that was asked for."""
+    """An image's histogram and thumbnail, with its place in the list that was asked for.
+
+    `resized` says that it had another size than the map's images.
+    """
 
     place: int
     histogram: NDArray[np.uint8]
     thumbnail: bytes
+    resized: bool
 
 
 def image_size(frames: Frames, drives: Sequence[Drive]) -> tuple[int, int] | None:
@@ -134,7 +138,15 @@ class _DescribeTask:
                 continue
             small = cv2.resize(image, THUMBNAIL_SIZE, interpolation=cv2.INTER_AREA)
             _, thumbnail = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 80])
-            described.append(Described(place, describer.describe(image), thumbnail.tobytes()))
+            prepared = prepare_image(image, self.settings)
+            described.append(
+                Described(
+                    place,
+                    describer.describe(prepared),
+                    thumbnail.tobytes(),
+                    resized=prepared.shape != image.shape,
+                )
+            )
         return described
 
 

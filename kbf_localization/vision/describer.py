@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +15,14 @@ from kbf_localization.vision.vocabulary import Vocabulary
 
 Image = NDArray[np.uint8]
 
+_log = logging.getLogger(__name__)
+
 
 class ImageDescriber:
     """Describes images of any size, grey or colour, as the map's images were described.
 
-    `resized_from` is the last size (width, height) that was not the map's, None while all were;
-    a caller that wants to say so once compares it with what it saw before.
+    Images of another size than the map's are resized, which is logged once; `resized_from` is the
+    size (width, height) of the last such image, None while there was none.
     """
 
     def __init__(self, vocabulary: Vocabulary, settings: DescriberSettings) -> None:
@@ -33,9 +37,12 @@ class ImageDescriber:
     def describe(self, image: Image) -> NDArray[np.uint8]:
         """Pyramid counts (bins,) of an image (h, w), (h, w, 1), (h, w, 3) BGR or (h, w, 4) BGRA."""
         height, width = image.shape[:2] if image.ndim in (2, 3) else (0, 0)
-        if (width, height) != (self.settings.image_width, self.settings.image_height):
-            self.resized_from = (width, height)
         grey = prepare_image(image, self.settings)
+        size = (self.settings.image_width, self.settings.image_height)
+        if (width, height) != size:
+            if self.resized_from is None:
+                _log.warning("images of %dx%d are resized to the map's %dx%d", width, height, *size)
+            self.resized_from = (width, height)
         words = self.vocabulary.assign(dense_sift(grey, self.settings))
         return pyramid_histogram(words, self.settings)
 

@@ -173,6 +173,7 @@ def test_images_of_another_size_are_brought_to_the_maps(tmp_path: Path) -> None:
     cv2.imwrite(str(path), cv2.resize(small, (320, 240)))
     built = build_map([ColdDrive(folder)], poses=6, words=20)
     assert len(built) == 6
+    assert any("1 of 6 chosen images were resized to 160x120" in line for line in built.warnings)
     assert (built.describer_settings.image_width, built.describer_settings.image_height) == (
         160,
         120,

@@ -34,13 +34,17 @@ def test_grey_and_colour_of_the_same_image_are_described_alike(
         np.testing.assert_array_equal(describer.describe(stacked), grey)
 
 
-def test_an_image_of_another_size_is_resized_and_the_size_told(
-    describer: ImageDescriber, image: np.ndarray
+def test_an_image_of_another_size_is_resized_and_said_once(
+    describer: ImageDescriber, image: np.ndarray, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = describer.describe(image)
     assert describer.resized_from is None
     larger = describer.describe(cv2.resize(image, (320, 240), interpolation=cv2.INTER_CUBIC))
     assert describer.resized_from == (320, 240)
+    describer.describe(np.zeros((240, 320), dtype=np.uint8))
+    assert [record.getMessage() for record in caplog.records] == [
+        "images of 320x240 are resized to the map's 160x120"
+    ]
     assert larger.shape == (SETTINGS.bins,)
     assert PyramidKernel(SETTINGS).similarities(own, larger[None])[0] > 0.8
 
