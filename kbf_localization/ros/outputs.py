@@ -6,10 +6,11 @@ from collections import deque
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from geometry_msgs.msg import PoseArray, PoseStamped, PoseWithCovarianceStamped
+from geometry_msgs.msg import PoseArray, PoseWithCovarianceStamped
 from nav_msgs.msg import Path
 from rclpy.lifecycle import LifecycleNode
 from rclpy.qos import DurabilityPolicy, QoSProfile
+from std_msgs.msg import Header
 from visualization_msgs.msg import MarkerArray
 
 from kbf_localization.localization import Localization, State
@@ -29,7 +30,7 @@ class Outputs:
         self._node = node
         self._frame_id = frame_id
         self._map_poses = map_poses
-        self._path: deque[PoseStamped] = deque(maxlen=path_length)
+        self._path: deque[tuple[int, Array]] = deque(maxlen=path_length)
         self._path_shown_ns = 0
         publisher = node.create_lifecycle_publisher
         self._pose = publisher(PoseWithCovarianceStamped, "pose", _LATCHED)
@@ -78,15 +79,17 @@ class Outputs:
             self._belief.publish(belief_markers(top, self._map_poses, weights))
         if weights is not None and self._belief_poses.get_subscription_count():
             self._belief_poses.publish(belief_poses(top, self._map_poses, weights, belief_count))
-        if self._path.maxlen and localization.state is not State.LOST:
-            self._path.append(
-                stamped_pose(self._frame_id, localization.stamp_ns, localization.pose)
-            )
+        if self._path.maxlen and localization.state is State.TRACKING:
+            self._path.append((localization.stamp_ns, localization.pose))
             # The whole path is sent each time: once a second is often enough.
             elapsed = abs(localization.stamp_ns - self._path_shown_ns)
             if elapsed >= 1_000_000_000 and self._path_publisher.get_subscription_count():
                 self._path_shown_ns = localization.stamp_ns
-                self._path_publisher.publish(Path(header=top, poses=list(self._path)))
+                self._path_publisher.publish(self._path_message(top))
+
+    def _path_message(self, top: Header) -> Path:
+        poses = [stamped_pose(self._frame_id, stamp_ns, pose) for stamp_ns, pose in self._path]
+        return Path(header=top, poses=poses)
 
     def forget_path(self) -> None:
         self._path.clear()

@@ -15,6 +15,10 @@ from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
 
 
+_LARGEST = 1e12
+"""No metre, square metre or second since 1970 is larger; NaN is not smaller either."""
+
+
 class SavedPoseError(KbfError):
     """The saved pose cannot be used or written."""
 
@@ -67,9 +71,11 @@ def load_pose(path: Path) -> SavedPose:
         raise SavedPoseError(f"no saved pose in {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SavedPoseError(f"{path} holds no saved pose; it will be replaced") from error
-    if not (np.isfinite(pose).all() and np.isfinite(covariance).all() and np.isfinite(saved_at)):
-        raise SavedPoseError(f"{path} holds a pose that is not finite; it will be replaced")
-    if np.linalg.eigvalsh(0.5 * (covariance + covariance.T))[0] < 0.0:
+    numbers = np.concatenate((pose, covariance.ravel(), [saved_at]))
+    if not (np.abs(numbers) <= _LARGEST).all():
+        raise SavedPoseError(f"{path} holds a pose that cannot be; it will be replaced")
+    symmetric = np.allclose(covariance, covariance.T, rtol=1e-6, atol=1e-12)
+    if not symmetric or np.linalg.eigvalsh(covariance)[0] < 0.0:
         raise SavedPoseError(f"{path} holds an impossible covariance; it will be replaced")
     return SavedPose(GaussianPrior(pose, covariance), identity, saved_at)
 

@@ -9,7 +9,7 @@ import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.ros.node_process import NodeProcess
-from kbf_localization.training_map import build_map, save_map, with_parameters
+from kbf_localization.training_map import build_map, save_map
 from test.ros.robot import Robot
 from test.ros.world import World
 
@@ -28,10 +28,7 @@ def map_file(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number, offset in enumerate((-0.15, 0.15))
     ]
     path = folder / "world.kbfmap"
-    built = build_map(drives, poses=240, words=80)
-    # The thresholds of so small a world; a real map's are learned when it is tuned.
-    thresholds = {**built.thresholds, "tracking_evidence": 0.15, "lost_evidence": 0.05}
-    save_map(with_parameters(built, built.parameters, thresholds), path)
+    save_map(build_map(drives, poses=240, words=80), path)
     return path
 
 

@@ -93,9 +93,10 @@ class Robot:
         self._thread.start()
 
     def close(self) -> None:
-        self.context.try_shutdown()
+        self._executor.shutdown(5.0)
         self._thread.join(5.0)
-        self._executor.shutdown(1.0)
+        self.node.destroy_node()
+        self.context.try_shutdown()
 
     @property
     def pose(self) -> np.ndarray:
@@ -188,6 +189,11 @@ class Robot:
             return None
 
         return self.wait_for(find, wait)
+
+    def state_at(self, stamp_ns: int, wait: float = 3.0) -> str | None:
+        """The state that the node published for the image of this stamp."""
+        self.wait_for(lambda: self.value("stamp_ns") == str(stamp_ns), wait)
+        return self.state
 
     def drive(self, frames: int, metres: float = 0.1) -> list[PoseWithCovarianceStamped]:
         """Several frames; the answers that came."""

@@ -4,7 +4,8 @@ import time
 
 import numpy as np
 
-from kbf_localization.ros.conversions import planar_pose
+from kbf_localization.geometry import compose, relative
+from kbf_localization.ros.conversions import heading, planar_pose
 from test.ros.robot import Robot
 
 
@@ -85,9 +86,6 @@ def test_transform_takes_odometry_to_the_published_pose(robot: Robot) -> None:
     robot.transforms.clear()
     assert robot.wait_for(lambda: robot.transforms)
     transform = robot.transforms[-1][1].transform
-    from kbf_localization.geometry import compose, relative
-    from kbf_localization.ros.conversions import heading
-
     map_to_odom = (transform.translation.x, transform.translation.y, heading(transform.rotation))
     odometry = relative(robot.origin, robot.pose)
     expected = planar_pose(robot.poses[-1].pose.pose)

@@ -1,0 +1,43 @@
+"""Whether a node is well after a fault."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from kbf_localization.ros.conversions import planar_pose
+from kbf_localization.ros.node_process import NodeProcess
+from test.ros.robot import Robot
+
+LONGEST_GAP_S = 0.5
+"""Between two transforms, on a machine that is busy with other things too (33 ms by design)."""
+
+
+class Survival:
+    """Begins with a node that tracks."""
+
+    def __init__(self, robot: Robot, node: NodeProcess) -> None:
+        self.robot, self.node = robot, node
+        robot.drive_until_tracking()
+        robot.poses.clear()
+        robot.transforms.clear()
+
+    def check(self, frames: int = 15, transform_goes_on: bool = True) -> None:
+        """It lives, all it said is finite, and within `frames` frames it tracks rightly."""
+        robot = self.robot
+        assert self.node.exit_code is None, self.node.log()
+        robot.drive_until_tracking(frames)
+        assert robot.frame() is not None
+        assert robot.error() < 0.5
+        for message in robot.poses:
+            assert np.isfinite(planar_pose(message.pose.pose)).all()
+            covariance = np.reshape(message.pose.covariance, (6, 6))
+            assert np.isfinite(covariance).all()
+            assert np.linalg.eigvalsh(covariance)[0] > -1e-9
+        if transform_goes_on:
+            assert robot.wait_for(lambda: len(robot.transforms) > 1)
+            times = [seconds for seconds, _ in robot.transforms]
+            assert max(b - a for a, b in itertools.pairwise(times)) < LONGEST_GAP_S
+        assert robot.count("unexpected_error") == 0, self.node.log()
+        assert "Traceback" not in self.node.log(), self.node.log()

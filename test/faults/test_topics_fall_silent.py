@@ -1,0 +1,68 @@
+"""Camera, odometry or both stop, and come back."""
+
+import time
+
+import numpy as np
+
+from kbf_localization.geometry import compose, invert, relative
+from test.faults.survival import Survival
+
+
+def test_camera_stops_and_returns(survival: Survival) -> None:
+    """The transform goes on, the robot drives two metres blind; tracking again within 15 frames."""
+    for _ in range(20):
+        survival.robot.move()
+        time.sleep(0.02)
+    assert len(survival.robot.transforms) > 5
+    survival.check(frames=15)
+
+
+def test_odometry_stops_and_returns(survival: Survival) -> None:
+    """Images without odometry are dropped and counted; tracking again within 15 frames."""
+    robot = survival.robot
+    dropped = robot.count("image_without_odometry")
+    for _ in range(5):
+        robot.stamp_ns += 2_000_000_000
+        robot.compressed.publish(robot.image_message())
+    assert robot.wait_for(lambda: robot.count("image_without_odometry") > dropped, 4.0)
+    for _ in range(4):
+        robot.move()
+    survival.check(frames=15)
+
+
+def test_camera_and_odometry_stop_and_return(survival: Survival) -> None:
+    """As after a lost network: an hour passes on the clock; tracking again within 15 frames."""
+    survival.robot.stamp_ns += 3_600_000_000_000
+    for _ in range(4):
+        survival.robot.move()
+    survival.check(frames=15)
+
+
+def test_robot_is_switched_off_and_its_odometry_starts_from_zero(survival: Survival) -> None:
+    """Odometry's origin changes: a jump, not a motion; tracking again within 30 frames."""
+    robot = survival.robot
+    robot.stamp_ns += 20_000_000_000
+    robot.origin = robot.pose
+    for _ in range(4):
+        robot.move()
+    survival.check(frames=30)
+
+
+def test_robot_is_carried_away(survival: Survival) -> None:
+    """It says that it is lost, publishes no confident pose then, and finds itself in 40 frames."""
+    robot = survival.robot
+    seen_by_odometry = relative(robot.origin, robot.pose)
+    robot.metres += 0.5 * np.pi * (0.5 * robot.world.width + 0.5 * robot.world.length - 3.0)
+    robot.origin = compose(robot.pose, invert(seen_by_odometry))
+    lost = []
+    for _ in range(40):
+        answer = robot.frame()
+        assert answer is not None
+        state = robot.state_at(robot.stamp_ns)
+        if state == "lost":
+            lost.append(np.sqrt(np.reshape(answer.pose.covariance, (6, 6))[0, 0]))
+        elif lost:
+            break
+    assert lost, "it never said that it is lost"
+    assert min(lost) >= 2.0
+    survival.check(frames=40)

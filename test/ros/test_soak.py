@@ -1,0 +1,73 @@
+"""A long drive: nothing grows, nothing slows down.
+
+`make test` drives for one minute of the robot's time, `make soak` for an hour
+(KBF_SOAK_MINUTES), both as fast as the node answers.
+"""
+
+import array
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sensor_msgs.msg import CompressedImage
+
+from kbf_localization.ros.conversions import header
+from test.ros.robot import robot_with_node
+from test.ros.world import FRAME_SECONDS, World
+
+MINUTES = float(os.environ.get("KBF_SOAK_MINUTES", "1"))
+GROWTH_MB = 5.0
+
+
+def resident_mb(pid: int) -> float:
+    pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * 4096 / 1e6
+
+
+def threads_and_files(pid: int) -> tuple[int, int]:
+    process = Path(f"/proc/{pid}")
+    return len(list((process / "task").iterdir())), len(list((process / "fd").iterdir()))
+
+
+def test_memory_threads_files_and_latency_stay_as_they_are(
+    world: World, map_file: Path, request: pytest.FixtureRequest
+) -> None:
+    frames = round(MINUTES * 60.0 / FRAME_SECONDS)
+    warm_up = min(frames // 3, 1000)
+    # One round of the room, rendered once.
+    round_trip = 2.0 * np.pi * 0.5 * (0.5 * world.width + 0.5 * world.length - 3.0)
+    step = round_trip / 150
+    jpegs = [array.array("B", world.jpeg(world.route(number * step))) for number in range(150)]
+    with robot_with_node(world, {"map": str(map_file)}) as (robot, process):
+        robot.wait_until_heard()
+        seconds, unanswered, memory, handles = [], 0, [], []
+        for number in range(1, frames + 1):
+            robot.move(step)
+            message = CompressedImage(header=header("camera", robot.stamp_ns), format="jpeg")
+            message.data = jpegs[number % 150]
+            started = time.perf_counter()
+            robot.compressed.publish(message)
+            unanswered += robot.answer(robot.stamp_ns, 2.0) is None
+            seconds.append(time.perf_counter() - started)
+            del robot.poses[:-5], robot.transforms[:-5]
+            if number >= warm_up and number % max(1, (frames - warm_up) // 20) == 0:
+                memory.append(resident_mb(process.pid))
+                handles.append(threads_and_files(process.pid))
+        assert unanswered <= frames // 500
+        # The median of several looks: the allocator's coming and going is not growth.
+        third = max(1, len(memory) // 3)
+        assert np.median(memory[-third:]) - np.median(memory[:third]) < GROWTH_MB, memory
+        assert handles[-1][0] <= handles[0][0]
+        assert handles[-1][1] <= handles[0][1] + 2
+        part = max(100, (frames - warm_up) // 10)
+        first = np.median(seconds[warm_up : warm_up + part])
+        assert np.median(seconds[-part:]) < 1.5 * first + 0.005
+        assert robot.state_at(robot.stamp_ns) == "tracking"
+        assert robot.error() < 0.5
+        request.config.get_terminal_writer().line(
+            f"{frames} frames; memory {memory[0]:.1f} to {memory[-1]:.1f} MB; threads and files "
+            f"{handles[0]} to {handles[-1]}; median latency {1e3 * first:.1f} to "
+            f"{1e3 * np.median(seconds[-part:]):.1f} ms"
+        )
