@@ -3,6 +3,7 @@
 import fcntl
 import importlib.util
 import os
+import signal
 import tempfile
 from pathlib import Path
 from typing import TextIO
@@ -37,6 +38,8 @@ def _claim_ros_domain() -> tuple[int, TextIO]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts background jobs with SIGINT ignored, and children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     domain, lock = _claim_ros_domain()
     logs = tempfile.TemporaryDirectory(prefix="kbf-test-ros-log-")
     config.add_cleanup(logs.cleanup)
