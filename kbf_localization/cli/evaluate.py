@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -55,6 +56,7 @@ def evaluate(
 
     topics = {"odom_topic": odom_topic, "image_topic": image_topic, "pose_topic": pose_topic}
     given = {name: topic for name, topic in topics.items() if topic is not None}
+    began = time.monotonic()
     training_map = load_map(map_path)
     drives = [open_drive(source, **given) for source in sources]
     with show_progress() as progress:
@@ -70,10 +72,20 @@ def evaluate(
             "methods": list(results[0].runs),
             "seed": seed,
         }
-        write_results(folder, results, training_map, config, report=report, progress=progress)
+        metrics = write_results(
+            folder, results, training_map, config, report=report, progress=progress
+        )
+    drive_s = float(sum(drive.stamps_ns[-1] - drive.stamps_ns[0] for drive in drives)) * 1e-9
+    run_s = time.monotonic() - began
+    speed = {"drive_s": drive_s, "run_s": run_s, "times_as_fast": drive_s / run_s}
+    folder.write_metrics({**metrics, "speed": speed})
     for warning in (line for drive in drives for line in drive.warnings):
         console.print(f"Note: {warning}", markup=False, highlight=False)
     _print_tables(results)
+    console.print(
+        f"{drive_s:.0f} s of driving in {run_s:.1f} s: {drive_s / run_s:.1f} times as fast",
+        highlight=False,
+    )
     shown = folder.path / ("report.html" if report else "metrics.json")
     console.print(f"Results: {shown}", markup=False, highlight=False, soft_wrap=True)
 
