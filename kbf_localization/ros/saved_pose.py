@@ -14,7 +14,6 @@ import numpy as np
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
 
-
 _LARGEST = 1e12
 """No metre, square metre or second since 1970 is larger; NaN is not smaller either."""
 
