@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,14 @@ class Observation(Protocol):
 
     def similarities(self, rows: NDArray[np.intp] | None = None) -> Array:
         """k_Z(Z_i, z_t) with power 1, in [0, 1], for these rows of the map (None: for all)."""
+
+
+@runtime_checkable
+class SearchableObservation(Observation, Protocol):
+    """An observation that can say quickly where on a large map it is worth looking closer."""
+
+    def top_level_similarities(self) -> Array:
+        """A first look (n,) at the whole map, much cheaper than `similarities`."""
 
 
 class PoseMap(Protocol):

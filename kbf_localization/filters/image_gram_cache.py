@@ -57,8 +57,10 @@ class ImageGramCache:
             larger = np.zeros((size, size))
             larger[:held, :held] = self._block[:held, :held]
             self._block = larger
+        self._block[held:total, held:total] = self._map.image_gram(new) ** self._power
+        if held:
+            similarities = self._map.image_gram(new, self._rows) ** self._power
+            self._block[held:total, :held] = similarities
+            self._block[:held, held:total] = similarities.T
         self._rows = np.concatenate((self._rows, new))
         self._slot_of[new] = np.arange(held, total)
-        similarities = self._map.image_gram(new, self._rows) ** self._power
-        self._block[held:total, :total] = similarities
-        self._block[:held, held:total] = similarities[:, :held].T

@@ -22,9 +22,10 @@ from kbf_localization.filters.image_gram_cache import ImageGramCache
 from kbf_localization.filters.map_projection import MapProjection
 from kbf_localization.filters.parameters import FilterParameters
 from kbf_localization.filters.point_estimates import point_estimates
+from kbf_localization.filters.pose_smoother import PoseSmoother
 from kbf_localization.filters.pose_space import PoseSpace
 from kbf_localization.filters.whole_map_matching import RememberedSimilarities, WholeMapMatching
-from kbf_localization.geometry import embed, unembed
+from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
 
 NEGLIGIBLE = 1e-9
@@ -77,7 +78,7 @@ class KernelBayesFilter:
         self._power = max(1, round(parameters.power))
         kernel = self.space.kernel
         variances = np.asarray(training_map.motion_variances) * parameters.noise_inflation
-        self._motion_rule = ModelBasedSumRule(
+        self.motion_rule = ModelBasedSumRule(
             _moved_points, GaussianNoise(np.diag(variances)), kernel
         )
         unknown = GaussianNoise(np.diag((UNKNOWN_MOTION * self.space.widths) ** 2))
@@ -88,6 +89,8 @@ class KernelBayesFilter:
         self._least_similarity = (
             0.0 if pure else training_map.thresholds.get("least_similarity", LEAST_SIMILARITY)
         )
+        gain = 1.0 if pure else parameters.smoothing
+        self._smoother = PoseSmoother(gain, self.space.widths[[0, 2]])
         self._least_sigma = np.array([0.25, 0.25, 0.25]) * self.space.widths[[0, 0, 2]]
         self.reset()
 
@@ -96,18 +99,19 @@ class KernelBayesFilter:
         self._events: list[str] = []
         self._belief = None if prior is None else _sampled(prior)
         self._matching = WholeMapMatching(len(self.space))
+        self._smoother.reset()
 
     def step(self, motion: Array | None, observation: Observation) -> Estimate:
         """One turn of Algorithm 1; the first has no motion and starts from the initial prior."""
         self._events = []
-        similarities = RememberedSimilarities(observation)
+        similarities = RememberedSimilarities(observation, len(self.space), self._exact)
         predicted = self._predict(motion)
         prior, evidence = self._kept_recoverable(predicted, similarities)
         posterior = self._update(prior, similarities)
         if not similarities.finite:
             self._events.append("similarity_not_finite")
         self._belief = Belief(self.space.points[posterior.rows], posterior.values)
-        return self._estimate(posterior, evidence)
+        return self._estimate(posterior, evidence, motion)
 
     def _predict(self, motion: Array | None) -> Weights:
         """Weight computation 1: β = (G_X + nεI)⁻¹ G_{X'|X} α, normalized."""
@@ -122,7 +126,7 @@ class KernelBayesFilter:
         mean = KernelMean(belief.points, belief.weights, self.space.kernel)
         if motion is None or not np.isfinite(motion).all():
             return self._standstill_rule(mean)
-        return self._motion_rule(mean, motion)
+        return self.motion_rule(mean, motion)
 
     def _kept_recoverable(
         self, predicted: Weights, similarities: RememberedSimilarities
@@ -132,25 +136,29 @@ class KernelBayesFilter:
         The evidence is Σ_i β_i k_Z(Z_i, z_t) against the best similarity that the map offers.
         """
         everywhere = len(predicted.rows) == len(self.space)
-        fit = similarities.all() if everywhere else similarities.of(predicted.rows)
+        considered = predicted
+        if everywhere and similarities.retrieves:
+            rows = similarities.over_map().rows
+            considered = Weights(rows, predicted.values[rows])
+        fit = similarities.of(considered.rows)
         seen = float(fit.max(initial=0.0))
         best = self._matching.usual_best(seen)
-        expected = self._expected(predicted, fit)
+        expected = self._expected(considered, fit, predicted)
         urgent = seen < self._least_similarity or expected < LOOK_ROUND_BELOW * best**self._power
         if not (everywhere or self._exact or self._matching.due(urgent)):
             return predicted, _ratio(expected, best**self._power)
-        matches = self._matching.look(similarities.all())
+        matches = self._matching.look(similarities.over_map())
         evidence = _ratio(expected, matches.best**self._power)
         if matches.best < self._least_similarity:
             self._events.append("image_like_nothing")
             return predicted, evidence
         if self._mixing == 0.0 or self._belief is None:
-            return predicted, evidence
-        mixed = np.zeros(len(self.space))
-        mixed[predicted.rows] = (1.0 - self._mixing) * predicted.values
-        mixed[matches.rows] += self._mixing / len(matches.rows)
-        rows = np.union1d(predicted.rows, matches.rows)
-        return Weights(rows, mixed[rows]), evidence
+            return considered, evidence
+        rows = np.union1d(considered.rows, matches.rows)
+        mixed = np.zeros(len(rows))
+        mixed[np.searchsorted(rows, considered.rows)] = (1.0 - self._mixing) * considered.values
+        mixed[np.searchsorted(rows, matches.rows)] += self._mixing / len(matches.rows)
+        return Weights(rows, mixed), evidence
 
     def _update(self, prior: Weights, similarities: RememberedSimilarities) -> Weights:
         """Weight computation 2: α = R_{X|Z}(β) k_Z(z_t), on the active set, normalized."""
@@ -162,7 +170,7 @@ class KernelBayesFilter:
         if not highest > 0.0:
             self._events.append("image_like_nothing")
             return prior
-        delta = self.parameters.delta * float(np.abs(prior.values).sum()) ** 2
+        delta = self.parameters.delta * float(np.abs(prior.values).max()) ** 2
         posterior = block_posterior_weights(
             prior.values, self._image_gram.block(prior.rows), likeness / highest, delta
         )
@@ -170,14 +178,18 @@ class KernelBayesFilter:
         if not (np.isfinite(total) and total > 1e-12 * float(np.abs(posterior).sum())):
             self._events.append("update_not_positive")
             return prior
-        return self._without_negligible(Weights(prior.rows, posterior / total))
+        kept = self._without_negligible(Weights(prior.rows, posterior / total))
+        return Weights(kept.rows, kept.values / kept.values.sum())
 
-    def _estimate(self, posterior: Weights, evidence: float) -> Estimate:
+    def _estimate(self, posterior: Weights, evidence: float, motion: Array | None) -> Estimate:
         """Point estimates, covariance and events of this step."""
         points = point_estimates(posterior, self.space, self._least_sigma)
+        pose = self._smoother.follow(motion, points.mode_mean)
+        apart = points.mode_mean - pose
+        apart[2] = wrap_angle(apart[2])
         return Estimate(
-            pose=points.mode_mean,
-            covariance=points.covariance,
+            pose=pose,
+            covariance=points.covariance + np.outer(apart, apart),
             highest_weight_pose=points.highest_weight,
             weights=posterior,
             evidence=evidence,
@@ -211,9 +223,11 @@ class KernelBayesFilter:
         rows = np.unique(self.space.nearest(belief.points))
         return Weights(rows, np.full(len(rows), 1.0 / len(rows)))
 
-    def _expected(self, weights: Weights, likeness: Array) -> float:
-        positive = np.maximum(weights.values, 0.0)
-        return float(positive @ likeness**self._power / positive.sum())
+    def _expected(self, considered: Weights, fit: Array, predicted: Weights) -> float:
+        """Σ_i β_i k_Z(Z_i, z_t); what is predicted but not considered counts as unlike."""
+        positive = np.maximum(considered.values, 0.0)
+        total = np.maximum(predicted.values, 0.0).sum()
+        return float(positive @ fit**self._power / total)
 
 
 def _moved_points(points: Array, motion: Array) -> Array:

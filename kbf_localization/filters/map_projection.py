@@ -36,8 +36,10 @@ class MapProjection:
 
     def weights(self, mean: KernelMean) -> Weights:
         """β on the rows of the map where it is not zero, not normalized."""
-        everywhere = np.arange(len(self._space))
-        rows = everywhere if self._exact else self._space.near(mean.points, REACH)
+        if self._exact:
+            rows = np.arange(len(self._space))
+        else:
+            rows = self._space.near(mean.points, REACH)
         if len(rows) == 0:
             return Weights(rows, np.zeros(0))
         values = mean.evaluate(self._space.points[rows])

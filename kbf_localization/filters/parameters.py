@@ -20,18 +20,21 @@ class FilterParameters:
 
     `bandwidth` is σ_p of k_X in units of the map's spacing (the median distance to the third
     nearest map pose), `heading_bandwidth` σ_θ; `regularization` is nε in units of k_X(x, x);
-    `delta` is δ in units of (Σ|β_i|)²; `power` is that of the image kernel (1 is the paper's);
-    `noise_inflation` multiplies the motion model's variances; `mixing` is the share of the prior
-    that is given to the map's best matches of each image (0 is the paper's).
+    `delta` is δ in units of max|β_i|², so that it acts alike on narrow and wide beliefs; `power`
+    is that of the image kernel (1 is the paper's); `noise_inflation` multiplies the motion model's
+    variances; `mixing` is the share of the prior that is given to the map's best matches of each
+    image (0 is the paper's); `smoothing` is the share by which an image moves the pose from where
+    odometry leads (1 is no smoothing, the paper's).
     """
 
     bandwidth: float = 1.3
     heading_bandwidth: float = 0.4
-    regularization: float = 0.3
-    delta: float = 2e-3
+    regularization: float = 0.1
+    delta: float = 0.5
     power: float = 12.0
     noise_inflation: float = 6.0
-    mixing: float = 0.02
+    mixing: float = 0.005
+    smoothing: float = 0.08
 
     def __post_init__(self) -> None:
         _check(self)
@@ -42,9 +45,11 @@ class NonparametricParameters(FilterParameters):
     """Those of the fully non-parametric filter.
 
     `control_bandwidth` is the width of the kernel on motions in units of their standard
-    deviation, `transition_regularization` is nε of the learnt transition.
+    deviation, `transition_regularization` is nε of the learnt transition. It has no model of the
+    motion, hence no smoothing along the odometry.
     """
 
+    smoothing: float = 1.0
     control_bandwidth: float = 1.0
     transition_regularization: float = 0.1
 
@@ -93,16 +98,18 @@ Range = tuple[float, float]
 _KERNEL_RANGES: dict[str, Range] = {
     "bandwidth": (0.8, 1.8),
     "heading_bandwidth": (0.25, 0.6),
-    "regularization": (0.05, 0.6),
-    "delta": (3e-4, 1e-2),
+    "regularization": (0.03, 0.5),
+    "delta": (0.05, 3.0),
     "power": (6.0, 20.0),
     "noise_inflation": (2.0, 20.0),
-    "mixing": (0.003, 0.05),
+    "mixing": (0.0005, 0.05),
+    "smoothing": (0.03, 0.3),
 }
+_OF_THE_MODEL = ("noise_inflation", "smoothing")
 SEARCH_RANGES: dict[str, dict[str, Range]] = {
     "kbf": _KERNEL_RANGES,
     "fkbf": {
-        **{name: one for name, one in _KERNEL_RANGES.items() if name != "noise_inflation"},
+        **{name: one for name, one in _KERNEL_RANGES.items() if name not in _OF_THE_MODEL},
         "control_bandwidth": (0.3, 4.0),
         "transition_regularization": (0.01, 1.0),
     },

@@ -46,16 +46,16 @@ class PoseSpace:
         A few more are found: the points are covered by balls, one for each bunch of them.
         """
         scaled = points / self.widths
-        found = np.zeros(len(self), dtype=bool)
+        found: list[int] = []
         uncovered = np.ones(len(scaled), dtype=bool)
         while uncovered.any():
             centre = scaled[int(np.argmax(uncovered))]
             distances = np.sqrt(((scaled - centre) ** 2).sum(axis=1))
             covered = distances <= COVER_RADIUS
             spread = float(distances[covered].max())
-            found[self._tree.query_ball_point(centre, reach + spread)] = True
+            found += self._tree.query_ball_point(centre, reach + spread)
             uncovered &= ~covered
-        return np.flatnonzero(found)
+        return np.unique(np.array(found, dtype=np.intp))
 
     def nearest(self, points: Array) -> NDArray[np.intp]:
         """The row of the map nearest to each of the embedded points (m, 4)."""
