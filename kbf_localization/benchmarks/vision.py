@@ -114,7 +114,7 @@ def _measure_speed(folder: Path, progress: Progress) -> dict[str, Any]:
         "dense_sift_same_patch_640x480": _case(
             median["ours"],
             median["same patch"],
-            f"{grid}, keypoint size {settings.patch_size / 6.0:.2f} (its smallest, 16-pixel patch)",
+            f"{grid}, keypoint size {settings.patch_size / 6.0:.2f} (our 16-pixel patch)",
         ),
     }
 
