@@ -89,14 +89,21 @@ class TrainingMap:
         """The whole-image bins (n, words) side by side: a twentieth of the map."""
         return self.kernel.top_level(self.histograms)
 
+    @cached_property
+    def top_level_sums(self) -> Array:
+        """Counts (n,) in each row of `top_level`."""
+        return self.kernel.top_level_sums(self.top_level)
+
     def observe(self, histogram: NDArray[np.integer]) -> MapObservation:
         """The described image as an observation against this map."""
         return MapObservation(self, np.asarray(histogram, dtype=np.uint8))
 
     def image_gram(self, rows_a: NDArray[np.intp], rows_b: NDArray[np.intp] | None = None) -> Array:
         """k_Z with power 1 between the map's images, (len rows_a, len rows_b or len rows_a)."""
-        columns = None if rows_b is None else self.histograms[rows_b]
-        return self.kernel.gram(self.histograms[rows_a], columns)
+        known = self.self_similarities
+        if rows_b is None:
+            return self.kernel.gram(self.histograms[rows_a], None, known[rows_a])
+        return self.kernel.gram(self.histograms[rows_a], self.histograms[rows_b], known[rows_b])
 
 
 @dataclass(frozen=True)
@@ -116,8 +123,10 @@ class MapObservation:
 
     def top_level_similarities(self) -> Array:
         """A quick first look (n,) at the whole map, by the words of the whole image alone."""
-        kernel = self.training_map.kernel
-        return kernel.top_level_similarities(self.histogram, self.training_map.top_level)
+        held = self.training_map
+        return held.kernel.top_level_similarities(
+            self.histogram, held.top_level, held.top_level_sums
+        )
 
 
 def with_parameters(

@@ -12,6 +12,7 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.uint8]
 
 _ROWS_AT_ONCE = 64
+_TOP_ROWS_AT_ONCE = 1000
 
 
 class PyramidKernel:
@@ -54,10 +55,15 @@ class PyramidKernel:
             common[start : start + len(rows)] = self._weighted_sums(part)
         return np.asarray(common / np.sqrt(np.maximum(own * self_similarities, 1e-300)))
 
-    def gram(self, a: Counts, b: Counts | None = None) -> Array:
-        """The kernel matrix (len a, len b) of histograms; symmetric (len a, len a) without b."""
+    def gram(
+        self, a: Counts, b: Counts | None = None, self_similarities: Array | None = None
+    ) -> Array:
+        """The kernel matrix (len a, len b) of histograms; symmetric (len a, len a) without b.
+
+        `self_similarities`, where they are known, are those of the columns.
+        """
         columns = a if b is None else b
-        selfs = self.self_similarities(columns)
+        selfs = self.self_similarities(columns) if self_similarities is None else self_similarities
         matrix = np.empty((len(a), len(columns)))
         for row, histogram in enumerate(a):
             first = row if b is None else 0
@@ -77,11 +83,27 @@ class PyramidKernel:
         """The bins (m, words) of the whole image, which a first pass over a big map needs."""
         return np.ascontiguousarray(histograms[:, self._top])
 
-    def top_level_similarities(self, query: Counts, top: Counts) -> Array:
-        """Normalized intersection (m,) of the query's top level with rows from `top_level`."""
+    def top_level_sums(self, top: Counts) -> Array:
+        """Counts (m,) in each row from `top_level`; worth keeping for a map."""
+        return _row_sums(top)
+
+    def top_level_similarities(
+        self, query: Counts, top: Counts, sums: Array | None = None
+    ) -> Array:
+        """Normalized intersection (m,) of the query's top level with rows from `top_level`.
+
+        Known `sums` (m,) of the rows save half of the work.
+        """
         own = query[self._top]
-        common = _row_sums(np.minimum(top, own))
-        scale = _row_sums(own[None])[0] * _row_sums(top)
+        sums = _row_sums(top) if sums is None else sums
+        common = np.empty(len(top))
+        least = np.empty((min(_TOP_ROWS_AT_ONCE, len(top)), len(own)), dtype=np.uint8)
+        for start in range(0, len(top), _TOP_ROWS_AT_ONCE):
+            rows = top[start : start + _TOP_ROWS_AT_ONCE]
+            part = least[: len(rows)]
+            np.minimum(rows, own, out=part)
+            common[start : start + len(rows)] = _row_sums(part)
+        scale = _row_sums(own[None])[0] * sums
         return np.asarray(common / np.sqrt(np.maximum(scale, 1e-300)))
 
 

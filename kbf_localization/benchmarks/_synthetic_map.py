@@ -1,0 +1,131 @@
+"""A map of any size without images: a corridor that winds to and fro, its look changing slowly."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.geometry import relative
+from kbf_localization.training_map import Source, TrainingMap
+from kbf_localization.vision.settings import DescriberSettings
+from kbf_localization.vision.vocabulary import Vocabulary
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.uint8]
+
+SPACING_M = 0.1
+LANE_M = 50.0
+TURN_RADIUS_M = 3.0
+MOTION_SIGMA = 0.004
+POSES_AT_ONCE = 1000
+
+OWN_WORDS = 25
+"""Words of a region that belong to one place; the others are the building's."""
+
+OWN_SHARE = 0.6
+
+
+class Corridor:
+    """A path of straight lanes joined by half circles, and what a camera sees along it.
+
+    About every metre there is an anchor: counts of words drawn for it alone, over counts that
+    the whole building shares. Between anchors the counts are interpolated, so that the
+    similarity of two places falls with the way between them, to that of unrelated ones.
+    """
+
+    def __init__(self, length_m: float, seed: int = 0) -> None:
+        self.settings = DescriberSettings()
+        side = self.settings.regions_a_side(self.settings.levels - 1)
+        self._shape = (side, side, self.settings.words)
+        self._in_region = self.settings.patches / side**2
+        generator = np.random.default_rng(seed)
+        anchors, regions = int(length_m) + 2, side * side
+        common = generator.dirichlet(np.full(self.settings.words, 0.5), regions)
+        self._common = ((1.0 - OWN_SHARE) * self._in_region * common).ravel()
+        size = (anchors, regions, OWN_WORDS)
+        # Word number and count of what an anchor has of its own, a region.
+        self._words = generator.integers(0, self.settings.words, size, dtype=np.uint8)
+        self._counts = generator.exponential(1.0, size).astype(np.float32)
+        scale = OWN_SHARE * self._in_region / self._counts.sum(axis=2, keepdims=True)
+        self._counts *= scale
+
+    def poses(self, along_m: Array) -> Array:
+        """(x, y, heading) (m, 3) after so many metres (m,) of the way."""
+        period = LANE_M + np.pi * TURN_RADIUS_M
+        lane, offset = np.divmod(along_m, period)
+        direction = np.where(lane % 2 == 0, 1.0, -1.0)
+        turned = np.maximum(offset - LANE_M, 0.0) / TURN_RADIUS_M
+        onward = np.minimum(offset, LANE_M) + TURN_RADIUS_M * np.sin(turned)
+        x = np.where(direction > 0.0, onward, LANE_M - onward)
+        y = 2.0 * TURN_RADIUS_M * lane + TURN_RADIUS_M * (1.0 - np.cos(turned))
+        heading = np.where(direction > 0.0, turned, np.pi - turned)
+        return np.column_stack([x, y, np.arctan2(np.sin(heading), np.cos(heading))])
+
+    def views(self, along_m: Array, generator: np.random.Generator | None = None) -> Counts:
+        """Histograms (m, bins) seen at these places; a generator adds the noise of counting."""
+        first = np.floor(along_m).astype(np.intp)
+        share = (along_m - first).astype(np.float32)[:, None]
+        needed, places = np.unique(np.concatenate((first, first + 1)), return_inverse=True)
+        anchors = self._anchors(needed)
+        before, after = places[: len(first)], places[len(first) :]
+        finest = (1.0 - share) * anchors[before] + share * anchors[after]
+        if generator is not None:
+            finest = generator.poisson(finest).astype(np.float32)
+        return self._pyramids(finest.reshape(-1, *self._shape))
+
+    def _anchors(self, numbers: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Mean counts (m, regions · words) of the finest level."""
+        words = self.settings.words
+        counts = np.tile(self._common.astype(np.float32), (len(numbers), 1))
+        regions = words * np.arange(self._words.shape[1])[:, None]
+        for row, number in enumerate(numbers):
+            bins = (self._words[number] + regions).ravel()
+            counts[row] += np.bincount(bins, self._counts[number].ravel(), len(self._common))
+        return counts
+
+    def _pyramids(self, finest: NDArray[np.float32]) -> Counts:
+        """Stored counts (m, bins) from the finest level's (m, side, side, words)."""
+        levels = [finest]
+        while len(levels) < self.settings.levels:
+            fine = levels[-1]
+            half = fine.shape[1] // 2
+            levels.append(fine.reshape(-1, half, 2, half, 2, self._shape[2]).sum(axis=(2, 4)))
+        histograms = np.empty((len(finest), self.settings.bins), dtype=np.uint8)
+        for columns, divisor, level in zip(
+            self.settings.level_columns(),
+            self.settings.level_divisors(),
+            reversed(levels),
+            strict=True,
+        ):
+            scaled = level.reshape(len(finest), -1) / divisor
+            histograms[:, columns] = np.minimum(np.rint(scaled), 255.0)
+        return histograms
+
+
+def synthetic_map(count: int, seed: int = 0) -> tuple[TrainingMap, Corridor]:
+    """A map of `count` poses along a corridor, and the corridor."""
+    along = SPACING_M * np.arange(count, dtype=np.float64)
+    corridor = Corridor(SPACING_M * count + 1.0, seed)
+    generator = np.random.default_rng(seed)
+    histograms = np.empty((count, corridor.settings.bins), dtype=np.uint8)
+    for start in range(0, count, POSES_AT_ONCE):
+        chunk = slice(start, start + POSES_AT_ONCE)
+        histograms[chunk] = corridor.views(along[chunk])
+    poses = corridor.poses(along)
+    next_poses, motions = np.full((2, count, 3), np.nan)
+    next_poses[:-1] = poses[1:]
+    motions[:-1] = relative(poses[:-1], poses[1:])
+    words = generator.normal(size=(corridor.settings.words, 128)).astype(np.float32)
+    training_map = TrainingMap(
+        poses=poses,
+        histograms=histograms,
+        next_poses=next_poses,
+        motions=motions,
+        vocabulary=Vocabulary(words),
+        describer_settings=corridor.settings,
+        motion_variances=np.full(4, MOTION_SIGMA**2),
+        sources=(Source("corridor", "synthetic", None, count, count),),
+        source_of=np.zeros(count, dtype=np.intp),
+        thumbnails=[b""] * count,
+    )
+    return training_map, corridor
