@@ -1,0 +1,144 @@
+"""Files of drives with anything changed give a drive that makes sense, or one line of error."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.open import open_drive
+from kbf_localization.errors import DatasetError
+from test.datasets.bags import MemoryDrive
+from test.datasets.cold_folders import make_cold_drive
+
+SECONDS = 10.0
+
+# Where in the file (as a share of its length), how many bytes are cut there, what is put in.
+edits = st.lists(
+    st.tuples(st.floats(0.0, 1.0), st.integers(0, 40), st.binary(max_size=20)),
+    min_size=1,
+    max_size=4,
+)
+text_edits = st.lists(
+    st.tuples(
+        st.floats(0.0, 1.0),
+        st.integers(0, 20),
+        st.sampled_from([b"nan", b"inf", b"-", b"\n", b" ", b"1e400", b"\x00", b"../", b"9" * 30]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def edited(content: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
+    for share, cut, put in changes:
+        at = int(share * len(content))
+        content = content[:at] + put + content[at + cut :]
+    return content
+
+
+def check(path: Path) -> None:
+    """The drive makes sense in bounded time, or a DatasetError of one line says why not."""
+    started = time.monotonic()
+    try:
+        drive = open_drive(path)
+        stamps, poses, odometry = drive.stamps_ns, drive.poses, drive.odometry
+        images = list(drive.images())
+    except DatasetError as error:
+        said = str(error)
+    else:
+        said = path.name
+        assert (np.diff(stamps) > 0).all()
+        assert poses is None or poses.shape == (len(drive), 3)
+        assert poses is None or not np.isinf(poses).any()
+        assert (np.diff(odometry.stamps_ns) > 0).all()
+        assert np.isfinite(odometry.poses).all()
+        assert [index for index, _ in images] == list(range(len(drive)))
+    assert path.name in said
+    assert "\n" not in said
+    assert time.monotonic() - started < SECONDS
+
+
+def restored(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], object]) -> Path:
+    """A fresh copy of what `make` makes; made once in a session."""
+    base = tmp_path_factory.getbasetemp()
+    original, copy = base / f"original-{make.__name__}", base / f"hostile-{make.__name__}"
+    if not original.exists():
+        make(original)
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(original, copy)
+    return copy
+
+
+def cold(path: Path) -> None:
+    make_cold_drive(path, 4)
+
+
+def mcap(path: Path) -> None:
+    write_bag(MemoryDrive(frames=3), path)
+
+
+def sqlite(path: Path) -> None:
+    write_bag(MemoryDrive(frames=3), path, storage="sqlite3")
+
+
+hostile = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.mark.parametrize("file", ["odom_scans/odom.tdf", "localization/places.lst"])
+@hostile
+@given(changes=edits | text_edits)
+def test_cold_text_files_with_anything_in_them(
+    tmp_path_factory: pytest.TempPathFactory, file: str, changes: list[tuple[float, int, bytes]]
+) -> None:
+    folder = restored(tmp_path_factory, cold)
+    path = folder / file
+    path.write_bytes(edited(path.read_bytes(), changes))
+    check(folder)
+
+
+@hostile
+@given(
+    name=st.from_regex(
+        r"t[0-9]{1,25}\.[0-9]{1,12}_x-?[0-9.]{1,9}_y-?[0-9.]{1,400}_a-?[0-9.e]{1,9}\.jpe?g",
+        fullmatch=True,
+    ).filter(lambda name: len(name) < 250)
+)
+def test_cold_images_of_any_name(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    folder = restored(tmp_path_factory, cold)
+    shutil.copy(next((folder / "std_cam").iterdir()), folder / "std_cam" / name)
+    check(folder)
+
+
+@pytest.mark.parametrize("make", [mcap, sqlite], ids=["mcap", "sqlite3"])
+@hostile
+@given(changes=edits)
+def test_bags_with_bytes_changed_or_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+    make: Callable[[Path], object],
+    changes: list[tuple[float, int, bytes]],
+) -> None:
+    bag = restored(tmp_path_factory, make)
+    file = next(path for path in bag.iterdir() if path.name != "metadata.yaml")
+    file.write_bytes(edited(file.read_bytes(), changes))
+    check(bag)
+
+
+@hostile
+@given(changes=edits | text_edits)
+def test_bags_with_any_metadata(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[float, int, bytes]]
+) -> None:
+    bag = restored(tmp_path_factory, mcap)
+    file = bag / "metadata.yaml"
+    file.write_bytes(edited(file.read_bytes(), changes))
+    check(bag)
