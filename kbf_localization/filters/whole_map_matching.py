@@ -117,9 +117,7 @@ class RememberedSimilarities:
         values = self._checked(self._observation.similarities(missing))
         rows = np.concatenate((self._known.rows, missing))
         order = np.argsort(rows, kind="stable")
-        self._known = Similarities(
-            rows[order], np.concatenate((self._known.values, values))[order]
-        )
+        self._known = Similarities(rows[order], np.concatenate((self._known.values, values))[order])
 
     def _checked(self, similarities: Array) -> Array:
         if np.isfinite(similarities).all():
