@@ -118,8 +118,9 @@ class Environment:
 
 
 def ros_is_sourced() -> bool:
-    probe = [sys.executable, "-c", "import rclpy"]
-    return subprocess.run(probe, capture_output=True).returncode == 0
+    """Whether rclpy imports outside any virtual environment, whose rclpy would be wheels again."""
+    python = getattr(sys, "_base_executable", sys.executable)
+    return subprocess.run([python, "-c", "import rclpy"], capture_output=True).returncode == 0
 
 
 def check_machine(ros_wheels: bool) -> None:

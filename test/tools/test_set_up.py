@@ -106,6 +106,16 @@ def test_a_processor_without_ros_wheels_is_told_to_source_ros(
         set_up.check_machine(ros_wheels=True)
 
 
+def test_ros_counts_as_sourced_where_rclpy_imports_outside_an_environment(
+    set_up: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rclpy.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert set_up.ros_is_sourced()
+    (tmp_path / "rclpy.py").write_text("raise ImportError('half an installation')")
+    assert not set_up.ros_is_sourced()
+
+
 @pytest.mark.slow
 def test_without_pypi_it_says_so_and_leaves_no_stamp(tmp_path: Path) -> None:
     settings = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_CONFIG_FILE": os.devnull}
