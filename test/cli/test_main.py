@@ -124,3 +124,17 @@ main.main()
     assert process.returncode == exit_code
     assert cleaned.exists()
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("kbf ma", "map"), ("kbf map b", "build"), ("kbf map build --pos", "--poses")],
+)
+def test_the_shell_completes_commands_and_options(typed: str, completed: str) -> None:
+    variables = {
+        "_KBF_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(typed.count(" ")),
+    }
+    said = subprocess.run(PROGRAM, env={**os.environ, **variables}, capture_output=True, text=True)
+    assert completed in said.stdout.splitlines(), said.stderr
