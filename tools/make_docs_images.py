@@ -21,17 +21,13 @@ IMAGES = PROJECT / "docs" / "images"
 sys.path.insert(0, str(PROJECT))
 
 
-def save_small(picture: Image.Image, name: str, width: int, colours: int = 96) -> None:
-    """As PNG with a palette, which is a third of the size."""
-    picture = picture.convert("RGB")
-    picture.thumbnail((width, 4 * width), Image.Resampling.LANCZOS)
-    picture.quantize(colours, dither=Image.Dither.NONE).save(IMAGES / name, optimize=True)
-
-
 def save_figure(figure: Figure, name: str, width: int) -> None:
+    """As PNG with a palette, which is a third of the size."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=150)
-    save_small(Image.open(drawn), name, width, colours=48)
+    picture = Image.open(drawn).convert("RGB")
+    picture.thumbnail((width, 4 * width), Image.Resampling.LANCZOS)
+    picture.quantize(128, dither=Image.Dither.NONE).save(IMAGES / name, optimize=True)
 
 
 def picture_of_report(report: Path, frame: int) -> Image.Image:
@@ -44,10 +40,11 @@ def picture_of_report(report: Path, frame: int) -> Image.Image:
     with tempfile.TemporaryDirectory() as profile:
         browser = Chromium(executable, Path(profile))
         try:
-            browser.open(report, width=1240, height=860)
+            browser.open(report, width=1240, height=1010)
             browser.run(
                 "const slider = document.getElementById('slider');"
                 f"slider.value = {frame}; slider.dispatchEvent(new Event('input'));"
+                "document.getElementById('follow').click();"
             )
             time.sleep(1)
             return Image.open(io.BytesIO(browser.screenshot()))
@@ -70,15 +67,16 @@ def main(drive_path: str, map_path: str) -> None:
     run = runs["kbf"]
     save_animation(IMAGES / "demo.gif", run, training_map, drive)
 
-    figure = Figure(figsize=(10, 5.4), layout="constrained")
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     tracking = next(row for row in range(len(run)) if run.states[row] == "tracking")
     later = min(tracking + 60, len(run) - 1)
-    for axes, frame, title in zip(
-        figure.subplots(2, 1), (1, later), ("the second image", "some images later"), strict=True
-    ):
-        draw_belief(axes, run, frame, training_map.poses, title)
-    figure.axes[0].legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    left, right = figure.subplots(1, 2)
+    draw_belief(left, run, 0, training_map.poses, "after the first image: several places")
+    draw_belief(right, run, later, training_map.poses, "tracking, seen from near")
+    x, y = run.estimates[later, :2]
+    right.set(xlim=(x - 1.2, x + 1.2), ylim=(y - 1.2, y + 1.2))
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     save_figure(figure, "belief.png", 900)
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -97,9 +95,8 @@ def main(drive_path: str, map_path: str) -> None:
             training_map,
             drive,
         )
-        save_small(
-            picture_of_report(report, int(np.clip(later, 0, len(drive) - 1))), "report.png", 1240
-        )
+        picture = picture_of_report(report, int(np.clip(later, 0, len(drive) - 1)))
+        picture.convert("RGB").save(IMAGES / "report.jpg", quality=82)
 
 
 if __name__ == "__main__":
