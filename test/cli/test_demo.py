@@ -1,0 +1,48 @@
+"""The demo, in small, and what it says when its result is bad."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kbf_localization.cli import demo
+from kbf_localization.cli.main import app
+from kbf_localization.errors import KbfError
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_a_small_demo_leaves_everything_that_it_promises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "FRAMES", 150)
+    monkeypatch.setattr(demo, "IMAGE_SIZE", (160, 120))
+    monkeypatch.setattr(demo, "MAP_POSES", 120)
+    monkeypatch.setattr(demo, "MARK_MEDIAN_M", 100.0)
+    monkeypatch.setattr(demo, "MARK_SHARE_BEYOND_1M", 1.0)
+    result = CliRunner().invoke(app, ["demo", "--output", str(tmp_path), "--jobs", "1"])
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    node, nai = metrics["methods"]["node"], metrics["methods"]["nai"]
+    assert node["frames"] == nai["frames"] == 150 and node["frames_dropped"] == 0
+    assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
+    for name in ("report.html", "paths.png", "office.kbfmap", "bag/metadata.yaml", "config.yaml"):
+        assert (tmp_path / name).stat().st_size > 0
+    for said in ("[6/6]", "position_median_m", "report.html", "paths.png", "Passed"):
+        assert said in result.output
+
+
+@pytest.mark.parametrize(("median", "beyond"), [(0.31, 0.0), (0.1, 0.06)])
+def test_a_bad_result_fails_loudly(tmp_path: Path, median: float, beyond: float) -> None:
+    node = {"position_median_m": median, "share_beyond_1m": beyond, "frames_dropped": 0}
+    metrics = {"methods": {"node": node}, "passed": demo._passes(node)}
+    with pytest.raises(KbfError, match=f"misses its mark: median error {median:.2f} m"):
+        demo._say_results(tmp_path, metrics, None, 1.0)
+
+
+@pytest.mark.parametrize(("median", "beyond"), [(0.29, 0.05), (0.01, 0.0)])
+def test_a_good_result_passes(median: float, beyond: float) -> None:
+    assert demo._passes({"position_median_m": median, "share_beyond_1m": beyond})
