@@ -25,10 +25,11 @@ FINALISTS = 4
 """One of so many settings goes from the short first round to the final one."""
 
 FIRST_ROUND_FRAMES = 200
-FINAL_FRAMES = 600
+FINAL_FRAMES = 400
 """Frames of each of two pieces of a drive on which settings are tried."""
 
 CHOICES_OF_POSES = 2
+"""Random maps on which the finalists are tried, so that no lucky choice decides."""
 
 
 @dataclass(frozen=True)

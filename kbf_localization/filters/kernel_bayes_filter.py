@@ -28,7 +28,7 @@ from kbf_localization.filters.whole_map_matching import RememberedSimilarities, 
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
 
-NEGLIGIBLE = 1e-9
+NEGLIGIBLE = 1e-7
 """Weights below this share of the largest one are dropped; exact mode drops none."""
 
 ACTIVE_LIMIT = 500
@@ -110,7 +110,9 @@ class KernelBayesFilter:
         posterior = self._update(prior, similarities)
         if not similarities.finite:
             self._events.append("similarity_not_finite")
-        self._belief = Belief(self.space.points[posterior.rows], posterior.values)
+        # A large map of which nothing is known yet is not worth moving point by point.
+        if not (similarities.retrieves and len(posterior.rows) == len(self.space)):
+            self._belief = Belief(self.space.points[posterior.rows], posterior.values)
         return self._estimate(posterior, evidence, motion)
 
     def _predict(self, motion: Array | None) -> Weights:

@@ -8,7 +8,11 @@ from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.sum_rules import NonparametricSumRule
 from kbf_localization.filters.base import Array, PoseMap
-from kbf_localization.filters.kernel_bayes_filter import Belief, KernelBayesFilter
+from kbf_localization.filters.kernel_bayes_filter import (
+    NEGLIGIBLE,
+    Belief,
+    KernelBayesFilter,
+)
 from kbf_localization.filters.parameters import NonparametricParameters
 from kbf_localization.geometry import embed
 
@@ -54,8 +58,10 @@ class NonparametricFilter(KernelBayesFilter):
             return super()._moved_mean(belief, None)
         mean = KernelMean(belief.points, belief.weights, self.space.kernel)
         moved = self._transition_rule(mean, motion)
-        if not float(np.abs(moved.weights).sum()) > 0.0:
+        sizes = np.abs(moved.weights)
+        if not float(sizes.sum()) > 0.0:
             # No training motion is like this one: nothing was learnt about it.
             self._events.append("motion_like_nothing")
             return super()._moved_mean(belief, None)
-        return moved
+        kept = slice(None) if self._exact else sizes > NEGLIGIBLE * sizes.max()
+        return KernelMean(moved.points[kept], moved.weights[kept], self.space.kernel)
