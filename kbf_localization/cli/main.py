@@ -117,12 +117,15 @@ def kbf(
 
 
 def _terminate(_signal_number: int, _frame: FrameType | None) -> None:
-    """End like an exception does, so that `finally` blocks clean up after SIGTERM too."""
+    """End like an exception does, so that `finally` blocks clean up after SIGTERM and SIGHUP too."""
     sys.exit(EXIT_TERMINATED)
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Started by nohup, the command is not to hear of the hang-up.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminate)
     app(prog_name="kbf")
 
 

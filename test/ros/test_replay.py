@@ -142,7 +142,7 @@ def test_the_command_writes_metrics_and_trajectories(
     assert nodes_of(map_file) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupting_ends_the_node_too(
     bag: Path, map_file: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
