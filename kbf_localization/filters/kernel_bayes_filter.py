@@ -18,7 +18,7 @@ from kbf_localization.filters.base import (
     PoseMap,
     Weights,
 )
-from kbf_localization.filters.image_gram_cache import ImageGramCache
+from kbf_localization.filters.image_gram_cache import SMALL_MAP, ImageGramCache
 from kbf_localization.filters.map_projection import MapProjection
 from kbf_localization.filters.parameters import FilterParameters
 from kbf_localization.filters.point_estimates import point_estimates
@@ -93,6 +93,14 @@ class KernelBayesFilter:
         self._smoother = PoseSmoother(gain, self.space.widths[[0, 2]])
         self._least_sigma = np.array([0.25, 0.25, 0.25]) * self.space.widths[[0, 0, 2]]
         self.reset()
+
+    def prepare(self) -> None:
+        """Compute now what the first images would else wait for; of a large map nothing is kept."""
+        count = len(self.space)
+        if count <= SMALL_MAP:
+            self._image_gram.block(np.arange(count))
+            uniform = np.full(count, 1.0 / count)
+            self._projection.weights(KernelMean(self.space.points, uniform, self.space.kernel))
 
     def reset(self, prior: GaussianPrior | None = None) -> None:
         """Initial prior sampling; no `prior` is the uniform one on the map's poses."""

@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kbf_localization.errors import KbfError
+from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization import Localizer, LocalizerSettings
 from kbf_localization.training_map import load_map
@@ -43,4 +46,11 @@ def _make(values: Mapping[str, Any]) -> Localizer:
         update_min_a=values["update_min_a"],
         estimate=values["estimate"],
     )
-    return Localizer(training_map, make_filter(values["method"], training_map), settings)
+    pose_filter = make_filter(values["method"], training_map)
+    # The first images must not wait for tables that can be made beforehand.
+    size = training_map.describer_settings
+    blank = np.zeros((size.image_height, size.image_width), dtype=np.uint8)
+    training_map.describer().describe(blank)
+    if isinstance(pose_filter, KernelBayesFilter):
+        pose_filter.prepare()
+    return Localizer(training_map, pose_filter, settings)
