@@ -6,7 +6,7 @@ import struct
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class BagReader:
     def __init__(self, path: Path, reader: Reader1 | Reader2) -> None:
         self.path = path
         self._reader = reader
-        self._types = get_typestore(Stores.ROS2_JAZZY)
+        self._types = ros2_types()
         self._ros1_types = _ros1_types() if isinstance(reader, Reader1) else None
 
     @cached_property
@@ -141,6 +141,13 @@ def _key(connection: Connection) -> tuple[str, str]:
     return connection.topic, _ROS2_TYPES.get(connection.msgtype, connection.msgtype)
 
 
+@lru_cache(maxsize=1)
+def ros2_types() -> Typestore:
+    """The messages of ROS 2 Jazzy; kept, because making a message's decoder takes a while."""
+    return get_typestore(Stores.ROS2_JAZZY)
+
+
+@lru_cache(maxsize=1)
 def _ros1_types() -> Typestore:
     types = get_typestore(Stores.ROS1_NOETIC)
     for name in (TRANSFORMS, *_ROS2_TYPES):

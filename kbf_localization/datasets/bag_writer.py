@@ -20,10 +20,9 @@ from rosbags.interfaces import (
     QosTime,
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
 
 from kbf_localization.datasets.bag_messages import PlanarPose, quaternion_of
-from kbf_localization.datasets.bag_reader import TRANSFORMS
+from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.rosbag import CONDITION_NOTE
@@ -102,7 +101,7 @@ class _Messages:
 
     def __init__(self, writer: Writer, raw: bool) -> None:
         self._writer, self._raw = writer, raw
-        self._types = get_typestore(Stores.ROS2_JAZZY)
+        self._types = ros2_types()
         self._connections: dict[str, Any] = {}
 
     def write(self, drive: Drive, progress: Progress) -> None:

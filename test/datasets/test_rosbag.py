@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import yaml
@@ -158,6 +161,29 @@ def test_raw_and_compressed_topics_of_one_camera_are_one_camera(tmp_path: Path) 
             messages.append(("/camera/compressedDepth", stamp, message))
     bag = write_messages(tmp_path / "bag", messages)
     assert RosbagDrive(bag).image_topic.name == "/camera/compressed"
+
+
+class CameraDrive(MemoryDrive):
+    """150 images of 640x480 as a camera gives them, about 75 kB each."""
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        rng = np.random.default_rng(0)
+        smooth = cv2.resize(rng.integers(0, 256, (30, 40, 3)).astype(np.float32), (640, 480))
+        noisy = np.clip(smooth + rng.normal(0, 6, smooth.shape), 0, 255).astype(np.uint8)
+        data = cv2.imencode(".jpg", noisy, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes()
+        for index in range(self.frames) if indices is None else indices:
+            yield index, data
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_300_images_a_second_are_read_and_decoded_on_one_core(tmp_path: Path, storage: str) -> None:
+    write_bag(CameraDrive(frames=150), tmp_path / "bag", storage=storage)
+    began = time.process_time()
+    shapes = {
+        image.shape for _, image in RosbagDrive(tmp_path / "bag").images() if image is not None
+    }
+    assert shapes == {(480, 640)}
+    assert time.process_time() - began < 150 / 300
 
 
 def without(topic: str) -> list[tuple[str, int, Any]]:
