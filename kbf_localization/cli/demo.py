@@ -28,12 +28,12 @@ EXAMPLE = (
     "[bold]kbf map info results/latest/office.kbfmap[/bold]"
 )
 
-FRAMES = 600
-"""Images of each of the three drives: two minutes through the office."""
+FRAMES = 1000
+"""Images of each of the three drives: three and a half minutes through the office."""
 
 IMAGE_SIZE = (320, 240)
-MAP_POSES = 400
-FASTEST_RATE = 8.0
+MAP_POSES = 500
+FASTEST_RATE = 10.0
 MOST_WAITING = 10
 MARK_MEDIAN_M = 0.3
 MARK_SHARE_BEYOND_1M = 0.05
