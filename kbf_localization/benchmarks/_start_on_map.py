@@ -1,0 +1,46 @@
+"""Starts on a map file in a process of its own, to see what that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.filters.registry import make_filter
+from kbf_localization.training_map import load_map
+
+
+@dataclass(frozen=True)
+class Started:
+    """Memory after tracking and at its highest, and the time to the first estimate."""
+
+    resident_mb: float
+    peak_mb: float
+    start_s: float
+    start_cpu_s: float
+
+
+def start_on_map(path: Path, motions: NDArray[np.float64], views: NDArray[np.uint8]) -> Started:
+    """Load the map, localize globally with the first view, track with `motions` (t, 3).
+
+    `views` (t + 1, bins) are the described images.
+    """
+    clock, cpu = perf_counter(), process_time()
+    training_map = load_map(path)
+    pose_filter = make_filter("kbf", training_map)
+    pose_filter.step(None, training_map.observe(views[0]))
+    start_s, start_cpu_s = perf_counter() - clock, process_time() - cpu
+    for motion, view in zip(motions, views[1:], strict=True):
+        pose_filter.step(motion, training_map.observe(view))
+    return Started(_memory_mb("VmRSS"), _memory_mb("VmHWM"), start_s, start_cpu_s)
+
+
+def _memory_mb(name: str) -> float:
+    """A figure of this process's memory that Linux keeps, in 10⁶ bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return float("nan")

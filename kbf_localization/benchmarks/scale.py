@@ -1,0 +1,201 @@
+"""What a map's size costs: a tracking step, a global update, memory and starting."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter, process_time
+
+import numpy as np
+
+from kbf_localization.benchmarks._start_on_map import start_on_map
+from kbf_localization.benchmarks._synthetic_map import (
+    SPACING_M,
+    Array,
+    Corridor,
+    Counts,
+    synthetic_map,
+)
+from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
+from kbf_localization.geometry import relative
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map import TrainingMap, load_map, save_map
+
+SMALL, LARGE = 1_000, 100_000
+BLOCKS, STEPS_A_BLOCK, WARM_UP = 12, 25, 30
+GLOBAL_STARTS = 9
+STEPS_AFTER_START = 20
+STEP_M = 0.05
+ODOMETRY_SIGMA = 0.002
+
+Figures = dict[str, "dict[str, float | str] | float"]
+
+
+def run(progress: Progress = no_progress) -> Figures:
+    """The cases at 1,000 and 100,000 poses of one corridor, as dense in both."""
+    return measure(SMALL, LARGE, progress)
+
+
+def measure(small: int, large: int, progress: Progress = no_progress) -> Figures:
+    """All cases for maps of `small` and `large` poses, stored and loaded as a user's are.
+
+    Times are by the clock, `…_cpu_ms` this process's share of the processors.
+    """
+    with tempfile.TemporaryDirectory(prefix="kbf-bench-") as folder:
+        drives = []
+        for done, count in enumerate((small, large)):
+            progress(done, 2, "making maps")
+            path = Path(folder) / f"{count}.kbfmap"
+            made, corridor = synthetic_map(count)
+            save_map(made, path)
+            del made
+            drives.append(_Drive(load_map(path), corridor))
+        figures: Figures = {}
+        figures.update(_tracking(drives[0], drives[1], progress))
+        figures.update(_global_updates(drives[1], progress))
+        progress(0, 1, "starting on the large map")
+        figures.update(_started(path, drives[1]))
+        progress(1, 1, "starting on the large map")
+    return figures
+
+
+@dataclass
+class _Times:
+    """Times of the same thing, again and again."""
+
+    clock: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def add(self, function: Callable[[], object]) -> None:
+        clock, cpu = perf_counter(), process_time()
+        function()
+        self.cpu.append(1e3 * (process_time() - cpu))
+        self.clock.append(1e3 * (perf_counter() - clock))
+
+
+class _Drive:
+    """A filter on a map of a corridor, and the robot that drives along it."""
+
+    def __init__(self, training_map: TrainingMap, corridor: Corridor) -> None:
+        self.map = training_map
+        self.filter = KernelBayesFilter(training_map)
+        self._corridor = corridor
+        self._generator = np.random.default_rng(1)
+        self.length_m = SPACING_M * len(training_map)
+        self._along_m = 0.0
+
+    def put(self, along_m: float) -> Array:
+        """Place the robot after so many metres of the way; its pose (3,)."""
+        self._along_m = along_m
+        return np.asarray(self._corridor.poses(np.array([along_m]))[0])
+
+    def see(self) -> Counts:
+        """The histogram (bins,) of what is seen where the robot is."""
+        return np.asarray(self._corridor.views(np.array([self._along_m]), self._generator)[0])
+
+    def move(self) -> Array:
+        """Drive on a little; the odometry's motion (3,)."""
+        before = self.put(self._along_m)
+        motion = relative(before, self.put(self._along_m + STEP_M))
+        return np.asarray(motion + ODOMETRY_SIGMA * self._generator.standard_normal(3))
+
+    def step(self, times: _Times, moved: bool = True) -> None:
+        """One timed step of the filter; the image is described beforehand."""
+        motion = self.move() if moved else None
+        observation = self.map.observe(self.see())
+        times.add(lambda: self.filter.step(motion, observation))
+
+
+def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
+    """Steps on both maps in turn, so that whatever else the machine does slows both."""
+    small_times, large_times, passes = _Times(), _Times(), _Times()
+    for drive in (small, large):
+        start = drive.put(0.3 * drive.length_m)
+        drive.filter.reset(GaussianPrior(start, np.diag([0.1, 0.1, 0.05]) ** 2))
+        for _ in range(WARM_UP):
+            drive.step(_Times())
+    for block in range(BLOCKS):
+        for _ in range(STEPS_A_BLOCK):
+            small.step(small_times)
+        for _ in range(STEPS_A_BLOCK):
+            large.step(large_times)
+        observation = small.map.observe(small.see())
+        passes.add(observation.similarities)
+        progress(block + 1, BLOCKS, "tracking")
+    few, many = len(small.map), len(large.map)
+    return {
+        f"step_{_short(few)}": _case(
+            small_times, passes, f"one pass of histogram intersection over the {few:,} poses"
+        ),
+        f"step_{_short(many)}": _case(
+            large_times, small_times, f"the same step on a map of {few:,} poses"
+        ),
+    }
+
+
+def _global_updates(drive: _Drive, progress: Progress) -> Figures:
+    """First and second updates after starts anywhere, and plain passes in between."""
+    first, second, passes = _Times(), _Times(), _Times()
+    drive.map.observe(drive.see()).top_level_similarities()
+    shares = np.random.default_rng(2).uniform(0.05, 0.95, GLOBAL_STARTS)
+    for done, share in enumerate(shares):
+        drive.put(float(share) * drive.length_m)
+        observation = drive.map.observe(drive.see())
+        passes.add(observation.similarities)
+        drive.filter.reset()
+        drive.step(first, moved=False)
+        drive.step(second)
+        progress(done + 1, GLOBAL_STARTS, "global updates")
+    size = _short(len(drive.map))
+    reference = "one plain pass of histogram intersection over the map"
+    return {
+        f"global_{size}": _case(first, passes, reference),
+        f"global_second_{size}": _case(second, passes, reference),
+    }
+
+
+def _started(path: Path, drive: _Drive) -> Figures:
+    """Memory and time of a process that does nothing but start on the map and track."""
+    drive.put(0.6 * drive.length_m)
+    views = [drive.see()]
+    motions = []
+    for _ in range(STEPS_AFTER_START):
+        motions.append(drive.move())
+        views.append(drive.see())
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        started = pool.submit(start_on_map, path, np.array(motions), np.array(views)).result()
+    size = _short(len(drive.map))
+    return {
+        f"resident_mb_{size}": started.resident_mb,
+        f"peak_mb_{size}": started.peak_mb,
+        f"start_s_{size}": started.start_s,
+        f"start_cpu_s_{size}": started.start_cpu_s,
+    }
+
+
+def _case(ours: _Times, reference: _Times, what: str) -> dict[str, float | str]:
+    ours_ms, reference_ms = float(np.median(ours.clock)), float(np.median(reference.clock))
+    return {
+        "ours_ms": ours_ms,
+        "reference_ms": reference_ms,
+        "ratio": reference_ms / ours_ms,
+        "reference": what,
+        "ours_p99_ms": float(np.percentile(ours.clock, 99)),
+        "reference_p99_ms": float(np.percentile(reference.clock, 99)),
+        "ours_cpu_ms": float(np.median(ours.cpu)),
+        "reference_cpu_ms": float(np.median(reference.cpu)),
+        "ours_mean_cpu_ms": float(np.mean(ours.cpu)),
+        "reference_mean_cpu_ms": float(np.mean(reference.cpu)),
+        "ours_p99_cpu_ms": float(np.percentile(ours.cpu, 99)),
+        "reference_p99_cpu_ms": float(np.percentile(reference.cpu, 99)),
+    }
+
+
+def _short(count: int) -> str:
+    """1000 as "1k"."""
+    return f"{count // 1000}k" if count % 1000 == 0 else str(count)

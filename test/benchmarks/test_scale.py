@@ -1,0 +1,69 @@
+"""The scale benchmark on small maps: what it gives, not how long it takes."""
+
+import numpy as np
+import pytest
+
+from kbf_localization.benchmarks import scale
+from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synthetic_map
+
+
+@pytest.fixture(scope="module")
+def figures() -> scale.Figures:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scale, "BLOCKS", 2)
+        patch.setattr(scale, "STEPS_A_BLOCK", 3)
+        patch.setattr(scale, "WARM_UP", 3)
+        patch.setattr(scale, "GLOBAL_STARTS", 2)
+        return scale.measure(300, 3000)
+
+
+@pytest.mark.parametrize("name", ["step_300", "step_3k", "global_3k", "global_second_3k"])
+def test_a_timed_case_has_the_keys_of_a_benchmark(figures: scale.Figures, name: str) -> None:
+    case = figures[name]
+    assert isinstance(case, dict)
+    assert case["ratio"] == pytest.approx(case["reference_ms"] / case["ours_ms"])
+    assert isinstance(case["reference"], str)
+
+
+def test_a_step_on_the_large_map_is_measured_against_the_one_on_the_small(
+    figures: scale.Figures,
+) -> None:
+    assert figures["step_3k"]["reference_ms"] == figures["step_300"]["ours_ms"]
+
+
+def test_memory_and_start_are_plain_numbers(figures: scale.Figures) -> None:
+    # 3000 histograms alone are 12.6 MB; Python with its libraries takes tens of MB.
+    assert 20.0 < figures["resident_mb_3k"] <= figures["peak_mb_3k"]
+    assert figures["start_s_3k"] > 0.0
+    assert figures["start_cpu_s_3k"] > 0.0
+
+
+def test_the_cases_are_named_for_1000_and_100000_poses(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    monkeypatch.setattr(
+        scale, "measure", lambda small, large, progress: sizes.append((small, large))
+    )
+    scale.run()
+    assert sizes == [(1_000, 100_000)]
+    assert [scale._short(size) for size in sizes[0]] == ["1k", "100k"]
+
+
+def test_the_corridor_is_as_long_as_its_parameter_says() -> None:
+    """The pose moves by the way's length, up to the bending of the half circles."""
+    along = np.linspace(0.0, 300.0, 30_001)
+    poses = Corridor(301.0).poses(along)
+    steps = np.hypot(*np.diff(poses[:, :2], axis=0).T)
+    np.testing.assert_allclose(steps, np.diff(along), rtol=1e-5)
+    headings = np.arctan2(*np.diff(poses[:, :2], axis=0).T[::-1])
+    turned = np.angle(np.exp(1j * (headings - poses[:-1, 2])))
+    assert np.abs(turned).max() < 0.005
+
+
+def test_places_look_less_alike_the_farther_they_are_apart() -> None:
+    training_map, corridor = synthetic_map(400)
+    view = corridor.views(np.array([200 * SPACING_M]))[0]
+    similarities = training_map.observe(view).similarities()
+    assert similarities[200] == pytest.approx(1.0)
+    by_distance = similarities[[200, 202, 205, 210]]
+    assert (np.diff(by_distance) < 0.0).all()
+    assert similarities[:150].max() < similarities[205]
