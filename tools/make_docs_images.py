@@ -20,6 +20,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 IMAGES = PROJECT / "docs" / "images"
 sys.path.insert(0, str(PROJECT))
 
+from kbf_localization.evaluation.run import Run  # noqa: E402 (the path is set above)
+
 
 def save_figure(figure: Figure, name: str, width: int) -> None:
     """As PNG with a palette, which is a third of the size."""
@@ -52,6 +54,14 @@ def picture_of_report(report: Path, frame: int) -> Image.Image:
             browser.close()
 
 
+def most_negative(run: Run) -> int:
+    """The frame, while tracking, whose negative weights are largest: there they can be seen."""
+    tracking = [row for row in range(20, len(run)) if run.states[row] == "tracking"]
+    return min(
+        tracking, key=lambda row: run.beliefs[row].values.min() / run.beliefs[row].values.max()
+    )
+
+
 def main(drive_path: str, map_path: str) -> None:
     from kbf_localization.datasets.open import open_drive
     from kbf_localization.evaluation.animation import save_animation
@@ -69,10 +79,9 @@ def main(drive_path: str, map_path: str) -> None:
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
-    tracking = next(row for row in range(len(run)) if run.states[row] == "tracking")
-    later = min(tracking + 60, len(run) - 1)
+    later = most_negative(run)
     left, right = figure.subplots(1, 2)
-    draw_belief(left, run, 0, training_map.poses, "after the first image: several places")
+    draw_belief(left, run, 0, training_map.poses, "after the first image")
     draw_belief(right, run, later, training_map.poses, "tracking, seen from near")
     x, y = run.estimates[later, :2]
     right.set(xlim=(x - 1.2, x + 1.2), ylim=(y - 1.2, y + 1.2))
