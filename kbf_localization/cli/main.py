@@ -117,7 +117,7 @@ def kbf(
 
 
 def _terminate(_signal_number: int, _frame: FrameType | None) -> None:
-    """End like an exception does, so that `finally` blocks clean up after SIGTERM and SIGHUP too."""
+    """End like an exception does, so that `finally` cleans up after SIGTERM and SIGHUP too."""
     sys.exit(EXIT_TERMINATED)
 
 
