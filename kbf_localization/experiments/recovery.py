@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.geometry import compose, interpolate, relative
+from kbf_localization.geometry import compose, embed, interpolate, relative
 from kbf_localization.localization import Localization, Localizer, State
+from kbf_localization.localization.calibration import COVERED_WITHIN
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map import TrainingMap
@@ -27,19 +29,31 @@ BEFORE_KIDNAPPING = 40
 AFTER_KIDNAPPING = 60
 CARRIED_AT_LEAST_M = 3.0
 FRAME_NS = 200_000_000
+AFTER_UNCOVERED = 30
+"""Updates after a place that the map does not know, in which the robot may find itself again."""
+
 BATCH = 10
 """Trials that share a localizer, whose preparation costs as much as some hundred updates."""
 
 
 @dataclass(frozen=True)
 class DescribedDrive:
-    """A test drive: `histograms` (t, bins), true `poses` (t, 3), odometry `motions` (t, 3)."""
+    """A test drive: `histograms` (t, bins), true `poses` (t, 3), odometry `motions` (t, 3).
+
+    `covered` (t,) says where the map has a pose near the true one: elsewhere no image of the map
+    shows what the camera sees.
+    """
 
     name: str
     condition: str | None
     histograms: NDArray[np.uint8]
     poses: Array
     motions: Array
+    covered: NDArray[np.bool_]
+
+    def covers(self, first: int, count: int) -> bool:
+        """Whether the map covers all of these frames."""
+        return bool(self.covered[first : first + count].all())
 
     def __len__(self) -> int:
         return len(self.poses)
@@ -48,13 +62,15 @@ class DescribedDrive:
 @dataclass(frozen=True)
 class Trace:
     """One value an update: the position's error (m), its distance from the truth in standard
-    deviations, its standard deviation (m), and the state.
+    deviations, its standard deviation (m), the state, and whether the map has covered the frames
+    of the last `AFTER_UNCOVERED` updates.
     """
 
     error_m: Array
     standard_distance: Array
     sigma_m: Array
     states: tuple[State, ...]
+    covered: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,7 @@ class Scene:
         odometry, stamp = np.zeros(3), 0
         said: list[Localization] = []
         truth: list[Array] = []
+        covered: list[bool] = []
         for piece in trial:
             drive = self.drives[piece.drive]
             for frame in range(piece.first, piece.first + piece.count):
@@ -98,8 +115,9 @@ class Scene:
                 assert one is not None
                 said.append(one)
                 truth.append(drive.poses[frame])
+                covered.append(drive.covers(max(0, frame - AFTER_UNCOVERED), AFTER_UNCOVERED + 1))
                 stamp += FRAME_NS
-        return _trace(said, np.array(truth))
+        return _trace(said, np.array(truth), np.array(covered))
 
 
 def describe_test_drive(
@@ -126,16 +144,18 @@ def describe_test_drive(
     odometry = interpolate(drive.odometry.stamps_ns, drive.odometry.poses, stamps)
     motions = np.zeros((len(kept), 3))
     motions[1:] = relative(odometry[:-1], odometry[1:])
+    nearest = np.asarray(cKDTree(embed(training_map.poses)).query(embed(frames.poses[kept]))[0])
     return DescribedDrive(
         name=drive.name,
         condition=drive.condition,
         histograms=np.stack([item.histogram for item in described]),
         poses=frames.poses[kept],
         motions=motions,
+        covered=nearest <= COVERED_WITHIN,
     )
 
 
-def _trace(said: Sequence[Localization], truth: Array) -> Trace:
+def _trace(said: Sequence[Localization], truth: Array, covered: NDArray[np.bool_]) -> Trace:
     offsets = np.array([one.pose for one in said])[:, :2] - truth[:, :2]
     covariances = np.array([one.published_covariance for one in said])[:, :2, :2]
     solved = np.linalg.solve(covariances, offsets[..., None])[..., 0]
@@ -144,6 +164,7 @@ def _trace(said: Sequence[Localization], truth: Array) -> Trace:
         standard_distance=np.sqrt((offsets * solved).sum(axis=1)),
         sigma_m=np.sqrt(np.trace(covariances, axis1=1, axis2=2) / 2.0),
         states=tuple(one.state for one in said),
+        covered=covered,
     )
 
 
@@ -151,10 +172,11 @@ def global_starts(drives: Sequence[DescribedDrive], count: int, seed: int) -> li
     """Starts at random times with no hint of the place."""
     rng = np.random.default_rng((seed, 1))
     trials: list[Trial] = []
-    for _ in range(count):
+    while len(trials) < count:
         number = int(rng.integers(len(drives)))
         first = int(rng.integers(len(drives[number]) - START_UPDATES))
-        trials.append((Piece(number, first, START_UPDATES),))
+        if drives[number].covers(first, START_UPDATES):
+            trials.append((Piece(number, first, START_UPDATES),))
     return trials
 
 
@@ -167,7 +189,9 @@ def kidnappings(drives: Sequence[DescribedDrive], count: int, seed: int) -> list
         poses = drives[number].poses[:, :2]
         first, then = rng.integers(len(poses) - BEFORE_KIDNAPPING - AFTER_KIDNAPPING, size=2)
         carried_m = np.hypot(*(poses[then] - poses[first + BEFORE_KIDNAPPING - 1]))
-        if carried_m >= CARRIED_AT_LEAST_M:
+        covered = drives[number].covers(first, BEFORE_KIDNAPPING)
+        covered &= drives[number].covers(then, AFTER_KIDNAPPING)
+        if covered and carried_m >= CARRIED_AT_LEAST_M:
             before = Piece(number, int(first), BEFORE_KIDNAPPING)
             trials.append((before, Piece(number, int(then), AFTER_KIDNAPPING)))
     return trials
@@ -228,7 +252,8 @@ def metrics_of(outcome: Outcome) -> dict[str, Any]:
     after = slice(BEFORE_KIDNAPPING, None)
     detected = [_first(_lost(trace)[after], 1) for trace in outcome.carried]
     recovered = [_first(trace.error_m[after] <= FOUND_WITHIN_M) for trace in outcome.carried]
-    day = _joined(outcome.undisturbed)
+    whole = _joined(outcome.undisturbed)
+    day = _part(whole, whole.covered)
     return {
         "global_start": {
             "starts": len(found),
@@ -245,6 +270,8 @@ def metrics_of(outcome: Outcome) -> dict[str, Any]:
         "undisturbed": {
             "updates": len(day.error_m),
             "false_lost": sum(_times_lost(trace) for trace in outcome.undisturbed),
+            "updates_off_the_map": int((~whole.covered).sum()),
+            "share_tracking_off_the_map": _share_tracking(_part(whole, ~whole.covered)),
         },
         "covariance": {
             "within_three_sigma_share": float((day.standard_distance <= 3.0).mean()),
@@ -262,16 +289,33 @@ def _joined(traces: Sequence[Trace]) -> Trace:
         standard_distance=np.concatenate([trace.standard_distance for trace in traces]),
         sigma_m=np.concatenate([trace.sigma_m for trace in traces]),
         states=tuple(state for trace in traces for state in trace.states),
+        covered=np.concatenate([trace.covered for trace in traces]),
     )
 
 
-def _lighting(trace: Trace) -> dict[str, float]:
+def _part(trace: Trace, chosen: NDArray[np.bool_]) -> Trace:
+    return Trace(
+        error_m=trace.error_m[chosen],
+        standard_distance=trace.standard_distance[chosen],
+        sigma_m=trace.sigma_m[chosen],
+        states=tuple(state for state, one in zip(trace.states, chosen, strict=True) if one),
+        covered=trace.covered[chosen],
+    )
+
+
+def _share_tracking(trace: Trace) -> float | None:
+    """None where there are no updates."""
+    tracking = [state is State.TRACKING for state in trace.states]
+    return float(np.mean(tracking)) if tracking else None
+
+
+def _lighting(trace: Trace) -> dict[str, float | None]:
     """How drives in another light went."""
     return {
         "position_rmse_m": float(np.sqrt((trace.error_m**2).mean())),
         "position_median_m": float(np.median(trace.error_m)),
         "share_beyond_1m": float((trace.error_m > 1.0).mean()),
-        "share_tracking": float(np.mean([state is State.TRACKING for state in trace.states])),
+        "share_tracking": _share_tracking(trace),
     }
 
 
@@ -286,9 +330,10 @@ def _lost(trace: Trace) -> NDArray[np.bool_]:
 
 
 def _times_lost(trace: Trace) -> int:
-    """How often "lost" was said anew."""
+    """How often "lost" was said anew where the map covers the drive."""
     lost = _lost(trace)
-    return int(lost[0]) + int((lost[1:] & ~lost[:-1]).sum())
+    anew = lost & ~np.concatenate(([False], lost[:-1]))
+    return int((anew & trace.covered).sum())
 
 
 def _share(updates: Sequence[float], at_most: int) -> float:

@@ -1,5 +1,7 @@
 """The recovery experiment's figures from traces made by hand, and its choice of trials."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,13 +24,19 @@ from kbf_localization.localization import State
 def trace(error, states=None, sigma=0.2):
     error = np.asarray(error, dtype=float)
     states = states or (State.TRACKING,) * len(error)
-    return Trace(error, error / sigma, np.full(len(error), sigma), tuple(states))
+    covered = np.ones(len(error), dtype=bool)
+    return Trace(error, error / sigma, np.full(len(error), sigma), tuple(states), covered)
 
 
-def drive(count=400):
+def drive(count=400, uncovered=0):
     poses = np.column_stack((np.arange(count) * 0.1, np.zeros(count), np.zeros(count)))
     return DescribedDrive(
-        "d", "cloudy", np.zeros((count, 4), np.uint8), poses, np.zeros((count, 3))
+        name="d",
+        condition="cloudy",
+        histograms=np.zeros((count, 4), np.uint8),
+        poses=poses,
+        motions=np.zeros((count, 3)),
+        covered=np.arange(count) >= uncovered,
     )
 
 
@@ -65,7 +73,21 @@ def test_kidnappings_count_when_detected_and_when_found_again(outcome):
 
 
 def test_lost_is_counted_anew_after_every_recovery(outcome):
-    assert metrics_of(outcome)["undisturbed"] == {"updates": 5, "false_lost": 2}
+    figures = metrics_of(outcome)["undisturbed"]
+    assert figures["updates"] == 5 and figures["false_lost"] == 2
+
+
+def test_places_that_the_map_does_not_know_are_reported_apart(outcome):
+    (one,) = outcome.undisturbed
+    covered = np.array([False, False, True, True, True])
+    figures = metrics_of(replace(outcome, undisturbed=[replace(one, covered=covered)]))
+    assert figures["undisturbed"] == {
+        "updates": 3,
+        "false_lost": 1,
+        "updates_off_the_map": 2,
+        "share_tracking_off_the_map": 0.5,
+    }
+    assert figures["covariance"]["position_rmse_m"] == pytest.approx(np.sqrt((0.02 + 0.49) / 3))
 
 
 def test_the_covariance_is_judged_by_standard_distances(outcome):
@@ -82,15 +104,18 @@ def test_other_light_is_reported_on_both_maps(outcome):
 
 
 def test_the_robot_is_carried_far_and_trials_stay_within_their_drives():
-    drives = [drive(), drive(300)]
+    drives = [drive(uncovered=60), drive(300)]
     for before, after in kidnappings(drives, 30, seed=1):
         poses = drives[before.drive].poses[:, :2]
         way = poses[after.first] - poses[before.first + before.count - 1]
         assert np.hypot(*way) >= CARRIED_AT_LEAST_M
         assert after.first + after.count <= len(poses)
+        assert drives[before.drive].covers(before.first, before.count)
+        assert drives[after.drive].covers(after.first, after.count)
     for (start,) in global_starts(drives, 30, seed=1):
         assert start.count == START_UPDATES
         assert start.first + start.count <= len(drives[start.drive])
+        assert drives[start.drive].covers(start.first, start.count)
     assert [piece.count for (piece,) in whole_drives(drives)] == [400, 300]
 
 
