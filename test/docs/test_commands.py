@@ -127,8 +127,10 @@ def check_options(command: list[str]) -> None:
     assert command[1] in COMMANDS, shlex.join(command)
     found = load_command(command[1])
     for word in command[2:]:
-        if word in getattr(found, "commands", {}):
-            found = found.commands[word]
+        if getattr(found, "commands", None) is None:
+            break
+        assert word in found.commands, shlex.join(command)
+        found = found.commands[word]
     known = {"--help", *(name for parameter in found.params for name in parameter.opts)}
     for word in command:
         assert not word.startswith("--") or word in known, f"{shlex.join(command)}: {word}"
