@@ -60,8 +60,10 @@ class DaskCluster:
         # Only so many items at a time are on their way, so that memory does not grow with them.
         at_once = 2 * max(1, sum(self._client.nthreads().values()))
         waiting: deque[Future[Result]] = deque()
+        # The function may hold a whole map: it travels to each worker once, not with every item.
+        shared = self._client.scatter(function, broadcast=True, hash=False)
         for item in items:
-            waiting.append(self._client.submit(function, item, pure=False))
+            waiting.append(self._client.submit(_apply, shared, item, pure=False))
             if len(waiting) >= at_once:
                 yield waiting.popleft().result()
         while waiting:
@@ -69,6 +71,10 @@ class DaskCluster:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _apply(function: Callable[[Item], Result], item: Item) -> Result:
+    return function(item)
 
 
 def workers(jobs: int = -1, dask: str | None = None) -> Workers:

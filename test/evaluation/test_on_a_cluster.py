@@ -1,0 +1,60 @@
+"""Maps and tuning on a Dask cluster of two worker processes: the same as in this process."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.evaluation.cross_validation import tune
+from kbf_localization.evaluation.frame_pool import describe_drives
+from kbf_localization.parallel import DaskCluster, Serial
+from kbf_localization.training_map import build_map
+from test.datasets.cold_folders import make_cold_drive
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[DaskCluster]:
+    distributed = pytest.importorskip("distributed", reason="Dask is optional")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as started:
+        pool = DaskCluster(started.scheduler_address)
+        yield pool
+        pool.close()
+
+
+@pytest.fixture(scope="module")
+def drives(tmp_path_factory: pytest.TempPathFactory) -> list[ColdDrive]:
+    """Two drives past the same wall, of 40 and 36 frames."""
+    folder = tmp_path_factory.mktemp("drives")
+    return [
+        ColdDrive(make_cold_drive(folder / f"seq1_cloudy{number}", frames))
+        for number, frames in ((1, 40), (2, 36))
+    ]
+
+
+def test_a_map_built_on_the_cluster_is_the_same_map(
+    cluster: DaskCluster, drives: list[ColdDrive]
+) -> None:
+    here = build_map(drives, poses=20, words=20, seed=3, workers=Serial())
+    there = build_map(drives, poses=20, words=20, seed=3, workers=cluster)
+    assert there.identity == here.identity
+    np.testing.assert_array_equal(there.histograms, here.histograms)
+    np.testing.assert_array_equal(there.poses, here.poses)
+    np.testing.assert_array_equal(there.motion_variances, here.motion_variances)
+    assert list(there.thumbnails) == list(here.thumbnails)
+
+
+def test_tuning_on_the_cluster_finds_the_same(
+    cluster: DaskCluster, drives: list[ColdDrive]
+) -> None:
+    found = []
+    for workers in (Serial(), cluster):
+        pool = describe_drives(drives, words=20, workers=workers)
+        found.append(tune(pool, range(2), ["kbf"], 20, budget=5, workers=workers)["kbf"])
+    here, there = found
+    assert there.parameters == here.parameters
+    # Worker processes may have another number of BLAS threads, which rounds sums differently.
+    assert there.rmse_m == pytest.approx(here.rmse_m, rel=1e-9)
+    assert there.default_rmse_m == pytest.approx(here.default_rmse_m, rel=1e-9)
