@@ -143,9 +143,9 @@ function statePatch(context, state, left, top, width, height) {
 }
 
 function drawErrorsOverTime(canvas, methods, cursor) {
-  const largest = Math.max(0.2, ...methods.map((method) => method.errors.reduce((a, b) => (b > a ? b : a), 0)));
+  const high = Math.max(...methods.map((method) => largest(method.errors, 0.2)));
   const chart = axes(canvas, {
-    x: [0, data.seconds[data.seconds.length - 1] || 1], y: [0.01, largest * 1.2], logY: true,
+    x: [0, data.seconds[data.seconds.length - 1] || 1], y: [0.01, high * 1.2], logY: true,
     xLabel: "time (s)", yLabel: "position error (m)", top: 24,
   });
   const { context, x, y, area } = chart;
@@ -190,9 +190,9 @@ function drawSigma(canvas, method) {
     if (Number.isFinite(error) && method.sigmas[row] > 0) pairs.push([method.sigmas[row], Math.max(error, 0.003)]);
   });
   const sigmas = pairs.map((pair) => pair[0]), errors = pairs.map((pair) => pair[1]);
-  const low = Math.min(0.05, ...sigmas), high = Math.max(0.5, ...sigmas);
+  const low = smallest(sigmas, 0.05), high = largest(sigmas, 0.5);
   const { context, x, y, area } = axes(canvas, {
-    x: [low, high], y: [Math.min(0.02, ...errors), Math.max(1.5, ...errors)], logX: true, logY: true,
+    x: [low, high], y: [smallest(errors, 0.02), largest(errors, 1.5)], logX: true, logY: true,
     xLabel: "published σ (m)", yLabel: "true error (m)",
   });
   context.save();
@@ -227,7 +227,7 @@ function drawTiming(canvas, methods) {
     method.milliseconds.forEach((value) => { histogram[Math.min(bins - 1, Math.floor((value / high) * bins))] += 1 / method.milliseconds.length; });
     return histogram;
   });
-  const top = Math.max(0.05, ...counts.flatMap((histogram) => Array.from(histogram))) * 1.1;
+  const top = Math.max(...counts.map((histogram) => largest(histogram, 0.05))) * 1.1;
   const { context, x, y, area } = axes(canvas, {
     x: [0, high], y: [0, top], xLabel: "ms from decoded image to pose", yLabel: "share of frames",
   });

@@ -42,6 +42,9 @@ const data = (() => {
 
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [5, 2], [1, 4]];
 const seriesColour = (index) => theme.colour(`s${index % 6}`);
+// Over the finite values; a long drive has more of them than a function call can take arguments.
+const largest = (values, least) => values.reduce((most, value) => (value > most ? value : most), least);
+const smallest = (values, most) => values.reduce((least, value) => (value < least ? value : least), most);
 const format = (value, digits = 3) => {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (Number.isInteger(value)) return String(value);

@@ -90,7 +90,7 @@
   function drawAll() {
     drawLegends();
     drawCharts();
-    player.draw();
+    player.redraw();
   }
   fillTiles();
   fillTable();

@@ -79,11 +79,27 @@ const player = (() => {
     scaleBar(view);
   }
 
+  // The curve is the same at every frame: it is drawn once, and only the cursor anew.
+  let curve = null;
   function drawStrip() {
-    const { context, width, height } = prepare(byId("strip"));
+    const canvas = byId("strip"), { context, width, height } = prepare(canvas);
     const end = data.seconds[count - 1] || 1, x = (seconds) => (seconds / end) * width;
+    strip = (pixels) => (pixels / width) * end;
+    if (curve) context.drawImage(curve, 0, 0, width, height);
+    else {
+      drawCurve(context, width, height, x);
+      curve = document.createElement("canvas");
+      [curve.width, curve.height] = [canvas.width, canvas.height];
+      curve.getContext("2d").drawImage(canvas, 0, 0);
+    }
+    context.strokeStyle = theme.colour("ink");
+    context.lineWidth = 1.5;
+    line(context, [[x(data.seconds[frame]), 0], [x(data.seconds[frame]), height]]);
+  }
+
+  function drawCurve(context, width, height, x) {
     const values = data.hasTruth ? method.errors : method.evidence;
-    const top = Math.max(data.hasTruth ? 0.3 : 1, ...values.filter(Number.isFinite));
+    const top = largest(values, data.hasTruth ? 0.3 : 1);
     const y = (value) => height - 4 - Math.sqrt(Math.max(value, 0) / top) * (height - 26);
     stateBand(context, method, x, 0, 12, width);
     context.strokeStyle = seriesColour(method.index);
@@ -104,10 +120,6 @@ const player = (() => {
     context.textAlign = "left";
     context.textBaseline = "top";
     context.fillText(data.hasTruth ? `error, up to ${format(top, 2)} m` : "evidence", 4, 16);
-    strip = (pixels) => (pixels / width) * end;
-    context.strokeStyle = theme.colour("ink");
-    context.lineWidth = 1.5;
-    line(context, [[x(data.seconds[frame]), 0], [x(data.seconds[frame]), height]]);
   }
 
   function describe() {
@@ -197,6 +209,11 @@ const player = (() => {
   function choose(index) {
     method = data.methods[index];
     findWorst();
+    redraw();
+  }
+
+  function redraw() {
+    curve = null;
     draw();
   }
 
@@ -228,5 +245,5 @@ const player = (() => {
     event.preventDefault();
     actions[event.key]();
   });
-  return { start: () => choose(0), draw, goToSeconds: (seconds) => { play(false); goToSeconds(seconds); } };
+  return { start: () => choose(0), redraw, goToSeconds: (seconds) => { play(false); goToSeconds(seconds); } };
 })();
