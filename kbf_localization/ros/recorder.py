@@ -79,8 +79,9 @@ class NodeRecorder:
         return all(one.get_publisher_count() for one in (self._pose, self._status))
 
     def answered(self) -> int:
-        """How many images have a pose."""
-        return len(self._recording.poses)
+        """How many images have their pose and the status that follows it."""
+        with self._lock:
+            return len(self._recording.poses.keys() & self._recording.states.keys())
 
     def take(self) -> Recording:
         """What was recorded since the last time."""

@@ -159,3 +159,10 @@ def test_interrupting_ends_the_node_too(
     assert process.returncode in (130, 143), error
     assert "Traceback" not in error
     assert nodes_of(own_map) == [] and not (tmp_path / "out").exists()
+
+
+def test_every_frame_has_its_state_and_its_time(bag: Path, map_file: Path) -> None:
+    settings = ReplaySettings(rate=20.0, most_waiting=5)
+    run = replay_through_node(RosbagDrive(bag), map_file, settings, parameters=WHOLE_QUEUE).run
+    assert run.frames_dropped == 0 and len(run) == FRAMES
+    assert all(run.states) and np.isfinite(run.step_ms).all() and np.isfinite(run.evidence).all()
