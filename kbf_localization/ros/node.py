@@ -93,9 +93,14 @@ class LocalizerNode(SafeLifecycleNode):
             values["odometry_patience"],
         )
         self._set_first_pose(values)
-        self._services_made = (
-            self.create_service(Empty, "reinitialize_global_localization", self._on_reinitialize),
-            self.create_service(Empty, "request_nomotion_update", self._on_no_motion_update),
+        # As deep as the parameters' services: rclpy's 10 lose calls when many come at once.
+        deep = QoSProfile(depth=1000)
+        self._services_made = tuple(
+            self.create_service(Empty, name, callback, qos_profile=deep)
+            for name, callback in (
+                ("reinitialize_global_localization", self._on_reinitialize),
+                ("request_nomotion_update", self._on_no_motion_update),
+            )
         )
         self.get_logger().info(
             f"map {values['map']}: {len(training_map.poses)} poses; method {values['method']}"

@@ -27,9 +27,7 @@ class Survival:
         """It lives, all it said is finite, and within `frames` frames it tracks rightly."""
         robot = self.robot
         assert self.node.exit_code is None, self.node.log()
-        robot.drive_until_tracking(frames)
-        assert robot.frame() is not None
-        assert robot.error() < 0.5
+        assert any(self._tracks_rightly() for _ in range(frames)), robot.status
         for message in robot.poses:
             assert np.isfinite(planar_pose(message.pose.pose)).all()
             covariance = np.reshape(message.pose.covariance, (6, 6))
@@ -41,3 +39,9 @@ class Survival:
             assert max(b - a for a, b in itertools.pairwise(times)) < LONGEST_GAP_S
         assert robot.count("unexpected_error") == 0, self.node.log()
         assert "Traceback" not in self.node.log(), self.node.log()
+
+    def _tracks_rightly(self) -> bool:
+        """Whether the next frame is answered by "tracking" within half a metre of the truth."""
+        answer = self.robot.frame()
+        state = self.robot.state_at(self.robot.stamp_ns)
+        return answer is not None and state == "tracking" and self.robot.error(answer) < 0.5

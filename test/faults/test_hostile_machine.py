@@ -97,4 +97,4 @@ def test_saved_pose_on_a_full_disk_and_in_a_folder_that_is_not_there(
         assert list(path.parent.iterdir()) == []
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
         assert robot.wait_for(lambda: robot.frame() and path.exists())
-        survival.check(frames=1)
+        survival.check(frames=3)

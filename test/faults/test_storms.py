@@ -8,6 +8,7 @@ from typing import Any
 from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile
 from std_srvs.srv import Empty
 
 from kbf_localization.ros.parameters import PARAMETERS, NodeParameter
@@ -69,7 +70,7 @@ def test_storm_of_service_calls(survival: Survival) -> None:
     """All are answered within 15 s while images go on; tracking again within 15 frames."""
     robot = survival.robot
     empty = [
-        robot.node.create_client(Empty, name)
+        robot.node.create_client(Empty, name, qos_profile=QoSProfile(depth=1000))
         for name in ("request_nomotion_update", "reinitialize_global_localization")
     ]
     setting = robot.node.create_client(SetParameters, f"/{robot.node_name}/set_parameters")
