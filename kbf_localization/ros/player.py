@@ -23,6 +23,7 @@ from kbf_localization.ros.conversions import time_message
 from kbf_localization.ros.playlist import Playlist, is_transforms, without_transform_to
 
 CLOCK_PERIOD_S = 0.02
+JUMP_BACK_S = 0.3
 QUEUE_DEPTH = 1000
 
 
@@ -82,7 +83,12 @@ class BagPlayer:
         played = Played()
         done, seconds = -1, 1 + int((stop_ns - start_ns) * 1e-9)
         with open_bag(self._bag) as bag:
+            played_before = self._clock_ns > start_ns
             self.set_clock(start_ns)
+            if played_before:
+                # A node that sees time jump back starts over, and must have done so before it
+                # gets the first messages.
+                time.sleep(JUMP_BACK_S)
             began = time.perf_counter()
             next_tick = began + CLOCK_PERIOD_S
             for topic, recorded_ns, cdr in bag.messages(self._publishers, start_ns, stop_ns):

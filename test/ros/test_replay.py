@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from kbf_localization.evaluation.run import replay_offline
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.localization import Localizer
+from kbf_localization.ros import replay
 from kbf_localization.ros.replay import ReplaySettings, replay_through_node
 from kbf_localization.training_map import load_map
 from test.ros.bag_world import with_clock_and_map_to_odom, write_world_bag
@@ -166,3 +168,22 @@ def test_every_frame_has_its_state_and_its_time(bag: Path, map_file: Path) -> No
     run = replay_through_node(RosbagDrive(bag), map_file, settings, parameters=WHOLE_QUEUE).run
     assert run.frames_dropped == 0 and len(run) == FRAMES
     assert all(run.states) and np.isfinite(run.step_ms).all() and np.isfinite(run.evidence).all()
+
+
+def test_a_loop_is_played_until_interrupted_and_its_last_whole_pass_counts(
+    bag: Path, map_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []
+    wait = replay._wait_for_answers
+
+    def wait_or_interrupt(*arguments: Any) -> None:
+        passes.append(len(passes))
+        if len(passes) == 3:
+            raise KeyboardInterrupt
+        wait(*arguments)
+
+    monkeypatch.setattr(replay, "_wait_for_answers", wait_or_interrupt)
+    settings = ReplaySettings(rate=20.0, loop=True, most_waiting=5)
+    replayed = replay_through_node(RosbagDrive(bag), map_file, settings, parameters=WHOLE_QUEUE)
+    assert replayed.passes == 2
+    assert replayed.run.frames_dropped == 0 and len(replayed.run) == FRAMES
