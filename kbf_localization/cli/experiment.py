@@ -110,6 +110,10 @@ def localization(
         typer.Option(help="Folder with COLD's Saarbrücken seq1_cloudy1–3, unpacked or .tar."),
     ] = None,
     budget: Annotated[int, typer.Option(min=1, help="Settings tried for each method.")] = 24,
+    tune_at: Annotated[
+        Optional[int],
+        typer.Option(min=10, help="Tune once, with so many poses, instead of at each size."),
+    ] = None,
     drives: Annotated[
         Optional[Path],
         typer.Option(help="Keep the rendered drives in this folder, and use them again."),
@@ -158,6 +162,7 @@ def localization(
             "sizes": numbers,
             "methods": names,
             "budget": budget,
+            "tune_at": tune_at,
             "seed": seed,
         }
         folder.write_config(config)
@@ -167,6 +172,7 @@ def localization(
             sizes=numbers,
             methods=names,
             budget=budget,
+            tune_at=tune_at,
             seed=seed,
             journals=folder.path,
             workers=staff,

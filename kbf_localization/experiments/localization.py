@@ -58,12 +58,16 @@ def run_trials(
     sizes: Sequence[int] = SIZES,
     methods: Sequence[str] = METHODS,
     budget: int = 24,
+    tune_at: int | None = None,
     seed: int = 0,
     journals: Path | None = None,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> Outcome:
-    """All methods, tuned on the training drives alone, on `trials` random choices of poses."""
+    """All methods, tuned on the training drives alone, on `trials` random choices of poses.
+
+    They are tuned at each size, or once, with `tune_at` poses: the parameters have no scale.
+    """
     workers = workers or Serial()
     results: list[Trial] = []
     tuned: dict[str, dict[int, Mapping[str, Tuned]]] = {}
@@ -73,11 +77,12 @@ def run_trials(
         )
         drives = list(range(len(fold.training)))
         for poses in sizes:
-            found = tune(
+            known = tuned.get(fold.test.name, {}).get(sizes[0]) if tune_at else None
+            found = known or tune(
                 pool,
                 drives,
                 methods,
-                poses,
+                tune_at or poses,
                 budget=budget,
                 seed=seed,
                 journal=None if journals is None else journals / f"{fold.test.name}.jsonl",

@@ -44,6 +44,11 @@ LEAST_SIMILARITY = 0.2
 LOOK_ROUND_BELOW = 0.3
 """Evidence at which a large map is looked over at once."""
 
+EVIDENCE_RATE = 0.3
+MOST_MIXING = 0.3
+LEAST_EVIDENCE = 1e-3
+"""The worse the last few images fit the prediction, the more weight goes to the best matches."""
+
 
 @dataclass(frozen=True)
 class Belief:
@@ -108,6 +113,8 @@ class KernelBayesFilter:
         self._belief = None if prior is None else _sampled(prior)
         self._matching = WholeMapMatching(len(self.space))
         self._smoother.reset()
+        self._recent_evidence = 1.0
+        self._familiarity = 1.0
 
     def step(self, motion: Array | None, observation: Observation) -> Estimate:
         """One turn of Algorithm 1; the first has no motion and starts from the initial prior."""
@@ -157,17 +164,23 @@ class KernelBayesFilter:
         urgent = seen < self._least_similarity or expected < LOOK_ROUND_BELOW * best**self._power
         if not (everywhere or self._exact or self._matching.due(urgent)):
             return predicted, _ratio(expected, best**self._power)
+        usual = self._matching.usual_best(0.0)
         matches = self._matching.look(similarities.over_map())
         evidence = _ratio(expected, matches.best**self._power)
         if matches.best < self._least_similarity:
             self._events.append("image_like_nothing")
             return predicted, evidence
+        # An image that the whole map knows less well than usual tells less about the place.
+        self._familiarity = _ratio(matches.best, usual) ** self._power if usual > 0.0 else 1.0
+        self._recent_evidence += EVIDENCE_RATE * (evidence - self._recent_evidence)
         if self._mixing == 0.0 or self._belief is None:
             return considered, evidence
+        need = self._mixing / max(self._recent_evidence, LEAST_EVIDENCE)
+        share = self._familiarity * min(need, MOST_MIXING)
         rows = np.union1d(considered.rows, matches.rows)
         mixed = np.zeros(len(rows))
-        mixed[np.searchsorted(rows, considered.rows)] = (1.0 - self._mixing) * considered.values
-        mixed[np.searchsorted(rows, matches.rows)] += self._mixing / len(matches.rows)
+        mixed[np.searchsorted(rows, considered.rows)] = (1.0 - share) * considered.values
+        mixed[np.searchsorted(rows, matches.rows)] += share / len(matches.rows)
         return Weights(rows, mixed), evidence
 
     def _update(self, prior: Weights, similarities: RememberedSimilarities) -> Weights:
@@ -194,7 +207,7 @@ class KernelBayesFilter:
     def _estimate(self, posterior: Weights, evidence: float, motion: Array | None) -> Estimate:
         """Point estimates, covariance and events of this step."""
         points = point_estimates(posterior, self.space, self._least_sigma)
-        pose = self._smoother.follow(motion, points.mode_mean)
+        pose = self._smoother.follow(motion, points.mode_mean, self._familiarity)
         apart = points.mode_mean - pose
         apart[2] = wrap_angle(apart[2])
         return Estimate(

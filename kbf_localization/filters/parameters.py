@@ -23,8 +23,8 @@ class FilterParameters:
     `delta` is δ in units of max|β_i|², so that it acts alike on narrow and wide beliefs; `power`
     is that of the image kernel (1 is the paper's); `noise_inflation` multiplies the motion model's
     variances; `mixing` is the share of the prior that is given to the map's best matches of each
-    image (0 is the paper's); `smoothing` is the share by which an image moves the pose from where
-    odometry leads (1 is no smoothing, the paper's).
+    image, while images fit the prediction (0 is the paper's); `smoothing` is the share by which an
+    image moves the pose from where odometry leads (1 is no smoothing, the paper's).
     """
 
     bandwidth: float = 1.3
@@ -33,7 +33,7 @@ class FilterParameters:
     delta: float = 0.5
     power: float = 12.0
     noise_inflation: float = 6.0
-    mixing: float = 0.005
+    mixing: float = 0.003
     smoothing: float = 0.08
 
     def __post_init__(self) -> None:

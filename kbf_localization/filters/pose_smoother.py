@@ -7,7 +7,7 @@ import numpy as np
 from kbf_localization.filters.base import Array
 from kbf_localization.geometry import compose, wrap_angle
 
-PATIENCE = 8
+PATIENCE = 10
 """Updates on end for which the mode may be elsewhere before the pose goes there."""
 
 GATE_WIDTHS = 3.0
@@ -32,8 +32,11 @@ class PoseSmoother:
         self._age = 0
         self._elsewhere = 0
 
-    def follow(self, motion: Array | None, mode: Array) -> Array:
-        """The pose (3,) after `motion` (3,), given that the belief's mode is at `mode` (3,)."""
+    def follow(self, motion: Array | None, mode: Array, trust: float = 1.0) -> Array:
+        """The pose (3,) after `motion` (3,), given that the belief's mode is at `mode` (3,).
+
+        `trust` in [0, 1] is how much this image tells.
+        """
         if self._pose is None or self._gain >= 1.0 or motion is None:
             return self._start(mode)
         led_to = compose(self._pose, motion) if np.isfinite(motion).all() else self._pose
@@ -49,7 +52,8 @@ class PoseSmoother:
         self._elsewhere = 0
         self._age += 1
         # The first few modes are averaged: none of them is better than the others.
-        drawn: Array = led_to + max(self._gain, 1.0 / (self._age + 1)) * offset
+        share = max(trust * self._gain, 1.0 / (self._age + 1))
+        drawn: Array = led_to + share * offset
         drawn[2] = wrap_angle(drawn[2])
         self._pose = drawn
         return np.array(drawn)
