@@ -1,5 +1,6 @@
 """Lifecycle transitions, start and stop of the node."""
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -93,3 +94,19 @@ def test_interrupt_while_the_node_starts_ends_it(map_file: Path) -> None:
             assert time.monotonic() < end
             time.sleep(0.02)
         assert process.interrupt(3.0) in (0, -signal.SIGINT, 130), process.log()
+
+
+def test_services_answer_and_an_interrupt_is_heard_while_the_map_does_not_come(
+    world: World, tmp_path: Path
+) -> None:
+    """A pipe that nobody writes to is like a map on a dead network drive."""
+    path = tmp_path / "stuck.kbfmap"
+    os.mkfifo(path)
+    with robot_with_node(world, {"map": str(path)}) as (robot, process):
+        assert robot.wait_for_lifecycle_state("configuring")
+        started = time.monotonic()
+        assert robot.lifecycle_state() == "configuring"
+        assert robot.get_parameter("map") == str(path)
+        assert not robot.transition("configure")
+        assert time.monotonic() - started < 3.0
+        assert process.interrupt(2.0) == 0, process.log()
