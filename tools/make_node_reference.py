@@ -22,8 +22,8 @@ from wheel odometry and one camera, and keeps to AMCL's contract where a camera 
 same names for parameters, topics and services, the transform from map to odom by REP-105, `pose`
 with a covariance.
 
-States: `uninitialized` → `localizing` → `tracking` ⇄ `lost`. No confident pose is published unless
-it tracks.
+States: `uninitialized` → `localizing` → `tracking` ⇄ `lost`. No confident pose is published while
+it is lost.
 
 Every relative name is remapped as in any ROS 2 node; the launch file's argument `amcl_compatible`
 calls the node `amcl` and its pose `amcl_pose`.
