@@ -13,6 +13,10 @@ DOCUMENTS = sorted([PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")])
 SMALLER = {
     ("kbf", "simulate"): ["--frames", "40", "--size", "160x120", "--jobs", "1"],
     ("kbf", "map", "build"): ["--poses", "40", "--words", "16", "--jobs", "1"],
+    ("kbf", "experiment", "localization"): [
+        *("--trials", "1", "--sizes", "12", "--methods", "kbf,nai"),
+        *("--budget", "1", "--jobs", "1"),
+    ],
     ("kbf", "tune"): ["--poses", "12", "--budget", "1", "--jobs", "1"],
 }
 # These run for minutes and have tests of their own; here their names and options are checked.
@@ -33,6 +37,11 @@ def mentioned_commands(document: Path) -> set[tuple[str, ...]]:
         tuple(words)
         for words in (shlex.split(found) for found in re.findall(r"`(kbf [a-z][^`|…]*)`", text))
     }
+
+
+def is_long(command: list[str]) -> bool:
+    """Whether it is only checked; an experiment on given drives is as small as they are."""
+    return any(begins(command, start) for start in LONG) and "--cold" not in command
 
 
 def begins(command: list[str], start: tuple[str, ...]) -> bool:

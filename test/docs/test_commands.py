@@ -21,10 +21,10 @@ from kbf_localization.cli.main import COMMANDS, load_command
 from test.conftest import HAS_ROS
 from test.docs.commands import (
     DOCUMENTS,
-    LONG,
     PROJECT,
     begins,
     commands_of,
+    is_long,
     made_small,
     mentioned_commands,
 )
@@ -72,7 +72,7 @@ def test_the_commands_of_a_document_run_in_their_order(
         if name.name not in makes or name.name in ("cold",) or not _made_by(commands, name.name):
             (tmp_path / name.name).symlink_to(name)
     for command in commands:
-        if command[0] != "kbf" or any(begins(command, start) for start in LONG):
+        if command[0] != "kbf" or is_long(command):
             continue
         if command[1] == "replay" and not HAS_ROS:
             continue
@@ -95,7 +95,7 @@ def test_commands_that_are_not_run_here_name_what_exists(document: Path) -> None
         subprocess.run(["bash", "-n", "-c", line], check=True)
         command = shlex.split(line)
         if command[0] == "kbf":
-            if any(begins(command, start) for start in LONG):
+            if is_long(command):
                 check_options(command)
             continue
         assert command[0] in NOT_OURS, f"{line}: not known to this test"
