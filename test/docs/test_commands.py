@@ -40,7 +40,7 @@ def run_kbf(arguments: list[str], folder: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(PROJECT), "HOME": str(folder)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=300,
     )
     assert result.returncode == 0, f"kbf {shlex.join(arguments)}\n{result.stdout}{result.stderr}"
 
@@ -61,7 +61,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_the_commands_of_a_document_run_in_their_order(
     document: Path, recordings: Path, tmp_path: Path
 ) -> None:
