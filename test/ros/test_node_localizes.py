@@ -110,7 +110,7 @@ def test_repeated_image_is_used_once(robot: Robot) -> None:
     assert len(robot.poses) == answers
 
 
-def test_standing_still_uses_no_image_beyond_the_first_when_told_so(robot: Robot) -> None:
+def test_standing_still_uses_no_image_unless_an_update_is_asked_for(robot: Robot) -> None:
     robot.drive_until_tracking()
     assert robot.set_parameter("update_min_d", 0.5).successful
     assert robot.set_parameter("update_min_a", 0.5).successful
@@ -121,6 +121,10 @@ def test_standing_still_uses_no_image_beyond_the_first_when_told_so(robot: Robot
         assert answer is not None
         assert robot.value("evidence") == evidence
         assert robot.state == "tracking"
+        robot.call_empty("request_nomotion_update")
+        assert robot.frame(metres=0.0) is not None
+        robot.state_at(robot.stamp_ns)
+        assert robot.value("evidence") != evidence
     finally:
         assert robot.set_parameter("update_min_d", 0.0).successful
         assert robot.set_parameter("update_min_a", 0.0).successful
