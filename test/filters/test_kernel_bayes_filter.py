@@ -30,7 +30,7 @@ def world_map(world):
 
 @pytest.fixture(scope="module")
 def test_drive(world):
-    return drive(world, loop(300, wobble=-0.1), seed=5)
+    return drive(world, loop(220, wobble=-0.1), seed=5)
 
 
 def on_whole_map(weights, count):

@@ -1,0 +1,73 @@
+import tarfile
+
+import numpy as np
+import pytest
+
+from kbf_localization.errors import DatasetError
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.experiments import localization
+from kbf_localization.experiments.localization_drives import real_archives
+from kbf_localization.experiments.localization_figure import write_files
+from test.evaluation.test_cross_validation import synthetic_pool
+from test.filters.synthetic_world import World, drive, loop
+
+
+class Named:
+    name = "tested"
+
+
+def test_runs_all_methods_and_writes_the_papers_figure(tmp_path, monkeypatch):
+    world = World()
+    pool = synthetic_pool(
+        [drive(world, loop(80, wobble=0.05 * i), seed=i) for i in range(2)],
+        [drive(world, loop(60), seed=9)],
+    )
+    monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)
+    setup = localization.Setup("synthetic", (_fold(),))
+    outcome = localization.run_trials(setup, trials=2, sizes=(30, 50), budget=2, tune_at=40)
+    metrics = localization.metrics_of(outcome)
+    assert list(metrics) == ["30", "50"]
+    assert set(metrics["30"]) == {*localization.METHODS, "kbf_untuned"}
+    rmse = metrics["50"]["nai"]["position_rmse_m"]
+    of_trials = [
+        one.figures["position_rmse_m"]
+        for one in outcome.trials
+        if one.method == "nai" and one.poses == 50
+    ]
+    assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
+    folder = ResultsFolder.create("experiment", tmp_path / "out")
+    write_files(folder, outcome, metrics)
+    assert (folder.path / "localization.png").read_bytes().startswith(b"\x89PNG")
+    assert len((folder.path / "localization.csv").read_text().splitlines()) == 1 + 2 * 2 * 6
+
+
+def _fold():
+    from kbf_localization.experiments.localization_drives import Fold
+
+    return Fold((Named(), Named()), Named())
+
+
+def test_takes_the_papers_sequences_unpacked_or_as_archives(tmp_path, office_drives):
+    source = office_drives[0]
+    place = tmp_path / "cold-saarbruecken" / "part_a"
+    place.mkdir(parents=True)
+    (place / "seq1_cloudy1").symlink_to(source, target_is_directory=True)
+    for number in (2, 3):
+        with tarfile.open(place / f"seq1_cloudy{number}.tar", "w") as archive:
+            archive.add(source, f"seq1_cloudy{number}")
+    setup = real_archives(tmp_path, tmp_path / "unpacked")
+    assert [fold.test.name for fold in setup.folds] == [f"seq1_cloudy{i}" for i in (1, 2, 3)]
+    for fold in setup.folds:
+        assert fold.test not in fold.training and len(fold.training) == 2
+
+
+def test_a_missing_sequence_is_named(tmp_path):
+    with pytest.raises(DatasetError, match="seq1_cloudy1"):
+        real_archives(tmp_path, tmp_path)
+
+
+def test_a_broken_archive_is_named(tmp_path):
+    for number in (1, 2, 3):
+        (tmp_path / f"seq1_cloudy{number}.tar").write_bytes(b"not an archive")
+    with pytest.raises(DatasetError, match="seq1_cloudy1.tar"):
+        real_archives(tmp_path, tmp_path / "unpacked")
