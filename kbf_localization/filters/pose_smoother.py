@@ -7,8 +7,9 @@ import numpy as np
 from kbf_localization.filters.base import Array
 from kbf_localization.geometry import compose, wrap_angle
 
-PATIENCE = 10
-"""Updates on end for which the mode may be elsewhere before the pose goes there."""
+PATIENCE = 6.0
+"""Updates on end, each counted by its trust, in which the mode may be elsewhere before the pose
+goes there."""
 
 GATE_WIDTHS = 3.0
 """Kernel widths from the pose within which the mode is the same place."""
@@ -30,7 +31,7 @@ class PoseSmoother:
     def reset(self) -> None:
         self._pose: Array | None = None
         self._age = 0
-        self._elsewhere = 0
+        self._elsewhere = 0.0
 
     def follow(self, motion: Array | None, mode: Array, trust: float = 1.0) -> Array:
         """The pose (3,) after `motion` (3,), given that the belief's mode is at `mode` (3,).
@@ -44,12 +45,12 @@ class PoseSmoother:
         offset[2] = wrap_angle(offset[2])
         near = np.hypot(offset[0], offset[1]) <= self._gate[0] and abs(offset[2]) <= self._gate[1]
         if not near:
-            self._elsewhere += 1
+            self._elsewhere += trust
             if self._elsewhere >= min(PATIENCE, self._age):
                 return self._start(mode)
             self._pose = led_to
             return np.array(led_to)
-        self._elsewhere = 0
+        self._elsewhere = 0.0
         self._age += 1
         # The first few modes are averaged: none of them is better than the others.
         share = max(trust * self._gain, 1.0 / (self._age + 1))
@@ -59,5 +60,5 @@ class PoseSmoother:
         return np.array(drawn)
 
     def _start(self, mode: Array) -> Array:
-        self._pose, self._age, self._elsewhere = np.array(mode), 0, 0
+        self._pose, self._age, self._elsewhere = np.array(mode), 0, 0.0
         return np.array(mode)

@@ -40,8 +40,8 @@ def test_a_short_excursion_of_the_mode_is_ignored_and_a_lasting_one_followed():
     smoother = PoseSmoother(0.1, WIDTHS)
     followed(smoother, np.zeros((30, 3)), still)
     far = np.array([5.0, 0.0, 0.0])
-    said = [smoother.follow(still, far)[0] for _ in range(PATIENCE)]
-    assert said[:-1] == pytest.approx([0.0] * (PATIENCE - 1))
+    said = [smoother.follow(still, far)[0] for _ in range(int(PATIENCE))]
+    assert said[:-1] == pytest.approx([0.0] * (int(PATIENCE) - 1))
     assert said[-1] == 5.0
 
 
