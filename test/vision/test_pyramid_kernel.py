@@ -84,6 +84,25 @@ def test_top_level_is_the_kernel_of_the_first_200_bins() -> None:
     np.testing.assert_allclose(kernel.top_level_similarities(query, top), expected, rtol=1e-12)
 
 
+def test_known_sums_and_more_rows_than_fit_the_cache_change_no_first_look() -> None:
+    kernel = PyramidKernel(SETTINGS)
+    top = np.random.default_rng(1).integers(1, 60, (2300, SETTINGS.words), dtype=np.uint8)
+    query = some_histograms(1)[0]
+    own = query[: SETTINGS.words].astype(float)
+    expected = np.minimum(top, own).sum(axis=1) / np.sqrt(own.sum() * top.sum(axis=1))
+    for sums in (None, kernel.top_level_sums(top)):
+        np.testing.assert_allclose(
+            kernel.top_level_similarities(query, top, sums), expected, rtol=1e-12
+        )
+
+
+def test_known_self_similarities_change_no_gram_matrix() -> None:
+    kernel = PyramidKernel(SETTINGS)
+    a, b = some_histograms(4), some_histograms(3, seed=1)
+    np.testing.assert_array_equal(kernel.gram(a, b, kernel.self_similarities(b)), kernel.gram(a, b))
+    np.testing.assert_array_equal(kernel.gram(a, None, kernel.self_similarities(a)), kernel.gram(a))
+
+
 def test_no_rows_give_no_similarities() -> None:
     kernel, query = PyramidKernel(SETTINGS), some_histograms(1)[0]
     assert kernel.similarities(query, np.empty((0, SETTINGS.bins), np.uint8)).shape == (0,)
