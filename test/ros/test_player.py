@@ -100,7 +100,7 @@ def test_messages_arrive_with_the_bags_timing_and_the_clock_never_runs_backwards
         offsets = 1e3 * (arrivals - arrivals[0]) - 1e-6 * (stamps - stamps[0])
         clocks = [stamp for kind, stamp, _ in heard if kind == "clock"]
         assert clocks == sorted(clocks) and clocks[0] == start
-        assert np.diff(clocks).max() < 50e6
+        assert np.diff(clocks).max() <= 50e6  # a late player sets the clock with its messages alone
         lateness.append(np.percentile(np.abs(offsets - np.median(offsets)), 99))
         if lateness[-1] < TIMING_MS:
             break
