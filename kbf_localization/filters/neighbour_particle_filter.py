@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from kbf_localization.filters.base import Array, Estimate, GaussianPrior, Observation, PoseMap
 from kbf_localization.filters.parameters import ParticleParameters
@@ -12,7 +13,9 @@ from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
 
 NEAR_WIDTHS = 3.0
-"""Likelihood widths round the heaviest particle within which particles make the estimate."""
+"""Likelihood widths round the mode within which particles make the estimate."""
+
+MODE_CANDIDATES = 64
 
 
 class NeighbourParticleFilter:
@@ -90,9 +93,7 @@ class NeighbourParticleFilter:
         return np.asarray(gaussians @ shares + self.parameters.floor + 1e-12)
 
     def _estimate(self, weights: Array, nearest: int, events: tuple[str, ...]) -> Estimate:
-        heaviest = self._particles[int(np.argmax(weights))]
-        offsets = (self._particles - heaviest) / self._widths
-        near = (offsets**2).sum(axis=1) <= NEAR_WIDTHS**2
+        near = self._near_the_mode(weights)
         shares = weights[near] / weights[near].sum()
         pose = unembed(shares @ self._particles[near])
         spread = unembed(self._particles) - pose
@@ -106,3 +107,15 @@ class NeighbourParticleFilter:
             evidence=float("nan"),
             events=events,
         )
+
+    def _near_the_mode(self, weights: Array) -> NDArray[np.bool_]:
+        """The particles near the one that has the most weight round it.
+
+        The single heaviest one will not do: a particle that was just injected at the nearest
+        image's pose is always heavy.
+        """
+        scaled = self._particles / self._widths
+        places = (np.arange(MODE_CANDIDATES) + 0.5) / MODE_CANDIDATES
+        chosen = np.searchsorted(np.cumsum(weights), places).clip(0, self._count - 1)
+        near = cdist(scaled[chosen], scaled, "sqeuclidean") <= NEAR_WIDTHS**2
+        return np.asarray(near[int(np.argmax(near @ weights))])

@@ -71,13 +71,13 @@ class ParticleParameters:
     particles placed anew at those poses.
     """
 
-    neighbours: float = 10.0
+    neighbours: float = 15.0
     position_width: float = 0.7
     heading_width: float = 0.3
     power: float = 8.0
-    floor: float = 1e-3
+    floor: float = 0.3
     noise_inflation: float = 6.0
-    injection: float = 0.05
+    injection: float = 0.02
     particles: float = 500.0
 
     def __post_init__(self) -> None:
@@ -119,9 +119,9 @@ SEARCH_RANGES: dict[str, dict[str, Range]] = {
         "position_width": (0.3, 1.5),
         "heading_width": (0.15, 0.6),
         "power": (2.0, 20.0),
-        "floor": (1e-4, 3e-2),
+        "floor": (0.03, 3.0),
         "noise_inflation": (2.0, 40.0),
-        "injection": (0.01, 0.1),
+        "injection": (0.002, 0.1),
     },
     "nai": {},
 }
