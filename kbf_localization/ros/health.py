@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
+from kbf_localization.ros.inputs import Inputs
 from kbf_localization.ros.running_localizer import RunningLocalizer
-from kbf_localization.ros.watchdog import TopicWatch
 
 
-def figures(
-    running: RunningLocalizer, odometry: TopicWatch, image: TopicWatch
-) -> dict[str, object]:
+def figures(running: RunningLocalizer, inputs: Inputs) -> dict[str, object]:
     """State, evidence, rates, ages, latencies, and how often what was refused or dropped."""
     last = running.localizer.last
     weights = None if last is None else last.estimate.weights
@@ -25,8 +23,8 @@ def figures(
         "odometry_hz": running.odometry_rate.hertz(),
         "image_hz": running.image_rate.hertz(),
         "pose_hz": running.pose_rate.hertz(),
-        "odometry_age_s": _seconds(odometry.age),
-        "image_age_s": _seconds(image.age),
+        "odometry_age_s": _seconds(inputs.odometry_watch.age),
+        "image_age_s": _seconds(inputs.image_watch.age),
     }
     values.update(sorted(running.all_counts().items()))
     return values
