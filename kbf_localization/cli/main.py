@@ -17,7 +17,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -44,10 +44,21 @@ EXIT_TERMINATED = 143
 def load_command(name: str) -> Any:
     """The click command or group of the module `cli/<name>.py`."""
     module = importlib.import_module(f"kbf_localization.cli.{name}")
+    _prepare_for_old_typer(module.app)
     command = typer.main.get_command(module.app)
     command.name = name
     command.help = command.help or module.__doc__
     return command
+
+
+def _prepare_for_old_typer(command_app: typer.Typer) -> None:
+    """Give Ubuntu 24.04's typer 0.9 what newer ones find or assume by themselves."""
+    command_app.rich_markup_mode = "rich"
+    for info in (*command_app.registered_commands, command_app.registered_callback):
+        if info is not None and info.callback is not None:
+            # It does not see `Annotated` where `from __future__ import annotations` made a text.
+            hints = get_type_hints(info.callback, include_extras=True)
+            info.callback.__annotations__ = hints
 
 
 def _source(name: str) -> Path:
