@@ -62,6 +62,6 @@ def _draw(folder: ResultsFolder, metrics: Mapping[str, Any]) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_ylim(bottom=0.0)
         axes.grid(alpha=0.3)
-    panels[0].legend(fontsize="small")
+    panels[1].legend(fontsize="small")
     with folder.writing(FIGURE_NAME) as temporary:
         figure.savefig(temporary, dpi=150, format="png")
