@@ -7,6 +7,13 @@ import sys
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the node until it is told to stop; 0 then, 2 where a parameter's value cannot be."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # before or after the executor, which has its own handling
+        return 0
+
+
+def _run(arguments: list[str] | None) -> int:
     from kbf_localization.threads import limit_threads
 
     # Before NumPy is imported: the other core is for the messages.
