@@ -23,8 +23,9 @@ class StateThresholds:
     said after `confirmations` updates on end whose fast average reaches `tracking_share` of the
     slow one and whose position has a standard deviation of at most `tracking_sigma_m`. "Lost" is
     said when the fast average falls below `lost_share` of the slow one, when the pose jumps by
-    more than `jump_m` from where odometry leads, when dead reckoning without usable images has
-    grown uncertain, or after `blind_updates` of them on end.
+    more than `jump_m` from where odometry leads, when the position has been less certain than for
+    tracking in `doubtful_updates` on end, when dead reckoning without usable images has grown
+    uncertain, or after `blind_updates` of them on end.
     """
 
     usual_evidence: float = 0.4
@@ -35,6 +36,7 @@ class StateThresholds:
     tracking_sigma_m: float = 0.75
     jump_m: float = 1.0
     confirmations: float = 3.0
+    doubtful_updates: float = 8.0
     blind_updates: float = 50.0
 
     @classmethod
@@ -62,6 +64,7 @@ class StateMonitor:
         self._slow = self.thresholds.usual_evidence
         self._confirmed = 0
         self._blind = 0
+        self._doubtful = 0
 
     def update(self, estimate: Estimate, sigma_m: float, jump_m: float = 0.0) -> State:
         """The state after one more estimate.
@@ -71,23 +74,25 @@ class StateMonitor:
         """
         limits = self.thresholds
         self._blind = self._blind + 1 if BLIND in estimate.events else 0
+        self._doubtful = self._doubtful + 1 if sigma_m > limits.tracking_sigma_m else 0
         self._follow(estimate.evidence)
         fits = self._blind == 0 and not self.evidence < limits.tracking_share * self._slow
         steady = sigma_m <= limits.tracking_sigma_m and jump_m <= limits.jump_m
         self._confirmed = self._confirmed + 1 if fits and steady else 0
         if self._confirmed >= limits.confirmations:
             self.state = State.TRACKING
-        elif self.state is State.TRACKING and self._gone_wrong(sigma_m, jump_m):
+        elif self.state is State.TRACKING and self._gone_wrong(jump_m):
             self.state = State.LOST
         elif self.state is State.UNINITIALIZED:
             self.state = State.LOCALIZING
         return self.state
 
-    def _gone_wrong(self, sigma_m: float, jump_m: float) -> bool:
+    def _gone_wrong(self, jump_m: float) -> bool:
         limits = self.thresholds
         if self._blind:
-            return sigma_m > limits.tracking_sigma_m or self._blind >= limits.blind_updates
-        return jump_m > limits.jump_m or self.evidence < limits.lost_share * self._slow
+            return self._doubtful > 0 or self._blind >= limits.blind_updates
+        doubted = self._doubtful >= limits.doubtful_updates
+        return doubted or jump_m > limits.jump_m or self.evidence < limits.lost_share * self._slow
 
     def _follow(self, evidence: float) -> None:
         if self._blind or not np.isfinite(evidence):

@@ -41,6 +41,15 @@ def test_a_jump_from_where_odometry_leads_is_lost_at_once_and_confirmed_anew():
     assert states == [State.LOST, State.LOST, State.TRACKING]
 
 
+def test_a_belief_that_stays_wide_is_lost_a_short_widening_is_not():
+    monitor = tracking_monitor()
+    states = [monitor.update(said(), sigma_m=3.0) for _ in range(7)]
+    assert set(states) == {State.TRACKING}
+    assert monitor.update(said(), sigma_m=0.1) is State.TRACKING
+    states = [monitor.update(said(), sigma_m=3.0) for _ in range(8)]
+    assert states[-2:] == [State.TRACKING, State.LOST]
+
+
 def test_evidence_far_below_the_usual_is_lost_after_some_updates_not_after_one():
     monitor = tracking_monitor()
     states = [monitor.update(said(evidence=0.0), 0.1) for _ in range(15)]
