@@ -60,7 +60,7 @@ def _mode(points: Array, weights: Array) -> Array:
     squared = ((points[heaviest][:, None] - points[None]) ** 2).sum(axis=-1)
     heights = np.exp(-0.5 * squared) @ weights
     best = int(np.argmax(heights))
-    mode, height = points[heaviest[best]], float(heights[best])
+    mode, height = points[heaviest[best]], np.finfo(np.float64).tiny
     current = mode
     for _ in range(MAX_ITERATIONS):
         pull = np.exp(-0.5 * ((points - current) ** 2).sum(axis=1)) * weights
