@@ -152,7 +152,7 @@ def localization(
         if cold is not None:
             setup = real_archives(cold, place)
         else:
-            setup = rendered_drives(place, cold_trajectories(), pixels, staff, progress)
+            setup = rendered_drives(place, cold_trajectories(), pixels, seed, staff, progress)
         console.print(f"Data: {setup.description}", markup=False, highlight=False)
         config = {
             "command": _command(),

@@ -53,13 +53,14 @@ def rendered_drives(
     folder: Path,
     cold: Path | None,
     size: tuple[int, int],
+    seed: int = 0,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> Setup:
-    """Rendered images, along the real Saarbrücken paths where `cold` has them.
-
-    Drives that are in `folder` from an earlier run are used again.
+    """Rendered images of the office of `seed`, along the real Saarbrücken paths where `cold` has
+    them. Drives of that office that are in `folder` from an earlier run are used again.
     """
+    folder = folder / f"office{seed}"
     paths = None if cold is None else _real_paths(cold)
     if paths is None:
         names = ["seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3"]
@@ -69,6 +70,7 @@ def rendered_drives(
                 runs=3,
                 frames=INVENTED_FRAMES,
                 size=size,
+                seed=seed,
                 workers=workers,
                 progress=progress,
             )
@@ -76,7 +78,15 @@ def rendered_drives(
         return Setup("invented path, rendered images", (Fold((first, second), test),))
     names = [TRAINING_PATH, TEST_PATH, "further_cloudy1"]
     if not all((folder / name).is_dir() for name in names):
-        simulate_along(folder, paths, extra_drives=1, size=size, workers=workers, progress=progress)
+        simulate_along(
+            folder,
+            paths,
+            extra_drives=1,
+            size=size,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
     trained, test, further = (ColdDrive(folder / name) for name in names)
     words = (
         f"real trajectories {TRAINING_PATH} (train) and {TEST_PATH} (test), a further drive "
