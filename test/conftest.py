@@ -38,8 +38,10 @@ def _claim_ros_domain() -> tuple[int, TextIO]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell starts background jobs with SIGINT ignored, and children would inherit that.
+    # Background jobs start with SIGINT ignored, nohup's with SIGHUP, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     domain, lock = _claim_ros_domain()
     logs = tempfile.TemporaryDirectory(prefix="kbf-test-ros-log-")
     config.add_cleanup(logs.cleanup)
