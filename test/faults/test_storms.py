@@ -69,11 +69,14 @@ def test_transitions_in_random_order(world: World, map_file: Path) -> None:
 def test_storm_of_service_calls(survival: Survival) -> None:
     """All are answered within 15 s while images go on; tracking again within 15 frames."""
     robot = survival.robot
+    # Deep enough for all answers: they wait at the client while this test sends on.
+    deep = QoSProfile(depth=1000)
     empty = [
-        robot.node.create_client(Empty, name, qos_profile=QoSProfile(depth=1000))
+        robot.node.create_client(Empty, name, qos_profile=deep)
         for name in ("request_nomotion_update", "reinitialize_global_localization")
     ]
-    setting = robot.node.create_client(SetParameters, f"/{robot.node_name}/set_parameters")
+    set_parameters = f"/{robot.node_name}/set_parameters"
+    setting = robot.node.create_client(SetParameters, set_parameters, qos_profile=deep)
     for client in (*empty, setting):
         assert client.wait_for_service(5.0)
     change = [Parameter("update_min_d", value=0.0).to_parameter_msg()]
