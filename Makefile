@@ -38,8 +38,9 @@ format: $(VENV)/ready-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/ready-run
+bench: $(VENV)/ready-dev
 	$(BIN)/kbf bench
+	$(BIN)/python -m pytest benchmarks
 
 soak: $(VENV)/ready-dev
 	KBF_SOAK_MINUTES=60 $(BIN)/python -m pytest test/ros/test_soak.py --timeout 7200
