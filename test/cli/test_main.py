@@ -47,20 +47,22 @@ def test_help_imports_no_command_and_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 
 
-def test_starts_within_three_tenths_of_a_second() -> None:
-    """Processor time, so that a busy machine does not matter; the best of five."""
+def cpu_seconds(command: list[str]) -> float:
+    """Processor time of a command, the best of five."""
     seconds = []
     for _ in range(5):
         before = os.times()
-        subprocess.run([*PROGRAM, "--version"], check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True)
         after = os.times()
-        seconds.append(
-            after.children_user
-            - before.children_user
-            + after.children_system
-            - before.children_system
-        )
-    assert min(seconds) < 0.3
+        user = after.children_user - before.children_user
+        seconds.append(user + after.children_system - before.children_system)
+    return min(seconds)
+
+
+def test_starting_costs_hardly_more_than_what_parses_the_command_line() -> None:
+    """Against importing typer in the same environment, whatever machine this is."""
+    reference = cpu_seconds([sys.executable, "-c", "import typer, typer.rich_utils"])
+    assert cpu_seconds([*PROGRAM, "--version"]) < 1.5 * reference + 0.02
 
 
 @pytest.mark.parametrize("name", existing_commands())
