@@ -234,8 +234,9 @@ def recovery(
 
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.results import ResultsFolder
-    from kbf_localization.experiments.recovery import metrics_of, run_trials
+    from kbf_localization.experiments.recovery import run_trials
     from kbf_localization.experiments.recovery_figure import write_files
+    from kbf_localization.experiments.recovery_metrics import metrics_of
     from kbf_localization.experiments.recovery_world import make_world
     from kbf_localization.parallel import workers
 

@@ -15,9 +15,9 @@ from kbf_localization.experiments.recovery import (
     Trace,
     global_starts,
     kidnappings,
-    metrics_of,
     whole_drives,
 )
+from kbf_localization.experiments.recovery_metrics import metrics_of
 from kbf_localization.localization import State
 
 
