@@ -21,7 +21,7 @@ class Condition(str, Enum):
 
 
 _EPILOG = (
-    "Worked example: [bold]kbf simulate office --runs 3 --seed 1[/bold] writes three drives of one "
+    "Worked example: [bold]kbf simulate office --runs 3 --seed 2[/bold] writes three drives of one "
     "office; [bold]kbf simulate along --trajectory seq1/localization/places.lst[/bold] renders at "
     "a real drive's poses and stamps."
 )
