@@ -82,7 +82,7 @@ def cold_data() -> Path:
 @pytest.fixture(scope="session")
 def office_drives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two short drives of one simulated office in COLD's layout: 150 frames each at 320x240."""
-    from kbf_localization.datasets.simulated_office import simulate
+    from kbf_localization.simulator import simulate
 
     folder = tmp_path_factory.mktemp("office")
     first, second = simulate(folder, runs=2, seed=1, frames=150, size=(320, 240))

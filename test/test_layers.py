@@ -12,7 +12,7 @@ LAYERS = (
     {"__init__", "errors", "progress", "geometry", "parallel", "threads"},
     {"embeddings", "vision", "motion"},
     {"datasets"},
-    {"training_map"},
+    {"training_map", "simulator"},
     {"filters"},
     {"localization"},
     {"evaluation"},

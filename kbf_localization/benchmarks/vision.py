@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Image
-from kbf_localization.datasets.simulated_office import simulate
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.simulator import simulate
 from kbf_localization.training_map.selection import select_frames
 from kbf_localization.vision.dense_sift import dense_sift
 from kbf_localization.vision.pyramid import pyramid_histogram

@@ -116,8 +116,8 @@ class _Stages:
 
 
 def _simulate(folder: Path, seed: int, jobs: int, progress: Any) -> list[Path]:
-    from kbf_localization.datasets.simulated_office import simulate
     from kbf_localization.parallel import workers
+    from kbf_localization.simulator import simulate
 
     return simulate(
         folder,

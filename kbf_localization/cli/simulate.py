@@ -61,9 +61,9 @@ def simulate(
     jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
 ) -> None:
     """Render drives through a simulated office, in COLD's layout."""
+    from kbf_localization import simulator
     from kbf_localization.cli.console import console
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.datasets import simulated_office
     from kbf_localization.parallel import workers
 
     match = re.fullmatch(r"(\d+)x(\d+)", size)
@@ -74,7 +74,7 @@ def simulate(
     pixels = (int(match[1]), int(match[2]))
     with show_progress() as progress:
         if trajectory:
-            written = simulated_office.simulate_along(
+            written = simulator.simulate_along(
                 folder,
                 trajectory,
                 office_from=office_from or (),
@@ -87,7 +87,7 @@ def simulate(
                 progress=progress,
             )
         else:
-            written = simulated_office.simulate(
+            written = simulator.simulate(
                 folder,
                 runs=runs or 3,
                 condition=condition.value,

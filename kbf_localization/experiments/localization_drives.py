@@ -10,10 +10,10 @@ from pathlib import Path
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.datasets.simulated_office import simulate, simulate_along
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.simulator import simulate, simulate_along
 
 PAPERS_SEQUENCES = ("seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3")
 TRAINING_PATH, TEST_PATH = "seq2_cloudy1", "seq1_cloudy1"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.open import open_drive
-from kbf_localization.datasets.simulated_office import simulate
 from kbf_localization.experiments.recovery import Scene, World, describe_test_drive
 from kbf_localization.localization.calibration import calibrate
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
+from kbf_localization.simulator import simulate
 from kbf_localization.training_map import TrainingMap, build_map, with_parameters
 from kbf_localization.training_map.merge import merge_maps
 

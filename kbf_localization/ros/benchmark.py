@@ -27,7 +27,6 @@ from std_srvs.srv import Empty
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.image_messages import grey_from_compressed
-from kbf_localization.datasets.simulated_office import simulate
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import interpolate
@@ -35,6 +34,7 @@ from kbf_localization.localization import Localizer
 from kbf_localization.progress import Progress
 from kbf_localization.ros.conversions import header, nanoseconds, pose_message
 from kbf_localization.ros.node_process import NodeProcess
+from kbf_localization.simulator import simulate
 from kbf_localization.threads import limit_threads
 from kbf_localization.training_map import TrainingMap, build_map, save_map
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.floor_plan import CEILING_M, FloorPlan
+from kbf_localization.simulator.floor_plan import CEILING_M, FloorPlan
 
 CONDITIONS = ("cloudy", "sunny", "night")
 

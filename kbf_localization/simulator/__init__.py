@@ -1,5 +1,5 @@
 """A simulated office that is driven through, photographed, and written in COLD's layout."""
 
-from kbf_localization.datasets.simulated_office.simulated_drives import simulate, simulate_along
+from kbf_localization.simulator.simulated_drives import simulate, simulate_along
 
 __all__ = ["simulate", "simulate_along"]

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.lighting import Lighting
-from kbf_localization.datasets.simulated_office.lookup import Camera
+from kbf_localization.simulator.lighting import Lighting
+from kbf_localization.simulator.lookup import Camera
 
 _TARGET_GREY = 112.0
 _MARGIN = 64

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
-from kbf_localization.datasets.simulated_office.invented_drive import drive_through
-from kbf_localization.datasets.simulated_office.plan_invented import plan_office
-from kbf_localization.datasets.simulated_office.plan_round_path import plan_round
-from kbf_localization.datasets.simulated_office.ray_casting import FARTHEST_M, WallRays
-from kbf_localization.datasets.simulated_office.trajectory import (
+from kbf_localization.errors import DatasetError
+from kbf_localization.simulator.floor_plan import FloorPlan
+from kbf_localization.simulator.invented_drive import drive_through
+from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.plan_round_path import plan_round
+from kbf_localization.simulator.ray_casting import FARTHEST_M, WallRays
+from kbf_localization.simulator.trajectory import (
     Trajectory,
     named,
     perturbed,
     read_places,
 )
-from kbf_localization.errors import DatasetError
 
 
 def nearest_obstacle_m(plan: FloorPlan, trajectory: Trajectory) -> float:

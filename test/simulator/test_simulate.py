@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
-from kbf_localization.datasets.simulated_office import simulate, simulate_along
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Cores
+from kbf_localization.simulator import simulate, simulate_along
 
 SMALL = (96, 72)
 

@@ -9,31 +9,31 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
-from kbf_localization.datasets.simulated_office.invented_drive import drive_through
-from kbf_localization.datasets.simulated_office.lighting import Lighting, lighting_for
-from kbf_localization.datasets.simulated_office.lookup import Camera
-from kbf_localization.datasets.simulated_office.people import walkers_along
-from kbf_localization.datasets.simulated_office.plan_invented import plan_office
-from kbf_localization.datasets.simulated_office.plan_round_path import plan_round
-from kbf_localization.datasets.simulated_office.renderer import Renderer
-from kbf_localization.datasets.simulated_office.scene import scene
-from kbf_localization.datasets.simulated_office.sensor import Sensor
-from kbf_localization.datasets.simulated_office.trajectory import (
+from kbf_localization.errors import DatasetError
+from kbf_localization.parallel import Serial, Workers
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.simulator.floor_plan import FloorPlan
+from kbf_localization.simulator.invented_drive import drive_through
+from kbf_localization.simulator.lighting import Lighting, lighting_for
+from kbf_localization.simulator.lookup import Camera
+from kbf_localization.simulator.people import walkers_along
+from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.plan_round_path import plan_round
+from kbf_localization.simulator.renderer import Renderer
+from kbf_localization.simulator.scene import scene
+from kbf_localization.simulator.sensor import Sensor
+from kbf_localization.simulator.trajectory import (
     Trajectory,
     perturbed,
     read_places,
 )
-from kbf_localization.datasets.simulated_office.wheel_odometry import drive_wheels
-from kbf_localization.datasets.simulated_office.writer import (
+from kbf_localization.simulator.wheel_odometry import drive_wheels
+from kbf_localization.simulator.writer import (
     IMAGE_FOLDER,
     new_sequence,
     write_odometry,
     write_places,
 )
-from kbf_localization.errors import DatasetError
-from kbf_localization.parallel import Serial, Workers
-from kbf_localization.progress import Progress, no_progress
 
 _CHUNK = 50
 _JPEG_QUALITY = 90

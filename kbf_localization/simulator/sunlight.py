@@ -8,10 +8,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.decoration import Window
-from kbf_localization.datasets.simulated_office.floor_plan import Face, FloorPlan
-from kbf_localization.datasets.simulated_office.lighting import Lighting
-from kbf_localization.datasets.simulated_office.ray_casting import WallRays
+from kbf_localization.simulator.decoration import Window
+from kbf_localization.simulator.floor_plan import Face, FloorPlan
+from kbf_localization.simulator.lighting import Lighting
+from kbf_localization.simulator.ray_casting import WallRays
 
 Array = NDArray[np.float64]
 _FLOOR_STEP_M = 0.08

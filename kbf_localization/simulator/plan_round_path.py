@@ -8,10 +8,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
-from kbf_localization.datasets.simulated_office.furniture import furnish
-from kbf_localization.datasets.simulated_office.trajectory import Trajectory
 from kbf_localization.errors import DatasetError
+from kbf_localization.simulator.floor_plan import FloorPlan
+from kbf_localization.simulator.furniture import furnish
+from kbf_localization.simulator.trajectory import Trajectory
 
 _CELL_M = 0.4
 _FINE_M = 0.05

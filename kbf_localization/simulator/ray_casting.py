@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.floor_plan import Face
+from kbf_localization.simulator.floor_plan import Face
 
 FARTHEST_M = 60.0
 Array = NDArray[np.float64]

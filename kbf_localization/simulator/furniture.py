@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from kbf_localization.datasets.simulated_office.floor_plan import Box, Face, FloorPlan
+from kbf_localization.simulator.floor_plan import Box, Face, FloorPlan
 
 # What it looks like: width and depth in metres, height, and where it is found.
 _ROOM_FURNITURE = {

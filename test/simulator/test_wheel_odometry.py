@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.invented_drive import drive_through
-from kbf_localization.datasets.simulated_office.plan_invented import plan_office
-from kbf_localization.datasets.simulated_office.wheel_odometry import drive_wheels
 from kbf_localization.geometry import compose, interpolate, relative, wrap_angle
+from kbf_localization.simulator.invented_drive import drive_through
+from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.wheel_odometry import drive_wheels
 
 Array = NDArray[np.float64]
 

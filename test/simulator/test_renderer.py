@@ -8,16 +8,16 @@ import cv2
 import numpy as np
 import pytest
 
-from kbf_localization.datasets.simulated_office.floor_plan import CEILING_M
-from kbf_localization.datasets.simulated_office.invented_drive import drive_through
-from kbf_localization.datasets.simulated_office.lighting import lighting_for
-from kbf_localization.datasets.simulated_office.lookup import Camera
-from kbf_localization.datasets.simulated_office.people import Walker
-from kbf_localization.datasets.simulated_office.plan_invented import plan_office
-from kbf_localization.datasets.simulated_office.ray_casting import WallRays
-from kbf_localization.datasets.simulated_office.renderer import Renderer
-from kbf_localization.datasets.simulated_office.scene import scene
-from kbf_localization.datasets.simulated_office.sensor import Sensor
+from kbf_localization.simulator.floor_plan import CEILING_M
+from kbf_localization.simulator.invented_drive import drive_through
+from kbf_localization.simulator.lighting import lighting_for
+from kbf_localization.simulator.lookup import Camera
+from kbf_localization.simulator.people import Walker
+from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.ray_casting import WallRays
+from kbf_localization.simulator.renderer import Renderer
+from kbf_localization.simulator.scene import scene
+from kbf_localization.simulator.sensor import Sensor
 
 CAMERA = Camera(320, 240)
 

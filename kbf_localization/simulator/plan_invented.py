@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
-from kbf_localization.datasets.simulated_office.furniture import furnish
+from kbf_localization.simulator.floor_plan import FloorPlan
+from kbf_localization.simulator.furniture import furnish
 
 _CELL_M = 0.4
 _LABELS = ("2PO", "1PO", "2PO", "PA", "2PO", "KT", "2PO", "CNR", "TL", "LAB")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.floor_plan import CEILING_M, Box, Face
-from kbf_localization.datasets.simulated_office.lookup import Camera, LookUp
-from kbf_localization.datasets.simulated_office.people import HEIGHT_M, WIDTH_M, Walker
-from kbf_localization.datasets.simulated_office.ray_casting import WallRays
-from kbf_localization.datasets.simulated_office.scene import Scene
+from kbf_localization.simulator.floor_plan import CEILING_M, Box, Face
+from kbf_localization.simulator.lookup import Camera, LookUp
+from kbf_localization.simulator.people import HEIGHT_M, WIDTH_M, Walker
+from kbf_localization.simulator.ray_casting import WallRays
+from kbf_localization.simulator.scene import Scene
 
 Array = NDArray[np.float64]
 _NEAR_M = 0.05

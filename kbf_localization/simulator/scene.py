@@ -9,20 +9,20 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office import textures
-from kbf_localization.datasets.simulated_office.atlas import Atlas
-from kbf_localization.datasets.simulated_office.decoration import Decorator, Window
-from kbf_localization.datasets.simulated_office.floor_plan import Box, Face, FloorPlan
-from kbf_localization.datasets.simulated_office.ground import ceiling_texture, floor_texture
-from kbf_localization.datasets.simulated_office.lighting import (
+from kbf_localization.simulator import textures
+from kbf_localization.simulator.atlas import Atlas
+from kbf_localization.simulator.decoration import Decorator, Window
+from kbf_localization.simulator.floor_plan import Box, Face, FloorPlan
+from kbf_localization.simulator.ground import ceiling_texture, floor_texture
+from kbf_localization.simulator.lighting import (
     Lighting,
     Sources,
     ambient,
     lamp_places,
     sources,
 )
-from kbf_localization.datasets.simulated_office.people import Look, person_looks
-from kbf_localization.datasets.simulated_office.sunlight import Sunlight
+from kbf_localization.simulator.people import Look, person_looks
+from kbf_localization.simulator.sunlight import Sunlight
 
 # A white wall in full light is stored at this share of 255, to leave room for windows and sun.
 HEADROOM = 0.6

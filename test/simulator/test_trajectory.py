@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbf_localization.datasets.simulated_office.trajectory import named, read_places
 from kbf_localization.errors import DatasetError
+from kbf_localization.simulator.trajectory import named, read_places
 
 LINES = (
     "t1152212857.193444_x0.3068230_y-0.0158034_a-0.0096662.jpeg CR-A\n"

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
-from kbf_localization.datasets.simulated_office.textures import stained
+from kbf_localization.simulator.floor_plan import FloorPlan
+from kbf_localization.simulator.textures import stained
 
 _FLOORS = ((120, 138, 150), (96, 104, 122), (128, 120, 104), (92, 116, 140))
 

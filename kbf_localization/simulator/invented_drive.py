@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.floor_plan import FloorPlan
-from kbf_localization.datasets.simulated_office.trajectory import Trajectory, named
+from kbf_localization.simulator.floor_plan import FloorPlan
+from kbf_localization.simulator.trajectory import Trajectory, named
 
 FRAME_S = 0.2048
 _STEP_S = 0.0512

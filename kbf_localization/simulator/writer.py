@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kbf_localization.datasets.drive import OdometryLog
-from kbf_localization.datasets.simulated_office.trajectory import Trajectory
 from kbf_localization.errors import DatasetError
+from kbf_localization.simulator.trajectory import Trajectory
 
 IMAGE_FOLDER = "std_cam"
 

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.simulated_office.atlas import LEVELS, Atlas
+from kbf_localization.simulator.atlas import LEVELS, Atlas
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
