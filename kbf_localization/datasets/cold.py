@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -56,18 +56,22 @@ def read_places(path: Path) -> tuple[list[ColdFrame], list[str]]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
-    frames, unreadable = [], 0
-    for line in lines:
+    frames: list[ColdFrame] = []
+    unreadable: list[int] = []
+    for number, line in enumerate(lines, 1):
         fields = line.split()
         if not fields:
             continue
         frame = parse_frame_name(fields[0])
         if frame is None:
-            unreadable += 1
+            unreadable.append(number)
         else:
-            label = fields[1] if len(fields) > 1 else None
-            frames.append(ColdFrame(frame.name, frame.stamp_ns, frame.pose, label))
-    warnings = [f"{path}: {unreadable} lines name no COLD image"] if unreadable else []
+            frames.append(replace(frame, label=fields[1] if len(fields) > 1 else None))
+    warnings = []
+    if unreadable:
+        warnings.append(
+            f"{path}: {len(unreadable)} lines name no COLD image, first line {unreadable[0]}"
+        )
     return frames, warnings
 
 
@@ -174,7 +178,4 @@ class ColdDrive:
         missing = len(labels.keys() - {frame.name for frame in frames})
         if missing:
             self._warnings.append(f"{path}: {missing} of its images are not in {IMAGES}/")
-        return [
-            ColdFrame(frame.name, frame.stamp_ns, frame.pose, labels.get(frame.name))
-            for frame in frames
-        ]
+        return [replace(frame, label=labels.get(frame.name)) for frame in frames]

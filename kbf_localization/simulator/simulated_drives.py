@@ -9,6 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from kbf_localization.datasets.cold import IMAGES, PLACES
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
@@ -22,18 +23,9 @@ from kbf_localization.simulator.plan_round_path import plan_round
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import scene
 from kbf_localization.simulator.sensor import Sensor
-from kbf_localization.simulator.trajectory import (
-    Trajectory,
-    perturbed,
-    read_places,
-)
+from kbf_localization.simulator.trajectory import Trajectory, perturbed, read_trajectory
 from kbf_localization.simulator.wheel_odometry import drive_wheels
-from kbf_localization.simulator.writer import (
-    IMAGE_FOLDER,
-    new_sequence,
-    write_odometry,
-    write_places,
-)
+from kbf_localization.simulator.writer import new_sequence, write_odometry, write_places
 
 _CHUNK = 50
 _JPEG_QUALITY = 90
@@ -101,8 +93,8 @@ def simulate_along(
     if not trajectories or extra_drives < 0:
         raise DatasetError("give at least one trajectory and no negative number of extra drives")
     places = [_places_file(path) for path in trajectories]
-    real = [read_places(path) for path in places]
-    round_them = [read_places(_places_file(path)) for path in office_from]
+    real = [read_trajectory(path) for path in places]
+    round_them = [read_trajectory(_places_file(path)) for path in office_from]
     plan = plan_round([*real, *round_them], seed)
     drives = [
         _Drive(_sequence_name(path, condition, k), trajectory.first(frames), condition, k)
@@ -141,7 +133,7 @@ class _Chunk:
 
 
 def _places_file(path: Path) -> Path:
-    return path / "localization" / "places.lst" if path.is_dir() else path
+    return path / PLACES if path.is_dir() else path
 
 
 def _sequence_name(places: Path, condition: str, number: int) -> str:
@@ -203,7 +195,7 @@ def _write_drive(
             drive.number,
             plan.seed,
             first,
-            sequence / IMAGE_FOLDER,
+            sequence / IMAGES,
         )
         for first in range(0, total, _CHUNK)
     ]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.datasets.cold import read_places
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import wrap_angle
-
-_NAME = re.compile(r"t(\d+)\.(\d+)_x(-?\d+\.\d+)_y(-?\d+\.\d+)_a(-?\d+\.\d+)\.(?:jpe?g|png)$")
 
 
 @dataclass(frozen=True)
@@ -55,35 +53,23 @@ def named(
     return Trajectory(stamps, rounded, labels, names)
 
 
-def read_places(path: Path) -> Trajectory:
-    """The trajectory in COLD's `places.lst`: "<image file name> <room label>" a line."""
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path}: cannot be read as a list of places: {error}") from error
-    stamps, poses, labels, names = [], [], [], []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        words = line.split()
-        match = _NAME.match(words[0])
-        if match is None or len(words) != 2:
-            raise DatasetError(
-                f"{path}: line {number} is not '<image file name> <room label>' with a name like "
-                "t1152212857.193444_x0.3068230_y-0.0158034_a-0.0096662.jpeg"
-            )
-        seconds, fraction, x, y, heading = match.groups()
-        stamps.append(int(seconds) * 1_000_000_000 + int(fraction[:9].ljust(9, "0")))
-        poses.append((float(x), float(y), float(heading)))
-        labels.append(words[1])
-        names.append(words[0])
-    if len(names) < 2:
-        raise DatasetError(f"{path}: has {len(names)} images; a trajectory needs at least two")
-    stamps_ns = np.array(stamps, dtype=np.int64)
+def read_trajectory(path: Path) -> Trajectory:
+    """The trajectory in a COLD `places.lst`; unlike a data set's, it must be without a fault."""
+    frames, faults = read_places(path)
+    if faults:
+        raise DatasetError(faults[0])
+    for frame in frames:
+        if frame.label is None:
+            raise DatasetError(f"{path}: {frame.name} has no room label")
+    if len(frames) < 2:
+        raise DatasetError(f"{path}: has {len(frames)} images; a trajectory needs at least two")
+    stamps_ns = np.array([frame.stamp_ns for frame in frames], dtype=np.int64)
     if np.any(np.diff(stamps_ns) <= 0):
         number = int(np.flatnonzero(np.diff(stamps_ns) <= 0)[0]) + 2
         raise DatasetError(f"{path}: times are out of order at image {number}; sort the lines")
-    return Trajectory(stamps_ns, np.array(poses), tuple(labels), tuple(names))
+    poses = np.array([frame.pose for frame in frames])
+    labels = tuple(frame.label or "" for frame in frames)
+    return Trajectory(stamps_ns, poses, labels, tuple(frame.name for frame in frames))
 
 
 def perturbed(

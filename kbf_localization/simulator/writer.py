@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kbf_localization.datasets.cold import IMAGES
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.errors import DatasetError
 from kbf_localization.simulator.trajectory import Trajectory
-
-IMAGE_FOLDER = "std_cam"
 
 
 @contextmanager
@@ -22,7 +21,7 @@ def new_sequence(folder: Path) -> Iterator[Path]:
         raise DatasetError(f"{folder}: exists already; remove it or choose another folder")
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     try:
-        (partial / IMAGE_FOLDER).mkdir(parents=True)
+        (partial / IMAGES).mkdir(parents=True)
         yield partial
         partial.replace(folder)
     except OSError as error:

@@ -17,7 +17,7 @@ from kbf_localization.simulator.trajectory import (
     Trajectory,
     named,
     perturbed,
-    read_places,
+    read_trajectory,
 )
 
 
@@ -57,7 +57,7 @@ def test_drives_of_one_office_see_the_same_rooms_though_on_different_ways() -> N
 @pytest.fixture(scope="module")
 def real(cold_data: Path) -> list[Trajectory]:
     return [
-        read_places(cold_data / "saarbruecken" / name / "localization" / "places.lst")
+        read_trajectory(cold_data / "saarbruecken" / name / "localization" / "places.lst")
         for name in ("seq1_cloudy1", "seq2_cloudy1")
     ]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import DatasetError
-from kbf_localization.simulator.trajectory import named, read_places
+from kbf_localization.simulator.trajectory import named, read_trajectory
 
 LINES = (
     "t1152212857.193444_x0.3068230_y-0.0158034_a-0.0096662.jpeg CR-A\n"
@@ -19,7 +19,7 @@ LINES = (
 def test_stamps_are_exact_and_names_and_labels_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "places.lst"
     path.write_text(LINES)
-    trajectory = read_places(path)
+    trajectory = read_trajectory(path)
     assert trajectory.stamps_ns.tolist() == [1152212857193444000, 1152212857398868000]
     np.testing.assert_array_equal(trajectory.poses[0], [0.3068230, -0.0158034, -0.0096662])
     assert trajectory.labels == ("CR-A", "2PO1-A")
@@ -33,20 +33,20 @@ def test_stamps_are_exact_and_names_and_labels_are_kept(tmp_path: Path) -> None:
         (LINES.splitlines()[0], "has 1 images"),
         (LINES + "picture7.jpeg CR-A\n", "line 3"),
         (LINES + LINES, "out of order"),
-        (LINES.replace("CR-A", ""), "line 1"),
+        (LINES.replace("CR-A", ""), "193444.* has no room label"),
     ],
 )
 def test_a_bad_list_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "places.lst"
     path.write_text(text)
     with pytest.raises(DatasetError, match=said) as caught:
-        read_places(path)
+        read_trajectory(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_missing_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"none\.lst"):
-        read_places(tmp_path / "none.lst")
+        read_trajectory(tmp_path / "none.lst")
 
 
 def test_a_named_trajectory_is_read_back_as_it_is(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_named_trajectory_is_read_back_as_it_is(tmp_path: Path) -> None:
     trajectory = named(stamps, poses, ("CR-A",) * 200)
     path = tmp_path / "places.lst"
     path.write_text("".join(f"{name} CR-A\n" for name in trajectory.names))
-    again = read_places(path)
+    again = read_trajectory(path)
     np.testing.assert_array_equal(again.stamps_ns, trajectory.stamps_ns)
     np.testing.assert_array_equal(again.poses, trajectory.poses)
     assert np.abs(again.stamps_ns - stamps).max() < 1000
