@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from kbf_localization.arrays import Array
 
 
 def wrap_angle(angle: ArrayLike) -> Array:

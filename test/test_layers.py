@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "kbf_localization"
 
 LAYERS = (
-    {"__init__", "errors", "progress", "geometry", "parallel", "threads"},
+    {"__init__", "arrays", "errors", "progress", "geometry", "parallel", "threads"},
     {"embeddings", "vision", "motion"},
     {"datasets"},
     {"training_map", "simulator"},

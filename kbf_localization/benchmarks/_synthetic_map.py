@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Counts
 from kbf_localization.geometry import relative
 from kbf_localization.training_map import Source, TrainingMap
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
-
-Array = NDArray[np.float64]
-Counts = NDArray[np.uint8]
 
 SPACING_M = 0.1
 LANE_M = 50.0

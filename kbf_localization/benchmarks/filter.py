@@ -6,20 +6,17 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Counts, Rows
 from kbf_localization.embeddings.linear_solver import RidgeSolver
 from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
-from kbf_localization.filters.base import Array, GaussianPrior
+from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
 from kbf_localization.geometry import compose
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.vision.pyramid_kernel import PyramidKernel
 from kbf_localization.vision.settings import DescriberSettings
-
-Rows = NDArray[np.intp]
-Counts = NDArray[np.uint8]
 
 POSES = 2000
 WARM_UP, STEPS, REFERENCE_STEPS = 60, 60, 4

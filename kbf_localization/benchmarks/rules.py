@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings import (
     GaussianKernel,
     GaussianNoise,
@@ -17,7 +18,6 @@ from kbf_localization.embeddings import (
     reference_posterior_weights,
     restricted_posterior_weights,
 )
-from kbf_localization.embeddings.validation import Array
 from kbf_localization.progress import Progress, no_progress
 
 POSES = 2000

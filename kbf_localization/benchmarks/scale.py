@@ -12,14 +12,9 @@ from time import perf_counter, process_time
 
 import numpy as np
 
+from kbf_localization.arrays import Array, Counts
 from kbf_localization.benchmarks._start_on_map import start_on_map
-from kbf_localization.benchmarks._synthetic_map import (
-    SPACING_M,
-    Array,
-    Corridor,
-    Counts,
-    synthetic_map,
-)
+from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synthetic_map
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
 from kbf_localization.geometry import relative

@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Floats, Image
 from kbf_localization.datasets.cold import ColdDrive
-from kbf_localization.datasets.drive import Image
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.simulator import simulate
 from kbf_localization.training_map.selection import select_frames
@@ -24,7 +24,6 @@ from kbf_localization.vision.pyramid_kernel import PyramidKernel
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
 
-Floats = NDArray[np.float32]
 Describe = Callable[[Image], Floats]
 
 SPEED_FRAMES = 4

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from kbf_localization.arrays import Image
 from kbf_localization.datasets.bag_topics import IMAGE
-from kbf_localization.datasets.image_messages import Image, grey_from_compressed, grey_from_raw
+from kbf_localization.datasets.image_messages import grey_from_compressed, grey_from_raw
 
 NORM_TOLERANCE = 0.1
 """A quaternion this near to unit length was only rounded; the node draws the line there too."""

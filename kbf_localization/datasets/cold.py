@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Image
 from kbf_localization.datasets.cold_odometry import read_odometry
-from kbf_localization.datasets.drive import Image, OdometryLog
+from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.errors import DatasetError
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Image = NDArray[np.uint8]
+from kbf_localization.arrays import Image
 
 
 @dataclass(frozen=True)

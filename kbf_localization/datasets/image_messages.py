@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Image = NDArray[np.uint8]
+from kbf_localization.arrays import Image
 
 MAX_PIXELS = 50_000_000
 """A camera gives less; a header that claims more is refused before anything is allocated."""

@@ -1,17 +1,14 @@
-"""Poses with stamps as they come out of a bag, and what they say about other moments."""
+"""Array with stamps as they come out of a bag, and what they say about other moments."""
 
 from __future__ import annotations
 
 from array import array
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.bag_messages import PlanarPose
 from kbf_localization.geometry import interpolate
-
-Stamps = NDArray[np.int64]
-Poses = NDArray[np.float64]
 
 LONGEST_GAP_NS = 1_000_000_000
 FARTHEST_GAP_M = 0.5
@@ -19,7 +16,7 @@ END_TOLERANCE_NS = 100_000_000
 
 
 class PoseLog:
-    """Poses in the order of their stamps, 32 bytes each; what comes late or twice is refused."""
+    """Array in the order of their stamps, 32 bytes each; what comes late or twice is refused."""
 
     def __init__(self) -> None:
         self.refused = 0
@@ -43,13 +40,13 @@ class PoseLog:
         return np.array(self._stamps, dtype=np.int64)
 
     @property
-    def poses(self) -> Poses:
+    def poses(self) -> Array:
         """(m, 3)."""
         return np.array(self._poses, dtype=np.float64).reshape(-1, 3)
 
 
-def known_poses(stamps_ns: Stamps, poses: Poses, at_ns: Stamps) -> Poses:
-    """Poses (t, 3) at the times `at_ns`, NaN where they are not known.
+def known_poses(stamps_ns: Stamps, poses: Array, at_ns: Stamps) -> Array:
+    """Array (t, 3) at the times `at_ns`, NaN where they are not known.
 
     Known is what lies between two poses that are near each other in time or in space (a robot that
     stands still may publish nothing for minutes), or within 0.1 s of the first or last pose.

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Image
 from kbf_localization.datasets.bag_messages import grey_image, pose_of_message
 from kbf_localization.datasets.bag_reader import TRANSFORMS, BagReader, BagTopic, open_bag, stamp_ns
 from kbf_localization.datasets.bag_topics import (
@@ -20,7 +21,7 @@ from kbf_localization.datasets.bag_topics import (
     pose_topic,
     static_transforms_topic,
 )
-from kbf_localization.datasets.drive import Image, OdometryLog
+from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.pose_log import PoseLog, known_poses
 from kbf_localization.datasets.transform_log import TransformLog
 from kbf_localization.errors import DatasetError

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import DensityKernel, Kernel
 from kbf_localization.embeddings.linear_solver import RidgeSolver
@@ -16,7 +17,7 @@ from kbf_localization.embeddings.posterior_weights import (
     low_rank_posterior_weights,
     posterior_weights,
 )
-from kbf_localization.embeddings.validation import Array, as_points, as_positive, as_vector
+from kbf_localization.embeddings.validation import as_points, as_positive, as_vector
 
 
 class KernelBayesRule:

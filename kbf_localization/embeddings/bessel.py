@@ -7,7 +7,7 @@ from math import lgamma, log, pi
 import numpy as np
 from scipy.special import kve
 
-from kbf_localization.embeddings.validation import Array
+from kbf_localization.arrays import Array
 
 _LARGE_ORDER = 60.0
 

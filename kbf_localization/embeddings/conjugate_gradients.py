@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kbf_localization.embeddings.validation import Array
+from kbf_localization.arrays import Array
 
 RELATIVE_RESIDUAL = 1e-9
 MAX_ITERATIONS = 1000

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 
-from kbf_localization.embeddings.validation import Array, as_points, as_scale, as_vector
+from kbf_localization.arrays import Array
+from kbf_localization.embeddings.validation import as_points, as_scale, as_vector
 
 
 class ConjugacyError(ValueError):

@@ -7,16 +7,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.density import Density
 from kbf_localization.embeddings.kernels import DensityKernel
 from kbf_localization.embeddings.linear_solver import RidgeSolver
-from kbf_localization.embeddings.validation import (
-    Array,
-    as_points,
-    as_positive,
-    as_vector,
-    normalized,
-)
+from kbf_localization.embeddings.validation import as_points, as_positive, as_vector, normalized
 
 
 class KernelMean:

@@ -7,9 +7,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.density import Density
 from kbf_localization.embeddings.noise import CauchyNoise, GaussianNoise
-from kbf_localization.embeddings.validation import Array, as_positive, as_scale
+from kbf_localization.embeddings.validation import as_positive, as_scale
 from kbf_localization.embeddings.variance_gamma import VarianceGammaNoise
 
 

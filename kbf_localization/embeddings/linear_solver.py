@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from kbf_localization.embeddings.validation import Array
+from kbf_localization.arrays import Array
 
 
 class RidgeSolver:

@@ -8,8 +8,9 @@ from math import lgamma, log, pi
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.density import Density, EllipticalDensity
-from kbf_localization.embeddings.validation import Array, as_vector
+from kbf_localization.embeddings.validation import as_vector
 
 
 def gaussian_nodes(scale: Array, order: int) -> tuple[Array, Array]:

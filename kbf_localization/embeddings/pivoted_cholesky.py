@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kbf_localization.embeddings.validation import Array, as_square, as_vector
+from kbf_localization.arrays import Array
+from kbf_localization.embeddings.validation import as_square, as_vector
 
 
 def pivoted_cholesky(

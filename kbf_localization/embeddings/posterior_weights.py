@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.linalg.lapack import dposv, zgesv
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.pivoted_cholesky import low_rank_factor
-from kbf_localization.embeddings.validation import Array, as_positive, as_square, as_vector
+from kbf_localization.embeddings.validation import as_positive, as_square, as_vector
 
 Form = Literal["reference", "restricted", "low_rank"]
 SUPPORT_THRESHOLD = 1e-6

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.kernel_mean import KernelMean
-from kbf_localization.embeddings.validation import Array, as_points
+from kbf_localization.embeddings.validation import as_points
 
 
 def preimage(

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.density import Density
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import DensityKernel, Kernel
 from kbf_localization.embeddings.linear_solver import RidgeSolver
-from kbf_localization.embeddings.validation import Array, as_points, as_positive, as_vector
+from kbf_localization.embeddings.validation import as_points, as_positive, as_vector
 
 
 class SumRule(Protocol):

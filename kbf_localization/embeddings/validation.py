@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from kbf_localization.arrays import Array
 
 
 def as_points(name: str, values: ArrayLike, dimension: int | None = None) -> Array:

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import kve, roots_genlaguerre
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.bessel import log_scaled_bessel
 from kbf_localization.embeddings.density import EllipticalDensity
 from kbf_localization.embeddings.noise import gaussian_nodes
-from kbf_localization.embeddings.validation import Array, as_positive
+from kbf_localization.embeddings.validation import as_positive
 
 
 class VarianceGammaNoise(EllipticalDensity):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.drive import Drive, Image
+from kbf_localization.arrays import Image
+from kbf_localization.datasets.drive import Drive
 from kbf_localization.filters.base import Observation, Weights
 from kbf_localization.progress import Progress, no_progress
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from kbf_localization.arrays import Array
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import compose, embed, interpolate, relative
@@ -19,8 +20,6 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map import TrainingMap
 from kbf_localization.training_map.description import describe_frames
 from kbf_localization.training_map.frames import gather_frames
-
-Array = NDArray[np.float64]
 
 FOUND_WITHIN_M = 0.5
 START_UPDATES = 30

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings import (
     AffineMap,
     GaussianKernel,
@@ -17,7 +18,6 @@ from kbf_localization.embeddings import (
     ModelBasedSumRule,
     NonparametricSumRule,
 )
-from kbf_localization.embeddings.validation import Array
 from kbf_localization.experiments.trials import summary
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kbf_localization.embeddings.validation import Array
+from kbf_localization.arrays import Array
 from kbf_localization.experiments.synthetic_filter import (
     HyperParameters,
     KernelFilter,

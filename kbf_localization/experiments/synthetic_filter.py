@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings import (
     GaussianKernel,
     ModelBasedSumRule,
@@ -13,7 +14,6 @@ from kbf_localization.embeddings import (
     low_rank_factor,
     low_rank_posterior_weights,
 )
-from kbf_localization.embeddings.validation import Array
 from kbf_localization.experiments.synthetic_model import StateSpaceModel
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings import Density, GaussianNoise, MixtureNoise
-from kbf_localization.embeddings.validation import Array
 
 AMPLITUDE = 0.4  # b
 WAVES = 8  # M

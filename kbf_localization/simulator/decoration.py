@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kbf_localization.arrays import Image
 from kbf_localization.simulator import textures
 from kbf_localization.simulator.floor_plan import Box, Face
-from kbf_localization.simulator.textures import Image
 
 _SILL_M, _HEAD_M = 0.9, 2.25
 _POSTERS = 16

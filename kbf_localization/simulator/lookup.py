@@ -8,10 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Floats
 from kbf_localization.simulator.atlas import LEVELS, Atlas
-
-Array = NDArray[np.float64]
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

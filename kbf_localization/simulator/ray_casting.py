@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.simulator.floor_plan import Face
 
 FARTHEST_M = 60.0
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

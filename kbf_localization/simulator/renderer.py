@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.simulator.floor_plan import CEILING_M, Box, Face
 from kbf_localization.simulator.lookup import Camera, LookUp
 from kbf_localization.simulator.people import HEIGHT_M, WIDTH_M, Walker
 from kbf_localization.simulator.ray_casting import WallRays
 from kbf_localization.simulator.scene import Scene
 
-Array = NDArray[np.float64]
 _NEAR_M = 0.05
 
 

@@ -8,12 +8,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.simulator.decoration import Window
 from kbf_localization.simulator.floor_plan import Face, FloorPlan
 from kbf_localization.simulator.lighting import Lighting
 from kbf_localization.simulator.ray_casting import WallRays
 
-Array = NDArray[np.float64]
 _FLOOR_STEP_M = 0.08
 _WALL_STEP_M = 0.04
 _STRENGTH = 1.1

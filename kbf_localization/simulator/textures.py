@@ -6,7 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Image = NDArray[np.uint8]
+from kbf_localization.arrays import Image
+
 Colour = tuple[int, int, int]
 
 PAINTS: tuple[Colour, ...] = ((214, 222, 226), (196, 214, 222), (206, 216, 204), (188, 204, 224))

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Floats
 from kbf_localization.vision.settings import (
     CELLS_A_SIDE,
     DESCRIPTOR_LENGTH,
     ORIENTATIONS,
     DescriberSettings,
 )
-
-Floats = NDArray[np.float32]
 
 _ROW_BITS = 9
 _ROW = 1 << _ROW_BITS

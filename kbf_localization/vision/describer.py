@@ -8,12 +8,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Image
 from kbf_localization.vision.dense_sift import dense_sift
 from kbf_localization.vision.pyramid import pyramid_histogram
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
-
-Image = NDArray[np.uint8]
 
 _log = logging.getLogger(__name__)
 

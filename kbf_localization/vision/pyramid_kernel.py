@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Counts
 from kbf_localization.vision.settings import LEVEL_WEIGHTS, DescriberSettings
-
-Array = NDArray[np.float64]
-Counts = NDArray[np.uint8]
 
 _ROWS_AT_ONCE = 64
 _TOP_ROWS_AT_ONCE = 1000

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from kbf_localization.arrays import Floats
 from kbf_localization.progress import Progress, no_progress
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 
-Array = NDArray[np.float64]
+from kbf_localization.arrays import Array
+
 Function = Callable[[Array], Array]
 
 

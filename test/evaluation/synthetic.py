@@ -12,7 +12,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.datasets.drive import Image, OdometryLog
+from kbf_localization.arrays import Image
+from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.evaluation.run import Run
 from kbf_localization.filters.base import Weights
 

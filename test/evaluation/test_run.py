@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from kbf_localization.datasets.drive import Image
+from kbf_localization.arrays import Image
 from kbf_localization.evaluation.run import Run, replay_offline, replay_together
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.geometry import compose, interpolate, relative, wrap_angle
 from kbf_localization.simulator.invented_drive import drive_through
 from kbf_localization.simulator.plan_invented import plan_office
 from kbf_localization.simulator.wheel_odometry import drive_wheels
-
-Array = NDArray[np.float64]
 
 # Published statistics of the real log: frames apart, position RMS (m), heading RMS (degrees).
 REAL = ((1, 0.014, 0.52), (5, 0.043, 0.96), (25, 0.128, 2.0))
