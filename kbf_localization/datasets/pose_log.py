@@ -1,4 +1,4 @@
-"""Array with stamps as they come out of a bag, and what they say about other moments."""
+"""Poses with stamps as they come out of a bag, and what they say about other moments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END_TOLERANCE_NS = 100_000_000
 
 
 class PoseLog:
-    """Array in the order of their stamps, 32 bytes each; what comes late or twice is refused."""
+    """Poses in the order of their stamps, 32 bytes each; what comes late or twice is refused."""
 
     def __init__(self) -> None:
         self.refused = 0
@@ -46,7 +46,7 @@ class PoseLog:
 
 
 def known_poses(stamps_ns: Stamps, poses: Array, at_ns: Stamps) -> Array:
-    """Array (t, 3) at the times `at_ns`, NaN where they are not known.
+    """Poses (t, 3) at the times `at_ns`, NaN where they are not known.
 
     Known is what lies between two poses that are near each other in time or in space (a robot that
     stands still may publish nothing for minutes), or within 0.1 s of the first or last pose.
