@@ -17,7 +17,7 @@ export AMENT_PREFIX_PATH
 help:
 	@echo "make demo    simulate, map, run the node, evaluate: the whole product in one go"
 	@echo "make test    run the tests"
-	@echo "make lint    check style and types"
+	@echo "make lint    check style, types, layers and dead code"
 	@echo "make format  put style right"
 	@echo "make bench   measure speed"
 	@echo "make soak    replay an hour of bag time through the node"
@@ -33,6 +33,8 @@ lint: $(VENV)/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/vulture
 
 format: $(VENV)/ready-dev
 	$(BIN)/ruff check --fix .

@@ -1,9 +1,15 @@
 """The pages that describe the code name only files that exist."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "kbf_localization"
@@ -18,10 +24,14 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
         assert (PROJECT / name).exists() or (PACKAGE / name).exists(), name
 
 
-def test_every_folder_of_the_package_stands_in_the_architecture() -> None:
+def test_the_picture_of_the_layers_is_what_import_linter_checks() -> None:
     text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    for folder in (path for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()):
-        assert f"{folder.name}/ " in text
+    section = text.partition("## Who may import whom")[2]
+    *packages, modules = section.split("```")[1].strip().splitlines()
+    drawn = [re.findall(r"\b([a-z_]+)/ ", line) for line in packages] + [modules.split(", ")]
+    contract = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = contract["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert drawn == [re.split(r" [|:] ", layer) for layer in layers]
 
 
 def test_the_version_is_the_same_everywhere() -> None:
