@@ -42,13 +42,12 @@ format: $(VENV)/ready-dev
 
 bench: $(VENV)/ready-dev
 	$(BIN)/kbf bench
-	$(BIN)/python -m pytest benchmarks
 
 soak: $(VENV)/ready-dev
 	KBF_SOAK_MINUTES=60 $(BIN)/python -m pytest test/ros/test_soak.py --timeout 7200
 
 clean:
-	rm -rf $(VENV) .venv-* build install log *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* build install log *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/ready-run: $(SET_UP_FROM)
