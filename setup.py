@@ -1,5 +1,6 @@
 """The package as colcon and pip build it."""
 
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -16,7 +17,7 @@ def files(folder: str) -> tuple[str, list[str]]:
 
 setup(
     name=NAME,
-    version="0.1.0",
+    version=ElementTree.parse("package.xml").getroot().findtext("version"),
     description="Localization of a mobile robot from wheel odometry and one camera",
     license="Apache-2.0",
     python_requires=">=3.10",

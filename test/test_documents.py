@@ -34,9 +34,11 @@ def test_the_picture_of_the_layers_is_what_import_linter_checks() -> None:
     assert drawn == [re.split(r" [|:] ", layer) for layer in layers]
 
 
-def test_the_version_is_the_same_everywhere() -> None:
+def test_the_version_stands_in_the_manifest_alone() -> None:
     from kbf_localization import __version__
 
-    assert f"<version>{__version__}</version>" in (PROJECT / "package.xml").read_text()
-    assert f'version="{__version__}"' in (PROJECT / "setup.py").read_text()
-    assert f"\n{__version__} (" in (PROJECT / "CHANGELOG.rst").read_text()
+    manifest = (PROJECT / "package.xml").read_text(encoding="utf-8")
+    assert f"<version>{__version__}</version>" in manifest
+    assert f"\n{__version__} (" in (PROJECT / "CHANGELOG.rst").read_text(encoding="utf-8")
+    sources = [PROJECT / "setup.py", PROJECT / "pyproject.toml", *PACKAGE.rglob("*.py")]
+    assert [path for path in sources if f'"{__version__}"' in path.read_text("utf-8")] == []

@@ -24,7 +24,10 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parent
 PROJECT = TOOLS.parent
 CONSTRAINTS = TOOLS / "constraints.txt"
-SOURCES = (CONSTRAINTS, Path(__file__), TOOLS / "build_tf2_msgs.py", PROJECT / "setup.py")
+SOURCES = (
+    *(CONSTRAINTS, Path(__file__), TOOLS / "build_tf2_msgs.py"),
+    *(PROJECT / "setup.py", PROJECT / "package.xml"),
+)
 DOWNLOADS_AT_ONCE = 6
 
 
