@@ -76,7 +76,7 @@ def synthetic(
         "seed": seed,
         "sizes": numbers,
     }
-    grids = {name: [vars(parameters) for parameters in grid] for name, grid in GRIDS.items()}
+    grids = {name: vars(grid) for name, grid in GRIDS.items()}
     folder.write_config(config | {"grids": grids})
     with show_progress() as progress:
         outcomes = run_trials(trials, seed, numbers, workers(jobs), progress)

@@ -15,7 +15,8 @@ from kbf_localization.experiments.synthetic_filter import (
     KernelFilter,
     TrainingPairs,
 )
-from kbf_localization.experiments.synthetic_model import SETTINGS, Setting, StateSpaceModel
+from kbf_localization.experiments.synthetic_model import SETTINGS, Setting
+from kbf_localization.experiments.synthetic_search import Grid, validation_errors
 from kbf_localization.experiments.trials import summary
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
@@ -23,19 +24,23 @@ from kbf_localization.progress import Progress, no_progress
 SIZES = (50, 100, 200)
 METHODS = ("kbf", "fkbf")
 TEST_STEPS = 100
-VALIDATION_STEPS = 50
-
-
-def _grid(bandwidths: Sequence[float], deltas: Sequence[float]) -> tuple[HyperParameters, ...]:
-    choices = product(bandwidths, bandwidths, (1e-4, 1e-2), deltas)
-    return tuple(HyperParameters(*choice) for choice in choices)
 
 
 GRIDS = {
     # No bandwidth wider than the data's own scale, and δ not tiny: the rule stays local.
-    "local": _grid((0.1, 0.2, 0.4), (1e-3, 1e-2, 1e-1)),
+    "local": Grid(
+        state_stds=(0.1, 0.2, 0.3, 0.4),
+        observation_stds=(0.1, 0.2, 0.3, 0.4),
+        epsilons=(1e-4, 1e-3, 1e-2),
+        deltas=(1e-3, 1e-2, 1e-1, 1.0),
+    ),
     # Wide bandwidths and tiny δ as well: the rule can become a smooth regression from z to x.
-    "open": _grid((0.2, 0.4, 0.8, 1.6), (1e-8, 1e-6, 1e-4, 1e-2)),
+    "open": Grid(
+        state_stds=(0.2, 0.4, 0.8, 1.6),
+        observation_stds=(0.2, 0.4, 0.8, 1.6),
+        epsilons=(1e-6, 1e-4, 1e-2),
+        deltas=(1e-8, 1e-6, 1e-4, 1e-2),
+    ),
 }
 
 
@@ -74,35 +79,16 @@ def draw(task: Task) -> tuple[Setting, TrainingPairs, Array, Array]:
     return setting, pairs, *setting.test.simulate(TEST_STEPS, generator)
 
 
-def validation_error(
-    pairs: TrainingPairs, parameters: HyperParameters, model: StateSpaceModel | None
-) -> float:
-    """Two-fold cross validation: learn from one half of the sequence, filter the other."""
-    half = len(pairs.states) // 2
-    folds = (slice(0, half), slice(half, None))
-    errors = []
-    for learn, hold in (folds, folds[::-1]):
-        part = TrainingPairs(pairs.states[learn], pairs.observations[learn], pairs.following[learn])
-        tried = KernelFilter(part, parameters, model)
-        states = pairs.states[hold][:VALIDATION_STEPS]
-        errors.append(tried.mean_squared_error(states, pairs.observations[hold][:VALIDATION_STEPS]))
-    return float(np.mean(errors))
-
-
 def run_task(task: Task) -> list[Outcome]:
     """Tune both methods over both grids and test them; the model's η is the one of its phase."""
     setting, pairs, states, observations = draw(task)
     outcomes = []
-    known: dict[tuple[str, HyperParameters], float] = {}
-    for grid, method in product(GRIDS, METHODS):
+    for (name, grid), method in product(GRIDS.items(), METHODS):
         in_training = setting.training if method == "kbf" else None
         in_test = setting.test if method == "kbf" else None
-        for parameters in GRIDS[grid]:
-            if (method, parameters) not in known:
-                known[method, parameters] = validation_error(pairs, parameters, in_training)
-        best = min(GRIDS[grid], key=lambda parameters: known[method, parameters])
+        best = list(grid)[int(validation_errors(pairs, grid, in_training).argmin())]
         error = KernelFilter(pairs, best, in_test).mean_squared_error(states, observations)
-        outcomes.append(Outcome(task, grid, method, error, best))
+        outcomes.append(Outcome(task, name, method, error, best))
     return outcomes
 
 

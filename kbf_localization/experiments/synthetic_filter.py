@@ -1,10 +1,11 @@
-"""Algorithm 1 on the synthetic model, and its fully non-parametric rival, on small data sets."""
+"""Algorithm 1 on the synthetic model, and its fully non-parametric baseline, on small data sets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from kbf_localization.arrays import Array
 from kbf_localization.embeddings import (
@@ -51,22 +52,15 @@ class KernelFilter:
         self, pairs: TrainingPairs, parameters: HyperParameters, model: StateSpaceModel | None
     ) -> None:
         self.pairs = pairs
-        self.state_kernel = GaussianKernel(parameters.state_std**2 * np.eye(2))
-        self.observation_kernel = GaussianKernel(parameters.observation_std**2 * np.eye(2))
-        count = len(pairs.states)
-        gram = self.state_kernel.gram(pairs.states, pairs.states)
-        solver = RidgeSolver(gram, count * parameters.epsilon * self.state_kernel.at_zero())
-        if model is not None:
-            rule = ModelBasedSumRule(model.move, model.noise, self.state_kernel)
-            self.prediction = solver.solve(rule.gram(pairs.states, pairs.states))
-        else:
-            onto = solver.solve(self.state_kernel.gram(pairs.states, pairs.following))
-            self.prediction = onto @ solver.solve(gram)
-        self.initial = solver.solve(gram.mean(axis=1))
+        self.parameters = parameters
+        self.observation_kernel = isotropic_kernel(parameters.observation_std)
+        self.initial, self.prediction = prediction_matrix(
+            pairs, parameters.state_std, parameters.epsilon, model
+        )
         # Complete to rounding, yet of low rank where the bandwidth is wide: the symmetric form is
         # then far faster than any other, and never slower on data sets of this size.
         self.factor = low_rank_factor(
-            self.observation_kernel.gram(pairs.observations, pairs.observations), count
+            self.observation_kernel.gram(pairs.observations, pairs.observations), len(pairs.states)
         )
         self.delta = parameters.delta * self.observation_kernel.at_zero() ** 2
 
@@ -78,46 +72,75 @@ class KernelFilter:
         """
         similarities = self.observation_kernel.gram(observations, self.pairs.observations)
         weights = np.zeros((len(observations), len(self.pairs.states)))
-        prior = _normalized(self.initial)
+        prior = normalized_where_positive(self.initial, self.initial)
         for step, likeness in enumerate(similarities):
             posterior = low_rank_posterior_weights(prior, self.factor, likeness, self.delta)
-            total = posterior.sum()
-            usable = np.isfinite(total) and total > 1e-12 * np.abs(posterior).sum() > 0.0
-            weights[step] = posterior / total if usable else prior
-            prior = _normalized(self.prediction @ weights[step])
+            weights[step] = normalized_where_positive(posterior, prior)
+            predicted = self.prediction @ weights[step]
+            prior = normalized_where_positive(predicted, predicted)
         return weights
-
-    def point_estimates(self, weights: Array, max_steps: int = 50) -> Array:
-        """Pseudo-MAP estimates (T, 2) for weights (T, n), all at once.
-
-        The fixed point starts from the training state where the kernel mean is highest, and the
-        end counts where it is higher still.
-        """
-        points, kernel = self.pairs.states, self.state_kernel
-        heights = weights @ kernel.gram(points, points)
-        start = points[heights.argmax(axis=1)]
-        tolerance = 1e-3 * float(np.sqrt(kernel.covariance[0, 0]))
-        current = start
-        for _ in range(max_steps):
-            pulls = weights * kernel.gram(current, points)
-            totals = pulls.sum(axis=1, keepdims=True)
-            safe = totals > 0.0
-            following = np.where(safe, (pulls @ points) / np.where(safe, totals, 1.0), current)
-            moved = float(np.abs(following - current).max())
-            current = following
-            if moved < tolerance:
-                break
-        ends = (weights * kernel.gram(current, points)).sum(axis=1)
-        return np.asarray(np.where((ends >= heights.max(axis=1))[:, None], current, start))
 
     def mean_squared_error(self, states: Array, observations: Array) -> float:
         """Mean of ‖x̂_t − x_t‖² over a test sequence."""
-        estimates = self.point_estimates(self.run(observations))
+        weights = self.run(observations)
+        estimates = pseudo_map(self.pairs.states, weights, self.parameters.state_std)
         return float(((estimates - states) ** 2).sum(axis=1).mean())
 
 
-def _normalized(weights: Array) -> Array:
-    """Weights summing to one; left as they are where the sum is not positive."""
-    total = weights.sum()
-    usable = total > 1e-12 * np.abs(weights).sum()
-    return np.asarray(weights / total) if usable else weights
+def isotropic_kernel(std: float) -> GaussianKernel:
+    """The Gaussian kernel on the plane with covariance std² I."""
+    return GaussianKernel(std**2 * np.eye(2))
+
+
+def prediction_matrix(
+    pairs: TrainingPairs, state_std: float, epsilon: float, model: StateSpaceModel | None
+) -> tuple[Array, Array]:
+    """β_1 (n,) before the first observation, and the matrix (n, n) from α_t to β_{t+1}."""
+    kernel = isotropic_kernel(state_std)
+    gram = kernel.gram(pairs.states, pairs.states)
+    solver = RidgeSolver(gram, len(gram) * epsilon * kernel.at_zero())
+    if model is not None:
+        rule = ModelBasedSumRule(model.move, model.noise, kernel)
+        prediction = solver.solve(rule.gram(pairs.states, pairs.states))
+    else:
+        onto = solver.solve(kernel.gram(pairs.states, pairs.following))
+        prediction = onto @ solver.solve(gram)
+    return solver.solve(gram.mean(axis=1)), prediction
+
+
+def normalized_where_positive(weights: Array, otherwise: Array) -> Array:
+    """Weights (…, n) summing to one, or those of `otherwise` where their sum is not positive."""
+    totals = weights.sum(axis=-1, keepdims=True)
+    magnitudes = np.abs(weights).sum(axis=-1, keepdims=True)
+    usable = np.isfinite(totals) & (totals > 1e-12 * magnitudes) & (magnitudes > 0.0)
+    return np.where(usable, weights / np.where(usable, totals, 1.0), otherwise)
+
+
+def pseudo_map(points: Array, weights: Array, state_std: float, max_steps: int = 50) -> Array:
+    """Pseudo-MAP estimates (T, 2) of kernel means with `weights` (T, n) on `points` (n, 2).
+
+    The fixed point starts from the point where the kernel mean is highest, and its end counts
+    where the mean is higher still.
+    """
+    heights = weights @ _closeness(points, points, state_std)
+    start = points[heights.argmax(axis=1)]
+    current = start.copy()
+    moving = np.arange(len(weights))
+    for _ in range(max_steps):
+        pulls = weights[moving] * _closeness(current[moving], points, state_std)
+        totals = pulls.sum(axis=1)
+        pulled = totals > 0.0
+        moving, pulls, totals = moving[pulled], pulls[pulled], totals[pulled]
+        following = (pulls @ points) / totals[:, None]
+        moved = np.abs(following - current[moving]).max(axis=1)
+        current[moving] = following
+        moving = moving[moved >= 1e-3 * state_std]
+        if len(moving) == 0:
+            break
+    ends = (weights * _closeness(current, points, state_std)).sum(axis=1)
+    return np.where((ends >= heights.max(axis=1))[:, None], current, start)
+
+
+def _closeness(a: Array, b: Array, std: float) -> Array:
+    """exp(−‖a_i − b_j‖²/(2 std²)) as an array (len a, len b)."""
+    return np.asarray(np.exp(-0.5 / std**2 * cdist(a, b, "sqeuclidean")))

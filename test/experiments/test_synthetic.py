@@ -13,16 +13,21 @@ from kbf_localization.experiments.synthetic import (
     run_trials,
 )
 from kbf_localization.experiments.synthetic_figure import write_files
+from kbf_localization.experiments.synthetic_search import Grid
 
 
 @pytest.fixture
 def small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every ninth setting of each grid, so that a trial takes a moment."""
-    monkeypatch.setattr(synthetic, "GRIDS", {name: grid[4::9] for name, grid in GRIDS.items()})
+    """The middle of each grid, so that a trial takes a moment."""
+    middle = {
+        name: Grid(*(values[1:3] for values in vars(grid).values())) for name, grid in GRIDS.items()
+    }
+    monkeypatch.setattr(synthetic, "GRIDS", middle)
 
 
 def test_local_grid_is_local_and_open_grid_reaches_beyond_it() -> None:
-    local, wide = GRIDS["local"], GRIDS["open"]
+    local, wide = list(GRIDS["local"]), list(GRIDS["open"])
+    assert len(local) == len(wide) == 192
     assert max(p.state_std for p in local) <= 0.4 and max(p.observation_std for p in local) <= 0.4
     assert min(p.delta for p in local) >= 1e-3
     assert max(p.state_std for p in wide) > 1.0 and min(p.delta for p in wide) < 1e-6

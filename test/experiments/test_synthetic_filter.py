@@ -13,6 +13,8 @@ from kbf_localization.experiments.synthetic_filter import (
     HyperParameters,
     KernelFilter,
     TrainingPairs,
+    isotropic_kernel,
+    pseudo_map,
 )
 from kbf_localization.experiments.synthetic_model import SETTINGS
 
@@ -57,8 +59,10 @@ def test_filter_is_the_chain_of_the_librarys_rules(pairs: TrainingPairs, model_b
 def test_point_estimates_are_pre_images(pairs: TrainingPairs) -> None:
     ours = KernelFilter(pairs, PARAMETERS, MODEL)
     weights = ours.run(MODEL.simulate(6, np.random.default_rng(2))[1])
-    for estimate, row in zip(ours.point_estimates(weights), weights, strict=True):
-        mean = KernelMean(pairs.states, row, ours.state_kernel)
+    estimates = pseudo_map(pairs.states, weights, PARAMETERS.state_std)
+    kernel = isotropic_kernel(PARAMETERS.state_std)
+    for estimate, row in zip(estimates, weights, strict=True):
+        mean = KernelMean(pairs.states, row, kernel)
         best = preimage(mean, 1)
         assert mean.evaluate(estimate[None])[0] == pytest.approx(
             mean.evaluate(best[None])[0], rel=1e-4
