@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import tarfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,18 +49,18 @@ def real_archives(folder: Path, unpack_to: Path) -> Setup:
 
 def rendered_drives(
     folder: Path,
-    cold: Path | None,
+    trajectories: Path | None,
     size: tuple[int, int],
     seed: int = 0,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> Setup:
-    """Rendered images of the office of `seed`, along the real Saarbrücken paths where `cold` has
-    them. Drives of that office that are in `folder` from an earlier run are used again.
+    """Rendered images of the office of `seed`, along the real Saarbrücken paths in `trajectories`
+    or, without that folder, along an invented one. Drives of that office that are in `folder` from
+    an earlier run are used again.
     """
     folder = folder / f"office{seed}"
-    paths = None if cold is None else _real_paths(cold)
-    if paths is None:
+    if trajectories is None:
         names = ["seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3"]
         if not all((folder / name).is_dir() for name in names):
             simulate(
@@ -76,6 +74,7 @@ def rendered_drives(
             )
         first, second, test = (ColdDrive(folder / name) for name in names)
         return Setup("invented path, rendered images", (Fold((first, second), test),))
+    paths = real_paths(trajectories)
     names = [TRAINING_PATH, TEST_PATH, "further_cloudy1"]
     if not all((folder / name).is_dir() for name in names):
         simulate_along(
@@ -95,28 +94,31 @@ def rendered_drives(
     return Setup(words, (Fold((trained, further), test),))
 
 
-def cold_trajectories() -> Path | None:
-    """The folder with COLD's trajectories: KBF_COLD_DATA, or ../shared/data/cold."""
-    named = os.environ.get("KBF_COLD_DATA")
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data" / "cold"
-    folder = Path(named) if named else beside
-    return folder if folder.is_dir() else None
+def real_paths(folder: Path) -> tuple[Path, Path]:
+    """The sequences of the training and the test path, at any depth of `folder`."""
+
+    def sequence(name: str) -> Path:
+        lists = sorted(folder.rglob(f"{name}/localization/places.lst"), key=_saarbruecken_first)
+        if not lists:
+            raise DatasetError(
+                f"{folder}: has no {name}/localization/places.lst, which is in the archive "
+                f"{name}.tar of COLD's Saarbrücken (docs/cold.md)"
+            )
+        return lists[0].parents[1]
+
+    return sequence(TRAINING_PATH), sequence(TEST_PATH)
 
 
-def _real_paths(cold: Path) -> Sequence[Path] | None:
-    paths = [cold / "saarbruecken" / name for name in (TRAINING_PATH, TEST_PATH)]
-    return (
-        paths if all((path / "localization" / "places.lst").is_file() for path in paths) else None
-    )
+def _saarbruecken_first(path: Path) -> bool:
+    """A key to sort by: Freiburg and Ljubljana have sequences of the same names."""
+    return "saarbruecken" not in str(path)
 
 
 def _find(folder: Path, name: str, unpack_to: Path) -> Path:
     """The folder of a sequence, unpacked from its archive where it is only there as one."""
-    unpacked = sorted(path for path in folder.rglob(name) if (path / "std_cam").is_dir())
-    archives = sorted(folder.rglob(f"{name}.tar"))
-    # Freiburg and Ljubljana have sequences of the same names.
-    for found in (unpacked, archives):
-        found.sort(key=lambda path: "saarbruecken" not in str(path))
+    folders = (path for path in folder.rglob(name) if (path / "std_cam").is_dir())
+    unpacked = sorted(folders, key=_saarbruecken_first)
+    archives = sorted(folder.rglob(f"{name}.tar"), key=_saarbruecken_first)
     if unpacked:
         return unpacked[0]
     if not archives:

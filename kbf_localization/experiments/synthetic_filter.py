@@ -138,7 +138,7 @@ def pseudo_map(points: Array, weights: Array, state_std: float, max_steps: int =
         if len(moving) == 0:
             break
     ends = (weights * _closeness(current, points, state_std)).sum(axis=1)
-    return np.where((ends >= heights.max(axis=1))[:, None], current, start)
+    return np.asarray(np.where((ends >= heights.max(axis=1))[:, None], current, start))
 
 
 def _closeness(a: Array, b: Array, std: float) -> Array:

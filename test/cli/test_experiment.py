@@ -5,7 +5,6 @@ import pytest
 from typer.testing import CliRunner
 
 from kbf_localization.cli.main import app
-from kbf_localization.experiments import synthetic
 
 
 def run(*arguments: str) -> str:
@@ -27,11 +26,7 @@ def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
     assert (tmp_path / "sum_rule.png").is_file() and (tmp_path / "config.yaml").is_file()
 
 
-def test_synthetic_writes_metrics_for_both_grids(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = {name: grid[4::9] for name, grid in synthetic.GRIDS.items()}
-    monkeypatch.setattr(synthetic, "GRIDS", few)
+def test_synthetic_writes_metrics_for_both_grids(tmp_path: Path) -> None:
     arguments = ("--trials", "1", "--jobs", "1", "--sizes", "8", "--output", str(tmp_path))
     assert "open mixture" in run("synthetic", *arguments)
     metrics = json.loads((tmp_path / "metrics.json").read_text())

@@ -29,7 +29,19 @@ from test.docs.commands import (
     mentioned_commands,
 )
 
-NOT_OURS = ("ros2", "rviz2", "rosdep", "colcon", "git", "cd", "source", "make", "sudo", "python3")
+NOT_OURS = (
+    "tar",
+    "ros2",
+    "rviz2",
+    "rosdep",
+    "colcon",
+    "git",
+    "cd",
+    "source",
+    "make",
+    "sudo",
+    "python3",
+)
 DRIVES = ("seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3")
 
 

@@ -6,7 +6,7 @@ import pytest
 from kbf_localization.errors import DatasetError
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments import localization
-from kbf_localization.experiments.localization_drives import real_archives
+from kbf_localization.experiments.localization_drives import real_archives, real_paths
 from kbf_localization.experiments.localization_figure import write_files
 from test.evaluation.test_cross_validation import synthetic_pool
 from test.filters.synthetic_world import World, drive, loop
@@ -71,3 +71,17 @@ def test_a_broken_archive_is_named(tmp_path):
         (tmp_path / f"seq1_cloudy{number}.tar").write_bytes(b"not an archive")
     with pytest.raises(DatasetError, match="seq1_cloudy1.tar"):
         real_archives(tmp_path, tmp_path / "unpacked")
+
+
+def test_real_paths_are_found_at_any_depth_saarbruecken_first(tmp_path):
+    for place in ("cold-freiburg/part_a/seq1_cloudy1", "cold-saarbruecken/part_a/seq1_cloudy1",
+                  "cold-saarbruecken/part_a/seq2_cloudy1"):  # fmt: skip
+        (tmp_path / place / "localization").mkdir(parents=True)
+        (tmp_path / place / "localization" / "places.lst").touch()
+    saarbruecken = tmp_path / "cold-saarbruecken" / "part_a"
+    assert real_paths(tmp_path) == (saarbruecken / "seq2_cloudy1", saarbruecken / "seq1_cloudy1")
+
+
+def test_a_folder_without_the_paths_is_refused_by_name(tmp_path):
+    with pytest.raises(DatasetError, match=f"{tmp_path}: has no seq2_cloudy1/localization/places"):
+        real_paths(tmp_path)

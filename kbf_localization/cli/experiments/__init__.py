@@ -1,0 +1,1 @@
+"""The commands of `kbf experiment`, one a file; `cli/experiment.py` lists them."""

@@ -1,0 +1,85 @@
+"""kbf experiment synthetic: section 6.2 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbf_localization.cli.experiments.common import (
+    Jobs,
+    Output,
+    Seed,
+    Trials,
+    command_line,
+    finish,
+    limit_to_one_thread,
+    parse_sizes,
+)
+
+if TYPE_CHECKING:
+    from kbf_localization.evaluation.report import Table
+
+
+def synthetic(
+    trials: Trials = 30,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    sizes: Annotated[
+        str, typer.Option(help="Numbers n of training pairs, separated by commas.")
+    ] = "50,100,200",
+    output: Output = None,
+) -> None:
+    """Section 6.2: filtering with the model-based and the non-parametric sum rule, two grids."""
+    limit_to_one_thread()
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.experiments.synthetic import GRIDS, metrics_of, run_trials
+    from kbf_localization.experiments.synthetic_figure import write_files
+    from kbf_localization.parallel import workers
+
+    numbers = parse_sizes(sizes)
+    folder = ResultsFolder.create("experiment synthetic", output)
+    config = {
+        "command": command_line(),
+        "experiment": "synthetic",
+        "trials": trials,
+        "seed": seed,
+        "sizes": numbers,
+    }
+    grids = {
+        name: {field: list(values) for field, values in vars(grid).items()}
+        for name, grid in GRIDS.items()
+    }
+    folder.write_config(config | {"grids": grids})
+    with show_progress() as progress:
+        outcomes = run_trials(trials, seed, numbers, workers(jobs), progress)
+    metrics = metrics_of(outcomes)
+    folder.write_metrics(metrics)
+    write_files(folder, outcomes, metrics, trials)
+    captions = {
+        "synthetic.png": "Mean squared errors over the number of training pairs (section 6.2)",
+        "weights.png": "Weights on the training points at one time, positive and negative",
+    }
+    finish(folder, "Filtering in a synthetic world", config, _table(metrics), captions)
+
+
+def _table(metrics: Mapping[str, Any]) -> Table:
+    from kbf_localization.evaluation.report import Table
+    from kbf_localization.experiments.trials import plus_minus
+
+    rows = [
+        (
+            f"{grid} {setting}",
+            size,
+            plus_minus(figures["kbf"]),
+            plus_minus(figures["fkbf"]),
+            figures["fkbf"]["mean"] / figures["kbf"]["mean"],
+        )
+        for grid, panels in metrics.items()
+        for setting, by_size in panels.items()
+        for size, figures in by_size.items()
+    ]
+    columns = ("Grid and panel", "n", "KBF, MSE", "fKBF, MSE", "fKBF / KBF")
+    return Table("Synthetic filtering", columns, rows)
