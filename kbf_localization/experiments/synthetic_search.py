@@ -13,8 +13,8 @@ from itertools import product
 import numpy as np
 from scipy.linalg.lapack import dposv
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings import low_rank_factor
-from kbf_localization.embeddings.validation import Array
 from kbf_localization.experiments.synthetic_filter import (
     HyperParameters,
     TrainingPairs,

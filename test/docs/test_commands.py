@@ -29,7 +29,7 @@ from test.docs.commands import (
     mentioned_commands,
 )
 
-NOT_OURS = (
+NOT_OURS = [
     "tar",
     "ros2",
     "rviz2",
@@ -41,7 +41,7 @@ NOT_OURS = (
     "make",
     "sudo",
     "python3",
-)
+]
 DRIVES = ("seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3")
 
 
