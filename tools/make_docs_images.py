@@ -6,9 +6,9 @@ python tools/make_docs_images.py DRIVE MAP
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -34,24 +34,22 @@ def save_figure(figure: Figure, name: str, width: int) -> None:
 
 def picture_of_report(report: Path, frame: int) -> Image.Image:
     """The report's replay player at a frame, as Chromium shows it."""
-    from test.evaluation.chromium import Chromium, find_chromium
+    from playwright.sync_api import sync_playwright
 
-    executable = find_chromium()
+    executable = shutil.which("chromium") or shutil.which("google-chrome")
     if executable is None:
         raise SystemExit("install Chromium: the picture of the report is taken with it")
-    with tempfile.TemporaryDirectory() as profile:
-        browser = Chromium(executable, Path(profile))
-        try:
-            browser.open(report, width=1240, height=1010)
-            browser.run(
-                "const slider = document.getElementById('slider');"
-                f"slider.value = {frame}; slider.dispatchEvent(new Event('input'));"
-                "document.getElementById('follow').click();"
-            )
-            time.sleep(1)
-            return Image.open(io.BytesIO(browser.screenshot()))
-        finally:
-            browser.close()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1240, "height": 1010})
+        page.goto(report.resolve().as_uri())
+        page.locator("#slider").fill(str(frame))
+        page.click("#follow")
+        page.get_by_text(f"frame {frame + 1}/").wait_for()
+        page.wait_for_timeout(1000)  # until the frame's pictures are decoded
+        picture = Image.open(io.BytesIO(page.screenshot()))
+        browser.close()
+        return picture
 
 
 def most_negative(run: Run) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from kbf_localization.evaluation.report import write_report
 from kbf_localization.evaluation.results import ResultsFolder
-from test.evaluation.chromium import Chromium, find_chromium
+from test.evaluation.chromium import Chromium, chromium, find_chromium
 from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
 
 pytestmark = pytest.mark.browser
@@ -28,13 +28,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+def browser() -> Iterator[Chromium]:
     executable = find_chromium()
     if executable is None:
         pytest.skip("no Chromium here: install the package chromium to test the report's page")
-    chromium = Chromium(executable, tmp_path_factory.mktemp("profile"))
-    yield chromium
-    chromium.close()
+    with chromium(executable) as one:
+        yield one
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -61,7 +60,7 @@ def test_it_loads_without_complaint_and_is_not_blank(
 ) -> None:
     browser.open(page, width=width, scheme=scheme)
     browser.wait_for("document.getElementById('clock').textContent.includes('1/200')")
-    shot = pixels(browser.screenshot())
+    shot = pixels(browser.page.screenshot())
     assert browser.messages == []
     assert len(np.unique(shot.reshape(-1, 3), axis=0)) > 100
     assert (shot.mean() < 100) == (scheme == "dark")
@@ -78,9 +77,9 @@ def test_nothing_is_wider_than_a_phone(browser: Chromium, page: Path) -> None:
 def test_play_moves_the_frame_and_pause_stops_it(browser: Chromium, page: Path) -> None:
     browser.open(page)
     before = browser.run("document.getElementById('map').toDataURL()")
-    browser.click("#play")
+    browser.page.click("#play")
     browser.wait_for(f"{FRAME} >= 5")
-    browser.click("#play")
+    browser.page.click("#play")
     stopped = browser.run(FRAME)
     browser.run("new Promise(done => setTimeout(done, 300))")
     assert browser.run(FRAME) == stopped
@@ -98,7 +97,7 @@ def test_the_slider_shows_its_frame(browser: Chromium, page: Path) -> None:
             return [box.x, box.y + box.height / 2, box.width];
         })()"""
     )
-    browser.click_at(x + width / 2, y)
+    browser.page.mouse.click(x + width / 2, y)
     browser.wait_for(f"Math.abs({FRAME} - 100) < 6")
     shown = browser.run("document.getElementById('clock').textContent")
     assert f"frame {browser.run(FRAME) + 1}/200" in shown
@@ -106,14 +105,14 @@ def test_the_slider_shows_its_frame(browser: Chromium, page: Path) -> None:
 
 def test_keys_step_and_reach_the_ends(browser: Chromium, page: Path) -> None:
     browser.open(page)
-    browser.press("ArrowRight")
-    browser.press("ArrowRight")
+    browser.page.keyboard.press("ArrowRight")
+    browser.page.keyboard.press("ArrowRight")
     assert browser.run(FRAME) == 2
-    browser.press("End")
+    browser.page.keyboard.press("End")
     assert browser.run(FRAME) == 199
-    browser.press("ArrowLeft")
+    browser.page.keyboard.press("ArrowLeft")
     assert browser.run(FRAME) == 198
-    browser.press("Home")
+    browser.page.keyboard.press("Home")
     assert browser.run(FRAME) == 0
 
 
@@ -122,14 +121,14 @@ def test_a_click_jumps_to_the_worst_frame(browser: Chromium, page: Path) -> None
     run = synthetic_run(drive, synthetic_map().poses, "kbf")
     worst = int(np.argmax(np.hypot(*(run.estimates - drive.poses)[:, :2].T)))
     browser.open(page)
-    browser.click("#worst button")
+    browser.page.click("#worst button")
     assert browser.run(FRAME) == worst
     assert browser.run("document.querySelector('#worst button').ariaCurrent") == "true"
 
 
 def test_a_click_on_the_error_strip_jumps_there(browser: Chromium, page: Path) -> None:
     browser.open(page)
-    browser.click("#strip")
+    browser.page.click("#strip")
     assert abs(browser.run(FRAME) - 100) <= 1
 
 
@@ -149,9 +148,9 @@ def test_another_method_can_be_replayed(browser: Chromium, page: Path) -> None:
 
 def test_the_theme_button_turns_light_into_dark(browser: Chromium, page: Path) -> None:
     browser.open(page, scheme="light")
-    light = pixels(browser.screenshot()).mean()
-    browser.click("#theme")
-    assert pixels(browser.screenshot()).mean() < light / 2
+    light = pixels(browser.page.screenshot()).mean()
+    browser.page.click("#theme")
+    assert pixels(browser.page.screenshot()).mean() < light / 2
 
 
 def test_a_thousand_frames_play_smoothly(browser: Chromium, tmp_path: Path) -> None:
