@@ -19,6 +19,8 @@ setup(
     name=NAME,
     version=ElementTree.parse("package.xml").getroot().findtext("version"),
     description="Localization of a mobile robot from wheel odometry and one camera",
+    long_description=Path("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
@@ -36,12 +38,14 @@ setup(
         "h5py>=3.10",
         "joblib>=1.3",
         "matplotlib>=3.6",
+        "opencv-python-headless>=4.6",
         "pillow>=10",
         "PyYAML>=6",
         "rich>=13",
-        "rosbags>=0.10",
         "typer>=0.9",
     ],
+    # rosdep installs them all: package.xml.
+    extras_require={"bags": ["rosbags>=0.10"], "dask": ["distributed>=2023.1"]},
     zip_safe=False,
     entry_points={
         "console_scripts": [

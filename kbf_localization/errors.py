@@ -1,5 +1,10 @@
 """Errors that a user can do something about; the command line prints them as one line."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class KbfError(Exception):
     """A known error: its message names the file or argument and says what to do."""
@@ -15,3 +20,26 @@ class MapError(KbfError):
 
 class ParameterError(KbfError):
     """A parameter has a value that it cannot have."""
+
+
+class MissingPackageError(KbfError):
+    """A package that only some commands need is not installed."""
+
+
+EXTRAS = {"rosbags": "bags", "distributed": "dask"}
+"""The optional packages, with the extra of setup.py that installs each."""
+
+
+@contextmanager
+def naming_missing_extras() -> Iterator[None]:
+    """Within it, the failed import of an optional package says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingPackageError(
+            f"this needs the package {package}: pip install 'kbf_localization[{EXTRAS[package]}]', "
+            f"or pip install {package}"
+        ) from error

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kbf_localization.errors import KbfError
+from kbf_localization.errors import KbfError, naming_missing_extras
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -47,10 +47,8 @@ class DaskCluster:
     """The workers of the Dask scheduler at `address` (host:port)."""
 
     def __init__(self, address: str) -> None:
-        try:
+        with naming_missing_extras():
             from distributed import Client
-        except ImportError as error:
-            raise KbfError("--dask needs a package: pip install distributed") from error
         try:
             self._client = Client(address, timeout=10)
         except (OSError, ValueError) as error:

@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kbf_localization import __version__
-from kbf_localization.errors import KbfError
+from kbf_localization.errors import KbfError, naming_missing_extras
 
 COMMANDS = (
     "demo",
@@ -88,7 +88,8 @@ class LazyCommands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with naming_missing_extras():
+                return super().invoke(ctx)
         except KbfError as error:
             _say(f"Error: {error}")
             raise typer.Exit(EXIT_KNOWN_ERROR) from error

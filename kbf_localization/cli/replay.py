@@ -109,8 +109,8 @@ def ros_replay() -> Any:
         from kbf_localization.ros import replay as module
     except ImportError as error:
         raise KbfError(
-            f"ROS 2 cannot be imported ({error}): source a ROS 2 installation, or run "
-            "'make setup', which installs one from PyPI"
+            f"ROS 2 cannot be imported ({error}): source a ROS 2 installation, or run make demo "
+            "in the project's folder, which installs one from PyPI"
         ) from error
     return module
 

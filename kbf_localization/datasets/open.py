@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kbf_localization.datasets.cold import IMAGES, PLACES, ColdDrive
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.errors import DatasetError
+from kbf_localization.errors import DatasetError, naming_missing_extras
 
 BAG_SUFFIXES = (".bag", ".mcap", ".db3")
 
@@ -32,8 +32,8 @@ def open_drive(path: Path | str, **topics: str | None) -> Drive:
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
     if is_bag:
-        # Reading bags needs a package that COLD folders do without.
-        from kbf_localization.datasets.rosbag import RosbagDrive
+        with naming_missing_extras():
+            from kbf_localization.datasets.rosbag import RosbagDrive
 
         return RosbagDrive(path, **topics)
     raise DatasetError(

@@ -18,7 +18,11 @@ def _run(arguments: list[str] | None) -> int:
 
     # Before NumPy is imported: the other core is for the messages.
     limit_threads(1)
-    import rclpy
+    try:
+        import rclpy
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"localizer: ROS 2 cannot be imported ({error}): source an installation\n")
+        return 2
     from rclpy.exceptions import ParameterException
     from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
 

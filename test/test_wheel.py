@@ -1,0 +1,107 @@
+"""The sdist makes a wheel, and that gives library and `kbf` in an otherwise empty environment."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import xml.etree.ElementTree as ElementTree
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from test.test_colcon import LEFT_OUT
+
+PROJECT = Path(__file__).resolve().parents[1]
+# Of the environment that runs the tests nothing may reach the empty one.
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("PYTHONPATH", "LD_LIBRARY_PATH", "AMENT_PREFIX_PATH", "VIRTUAL_ENV")
+    and not name.startswith("_ROS_WHEELS")
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=cwd, env=CLEAN, capture_output=True, text=True)
+
+
+def succeed(*command: str | Path, cwd: Path) -> str:
+    done = run(*command, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the sdist, so that the sdist has all that it takes."""
+    folder = tmp_path_factory.mktemp("build")
+    source = shutil.copytree(PROJECT, folder / "source", ignore=LEFT_OUT)
+    build = "from setuptools import build_meta; build_meta.build_sdist('..')"
+    succeed(sys.executable, "-c", build, cwd=source)
+    (sdist,) = folder.glob("*.tar.gz")
+    pip = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation")
+    succeed(*pip, sdist, cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs' folder of an environment that has the wheel and what it asks for."""
+    folder = tmp_path_factory.mktemp("empty")
+    venv.create(folder / "environment", with_pip=True)
+    programs = folder / "environment" / "bin"
+    pip = (programs / "python", "-m", "pip", "install", "--no-compile", "--only-binary", ":all:")
+    done = run(*pip, "-c", PROJECT / "tools" / "constraints.txt", wheel, cwd=folder)
+    if "NewConnectionError" in done.stdout + done.stderr:
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return programs
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and all(word in lines[0] for word in words), done.stderr
+
+
+def test_wheel_has_the_pages_and_the_mark_of_a_typed_package(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    pages = PROJECT.joinpath("kbf_localization").rglob("*.html")
+    wanted = {str(page.relative_to(PROJECT)) for page in pages} | {"kbf_localization/py.typed"}
+    assert wanted <= set(names), wanted - set(names)
+    assert not any(name.startswith("test/") for name in names)
+
+
+def test_version_is_the_manifests(installed: Path, tmp_path: Path) -> None:
+    version = ElementTree.parse(PROJECT / "package.xml").getroot().findtext("version")
+    assert succeed(installed / "kbf", "--version", cwd=tmp_path).split()[-1] == version
+
+
+def test_drive_becomes_a_map_and_is_evaluated_without_ros(installed: Path, tmp_path: Path) -> None:
+    kbf = installed / "kbf"
+    succeed(kbf, "simulate", "drives", "--runs", "2", "--frames", "60", "--size", "160x120",
+            "--jobs", "1", cwd=tmp_path)  # fmt: skip
+    drives = sorted(str(path) for path in (tmp_path / "drives").iterdir() if path.is_dir())
+    build = ("map", "build", drives[0], "--output", "office.kbfmap", "--poses", "40")
+    succeed(kbf, *build, cwd=tmp_path)
+    succeed(kbf, "evaluate", drives[1], "--map", "office.kbfmap", "--output", "out", cwd=tmp_path)
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["methods"]["kbf"]["frames"] == 60
+
+
+def test_what_needs_more_says_so_in_one_line(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "drive.mcap").touch()
+    kbf = installed / "kbf"
+    bags = "pip install 'kbf_localization[bags]'"
+    assert_one_line(run(kbf, "convert", tmp_path, "bag", cwd=tmp_path), bags)
+    assert_one_line(run(kbf, "map", "build", "drive.mcap", "--output", "m", cwd=tmp_path), bags)
+    assert_one_line(run(kbf, "replay", "drive.mcap", "--map", "m", cwd=tmp_path), bags)
+    assert_one_line(run(kbf, "demo", "--output", "demo", cwd=tmp_path), "ROS 2", "source")
+    assert_one_line(run(installed / "localizer", cwd=tmp_path), "ROS 2", "source")
