@@ -1,9 +1,14 @@
 """Planar poses (x, y in metres, heading in radians) as arrays whose last axis has length 3."""
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kbf_localization.arrays import Array
+
+NORM_TOLERANCE = 0.1
+"""A quaternion this near to unit length was only rounded; tf2 draws the line there too."""
 
 
 def wrap_angle(angle: ArrayLike) -> Array:
@@ -72,3 +77,16 @@ def interpolate(stamps_ns: NDArray[np.int64], poses: Array, at_ns: ArrayLike) ->
     result = poses[left] + share[..., None] * step
     result[..., 2] = wrap_angle(result[..., 2])
     return np.asarray(result)
+
+
+def heading_of(x: float, y: float, z: float, w: float) -> float | None:
+    """The heading (yaw) of a quaternion of about unit length; None for what is no rotation."""
+    length = math.sqrt(x * x + y * y + z * z + w * w)
+    if not abs(length - 1.0) <= NORM_TOLERANCE:
+        return None
+    return math.atan2(2.0 * (w * z + x * y), w * w + x * x - y * y - z * z)
+
+
+def quaternion_of(heading: float) -> tuple[float, float, float, float]:
+    """(x, y, z, w) of a rotation about the vertical axis."""
+    return 0.0, 0.0, math.sin(heading / 2.0), math.cos(heading / 2.0)

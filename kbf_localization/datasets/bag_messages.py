@@ -10,9 +10,7 @@ import numpy as np
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.bag_topics import IMAGE
 from kbf_localization.datasets.image_messages import grey_from_compressed, grey_from_raw
-
-NORM_TOLERANCE = 0.1
-"""A quaternion this near to unit length was only rounded; the node draws the line there too."""
+from kbf_localization.geometry import heading_of
 
 PlanarPose = tuple[float, float, float]
 
@@ -24,19 +22,6 @@ def pose_of(position: Any, orientation: Any) -> PlanarPose | None:
     if heading is None or not (math.isfinite(x) and math.isfinite(y)):
         return None
     return x, y, heading
-
-
-def heading_of(x: float, y: float, z: float, w: float) -> float | None:
-    """The heading (yaw) of a quaternion of about unit length; None for what is no rotation."""
-    length = math.sqrt(x * x + y * y + z * z + w * w)
-    if not abs(length - 1.0) <= NORM_TOLERANCE:
-        return None
-    return math.atan2(2.0 * (w * z + x * y), w * w + x * x - y * y - z * z)
-
-
-def quaternion_of(heading: float) -> tuple[float, float, float, float]:
-    """(x, y, z, w) of a rotation about the vertical axis."""
-    return 0.0, 0.0, math.sin(heading / 2.0), math.cos(heading / 2.0)
 
 
 def pose_of_message(message: Any) -> PlanarPose | None:

@@ -21,12 +21,13 @@ from rosbags.interfaces import (
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from kbf_localization.datasets.bag_messages import PlanarPose, quaternion_of
+from kbf_localization.datasets.bag_messages import PlanarPose
 from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.rosbag import CONDITION_NOTE
 from kbf_localization.errors import DatasetError
+from kbf_localization.geometry import quaternion_of
 from kbf_localization.progress import Progress, no_progress
 
 STORAGES = ("mcap", "sqlite3")

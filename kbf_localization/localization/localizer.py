@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -55,12 +56,23 @@ class Localizer:
         self._lock = threading.RLock()
         self._last_used: OdometryReading | None = None
         self._last_image_ns: int | None = None
+        self._given: GaussianPrior | None = None
         self._force = False
         self._filter.reset()
 
     @property
     def state(self) -> State:
         return self._monitor.state
+
+    @property
+    def rests_on_given_pose(self) -> bool:
+        """Whether the pose was given (`set_pose`) and the images have not yet said otherwise."""
+        return self._given is not None and self.state in (State.UNINITIALIZED, State.LOCALIZING)
+
+    @property
+    def newest_odometry_ns(self) -> int | None:
+        """The stamp of the last odometry reading."""
+        return self._odometry.newest_ns
 
     def add_odometry(self, stamp_ns: int, pose: ArrayLike) -> bool:
         """Take an odometry reading (3,); False where it is refused, which is counted."""
@@ -130,23 +142,32 @@ class Localizer:
 
     def pose_at(self, stamp_ns: int | None = None) -> tuple[Array, Array] | None:
         """Pose and covariance at a time (None: at the newest odometry), dead-reckoned."""
-        with self._lock:
-            last = self.last
-            at = stamp_ns if stamp_ns is not None else self._odometry.newest_ns
-            now = None if at is None else self._odometry.at(at)
-            then = None if last is None else self._odometry.at(last.stamp_ns)
-        if last is None or now is None or then is None:
+        # Without the lock: a transform must not wait for a step of the filter.
+        last, given, started = self.last, self._given, self._last_used
+        at = stamp_ns if stamp_ns is not None else self._odometry.newest_ns
+        now = None if at is None else self._odometry.at(at)
+        if now is None:
             return None
-        return self._carried(last, then, now)
+        if last is not None:
+            then = self._odometry.at(last.stamp_ns)
+            return None if then is None else self._carried(last.pose, last.covariance, then, now)
+        if given is None or started is None:
+            return None
+        return self._carried(given.pose, given.covariance, started, now)
 
     def map_to_odom(self) -> Array | None:
-        """The pose (3,) of the odometry's frame on the map, None before the first estimate."""
-        last = self.last
-        return None if last is None else compose(last.pose, invert(last.odometry_pose))
+        """The pose (3,) of the odometry's frame on the map; None before a pose is known."""
+        last, given, started = self.last, self._given, self._last_used
+        if last is not None:
+            return compose(last.pose, invert(last.odometry_pose))
+        if given is None or started is None:
+            return None
+        return compose(given.pose, invert(started.pose))
 
     def _start_again(self, prior: GaussianPrior | None) -> None:
         self._filter.reset(prior)
         self._monitor.reset()
+        self._given = prior
         self._last_used = None
         self.last = None
         self._force = False
@@ -193,8 +214,8 @@ class Localizer:
         pose, covariance = self._chosen_pose(estimate), self._calibrated(estimate.covariance)
         jump_m = 0.0
         if self.last is not None:
-            then = self._odometry.at(self.last.stamp_ns) or now
-            led_to, grown = self._carried(self.last, then, now)
+            then = self._odometry_of(self.last, now)
+            led_to, grown = self._carried(self.last.pose, self.last.covariance, then, now)
             jump_m = float(np.hypot(*(pose[:2] - led_to[:2])))
             if BLIND in estimate.events:
                 # An image that says nothing leaves the pose to odometry.
@@ -229,8 +250,8 @@ class Localizer:
         self, last: Localization, now: OdometryReading, stamp_ns: int
     ) -> Localization:
         """The last localization carried on to this image by odometry."""
-        then = self._odometry.at(last.stamp_ns) or now
-        pose, covariance = self._carried(last, then, now)
+        then = self._odometry_of(last, now)
+        pose, covariance = self._carried(last.pose, last.covariance, then, now)
         return Localization(
             stamp_ns=stamp_ns,
             pose=pose,
@@ -242,13 +263,16 @@ class Localizer:
             used=False,
         )
 
+    def _odometry_of(self, last: Localization, now: OdometryReading) -> OdometryReading:
+        """Odometry at `last`; where it is forgotten, without the way since."""
+        return self._odometry.at(last.stamp_ns) or replace(now, pose=last.odometry_pose)
+
     def _carried(
-        self, last: Localization, then: OdometryReading, now: OdometryReading
+        self, start: Array, uncertainty: Array, then: OdometryReading, now: OdometryReading
     ) -> tuple[Array, Array]:
-        """Pose and covariance after driving on from `last`, whose odometry was `then`."""
-        motion = relative(last.odometry_pose, now.pose)
-        pose = compose(last.pose, motion)
-        step = pose[:2] - last.pose[:2]
+        """Pose and covariance after driving on from `start`, where odometry was `then`."""
+        pose = compose(start, relative(then.pose, now.pose))
+        step = pose[:2] - start[:2]
         jacobian = np.array([[1.0, 0.0, -step[1]], [0.0, 1.0, step[0]], [0.0, 0.0, 1.0]])
         distance = abs(now.distance_m - then.distance_m)
         turned = abs(now.turned_rad - then.turned_rad)
@@ -256,7 +280,7 @@ class Localizer:
         position_variance = self.settings.position_drift**2 * distance
         heading_variance = self.settings.heading_drift**2 * (distance + turned)
         noise = np.diag([position_variance, position_variance, heading_variance])
-        return pose, jacobian @ last.covariance @ jacobian.T + noise
+        return pose, jacobian @ uncertainty @ jacobian.T + noise
 
 
 def _worst_sigma(covariance: Array) -> float:

@@ -1,4 +1,4 @@
-"""Between ROS messages and planar poses.
+"""Between ROS messages and what the localizer takes: planar poses, stamps, grey images.
 
 rclpy does not check field types by default and then corrupts a wrong one silently (an int in a
 float field arrives as 5e-324), so every number is wrapped in float() or int() here.
@@ -6,7 +6,7 @@ float field arrives as 5e-324), so every number is wrapped in float() or int() h
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -19,15 +19,26 @@ from geometry_msgs.msg import (
     TransformStamped,
 )
 from numpy.typing import NDArray
+from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
+
+from kbf_localization.datasets.image_messages import (
+    ENCODINGS,
+    MAX_PIXELS,
+    grey_from_compressed,
+    grey_from_raw,
+)
+from kbf_localization.geometry import heading_of, quaternion_of
+
+try:
+    from cv_bridge import CvBridge, CvBridgeError
+except ImportError:
+    CvBridge = None
 
 Array = NDArray[np.float64]
 
 _PLANAR = np.array([0, 1, 5])
 """Rows of ROS's (x, y, z, roll, pitch, yaw) that a planar pose has."""
-
-_NORM_TOLERANCE = 0.1
-"""A quaternion this far from unit length is a rounding error; tf2 draws the line there too."""
 
 
 def nanoseconds(stamp: Time) -> int:
@@ -48,15 +59,16 @@ def header(frame_id: str, stamp_ns: int) -> Header:
 def heading(orientation: Quaternion) -> float:
     """The yaw of a quaternion in radians; ValueError for one that is no rotation."""
     x, y, z, w = orientation.x, orientation.y, orientation.z, orientation.w
-    norm = math.sqrt(x * x + y * y + z * z + w * w)
-    if not abs(norm - 1.0) <= _NORM_TOLERANCE:
-        raise ValueError(f"quaternion of length {norm:g}")
-    return math.atan2(2.0 * (w * z + x * y), w * w + x * x - y * y - z * z)
+    yaw = heading_of(x, y, z, w)
+    if yaw is None:
+        raise ValueError(f"({x:g}, {y:g}, {z:g}, {w:g}) is no unit quaternion")
+    return yaw
 
 
 def quaternion(yaw: float) -> Quaternion:
     """The rotation by `yaw` (radians) about the vertical."""
-    return Quaternion(x=0.0, y=0.0, z=math.sin(0.5 * yaw), w=math.cos(0.5 * yaw))
+    x, y, z, w = quaternion_of(yaw)
+    return Quaternion(x=x, y=y, z=z, w=w)
 
 
 def planar_pose(pose: Pose) -> Array:
@@ -79,7 +91,7 @@ def planar_covariance(values: object) -> Array:
     full = np.asarray(values, dtype=np.float64)
     if full.shape != (36,) or not np.isfinite(full).all():
         raise ValueError("covariance is not 36 finite numbers")
-    planar = full.reshape(6, 6)[np.ix_(_PLANAR, _PLANAR)]
+    planar: Array = full.reshape(6, 6)[np.ix_(_PLANAR, _PLANAR)]
     if not np.allclose(planar, planar.T, rtol=1e-6, atol=1e-12):
         raise ValueError("covariance is not symmetric")
     smallest = np.linalg.eigvalsh(planar)[0]
@@ -115,3 +127,37 @@ def transform_message(parent: str, child: str, stamp_ns: int, transform: Array) 
     message.transform.translation.y = float(transform[1])
     message.transform.rotation = quaternion(float(transform[2]))
     return message
+
+
+def decode(message: Image | CompressedImage) -> NDArray[np.uint8]:
+    """The grey image (h, w) of a message; ValueError, saying why, where it has none.
+
+    The project's own decoder comes first, so that an image gives the same bits on every machine
+    and in the offline replay; cv_bridge, where it is installed, adds the encodings that are left.
+    """
+    if isinstance(message, CompressedImage):
+        image = grey_from_compressed(message.data)
+        if image is None:
+            raise ValueError(f"{len(message.data)} bytes of '{message.format}' cannot be decoded")
+        return image
+    if message.encoding in ENCODINGS or CvBridge is None:
+        return grey_from_raw(
+            message.data,
+            encoding=message.encoding,
+            width=message.width,
+            height=message.height,
+            step=message.step,
+            is_bigendian=bool(message.is_bigendian),
+        )
+    return decode_by_cv_bridge(message)
+
+
+def decode_by_cv_bridge(message: Image) -> NDArray[np.uint8]:
+    """The same by cv_bridge."""
+    if not 0 < message.width * message.height <= MAX_PIXELS:
+        raise ValueError(f"image of {message.width}x{message.height} pixels")
+    bridge: Any = CvBridge()
+    try:
+        return np.asarray(bridge.imgmsg_to_cv2(message, desired_encoding="mono8"), dtype=np.uint8)
+    except (CvBridgeError, TypeError) as error:
+        raise ValueError(f"encoding '{message.encoding}': {error}") from error

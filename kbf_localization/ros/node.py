@@ -22,15 +22,12 @@ from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization import Localization
 from kbf_localization.ros import diagnostics, parameters
 from kbf_localization.ros.conversions import header
-from kbf_localization.ros.first_pose import first_pose
-from kbf_localization.ros.health import figures
-from kbf_localization.ros.inputs import Inputs
+from kbf_localization.ros.diagnostics import Event
+from kbf_localization.ros.intake import Intake
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
-from kbf_localization.ros.loading import load_localizer
 from kbf_localization.ros.outputs import Outputs
-from kbf_localization.ros.running_localizer import Frames, RunningLocalizer
-from kbf_localization.ros.saved_pose import SavedPoseError, save_pose
-from kbf_localization.ros.transform_broadcaster import TransformBroadcaster
+from kbf_localization.ros.running_localizer import RunningLocalizer
+from kbf_localization.ros.startup import SavedPoseError, first_pose, load_localizer, save_pose
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
@@ -38,14 +35,14 @@ SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FA
 class LocalizerNode(SafeLifecycleNode):
     """A shell round the Localizer.
 
-    `_running` is there between configure and clean-up, `_inputs` while active. Timers run on other
+    `_running` is there between configure and clean-up, `_intake` while active. Timers run on other
     threads than transitions: they hold `_in_use` while they use either, and a transition takes it
     to put them away, so that nothing is destroyed under a timer's hands.
     """
 
     def __init__(self, **arguments: Any) -> None:
         self._running: RunningLocalizer | None = None
-        self._inputs: Inputs | None = None
+        self._intake: Intake | None = None
         self._in_use = threading.RLock()
         super().__init__("localizer", **arguments)
         self.add_on_set_parameters_callback(self._check_parameters)
@@ -79,20 +76,17 @@ class LocalizerNode(SafeLifecycleNode):
             return FAILURE
         training_map: Any = localizer.training_map
         self._map_identity = str(training_map.identity)
-        frames = Frames(values["global_frame_id"], values["odom_frame_id"], values["base_frame_id"])
-        self._outputs = Outputs(self, frames.map, training_map.poses, values["path_length"])
-        self._broadcaster = TransformBroadcaster(self, frames.map, frames.odom)
-        self._running = RunningLocalizer(
-            localizer,
-            frames,
-            self._publish,
-            self._warn,
-            values["image_queue_depth"],
-            values["odometry_patience"],
+        self._outputs = Outputs(
+            self,
+            values["global_frame_id"],
+            values["odom_frame_id"],
+            training_map.poses,
+            values["path_length"],
         )
+        self._running = RunningLocalizer(localizer, values, self._publish, self._warn)
         prior, said = first_pose(values, self._map_identity)
         if prior is not None:
-            self._running.start_from(prior)
+            localizer.set_pose(prior)
         # As deep as the parameters' services: rclpy's 10 lose calls when many come at once.
         deep = QoSProfile(depth=1000)
         self._services_made = tuple(
@@ -111,7 +105,7 @@ class LocalizerNode(SafeLifecycleNode):
         running, values = self._running, self._values
         if running is None:
             return FAILURE
-        self._inputs = Inputs(self, running, values)
+        self._intake = Intake(self, running.topics(), running.failed)
         self._active_timers = [
             self.create_timer(
                 1.0 / values["transform_rate"],
@@ -156,14 +150,14 @@ class LocalizerNode(SafeLifecycleNode):
     def _stop_active(self) -> None:
         self._save_pose()
         with self._in_use:
-            inputs, self._inputs = self._inputs, None
-        if inputs is None:
+            intake, self._intake = self._intake, None
+        if intake is None:
             return
-        inputs.close()
+        intake.close()
         for timer in self._active_timers:
             self.destroy_timer(timer)
         if self._running is not None:
-            self._running.worker.clear()
+            self._running.drop_images()
 
     def _release(self) -> None:
         self._stop_active()
@@ -175,11 +169,10 @@ class LocalizerNode(SafeLifecycleNode):
         for service in self._services_made:
             self.destroy_service(service)
         self._outputs.destroy()
-        self._broadcaster.destroy(self)
 
     def _publish(self, localization: Localization) -> None:
         """Called by the worker, which is stopped before the publishers are destroyed."""
-        if self._inputs is None:
+        if self._intake is None:
             return
         self._outputs.publish_pose(localization)
         self._outputs.publish_status(self._status())
@@ -190,18 +183,18 @@ class LocalizerNode(SafeLifecycleNode):
             running = self._running
             if running is None or not self._values["tf_broadcast"]:
                 return
-            transform, now = running.map_to_odom, self.get_clock().now().nanoseconds
+            transform, now = running.map_to_odom(), self.get_clock().now().nanoseconds
             if transform is not None and now > 0:
                 tolerance = int(self._values["transform_tolerance"] * 1e9)
-                self._broadcaster.send(now + tolerance, transform)
+                self._outputs.send_transform(now + tolerance, transform)
 
     def _status(self) -> DiagnosticStatus:
         """The state with its figures."""
-        name, running, inputs = self.get_fully_qualified_name(), self._running, self._inputs
-        if running is None or inputs is None:
+        name, running, intake = self.get_fully_qualified_name(), self._running, self._intake
+        if running is None or intake is None:
             return diagnostics.inactive(name, self.get_name(), self.state_label)
-        complaints = inputs.complaints(self._values["watchdog_timeout"])
-        state, values = running.localizer.state, figures(running, inputs)
+        complaints = intake.silent(self._values["watchdog_timeout"])
+        state, values = running.localizer.state, running.figures(intake)
         return diagnostics.status(name, self.get_name(), state, complaints, values)
 
     def _diagnose(self) -> None:
@@ -209,10 +202,10 @@ class LocalizerNode(SafeLifecycleNode):
             status = self._status()
             now = self.get_clock().now().nanoseconds
             self._diagnostics.publish(DiagnosticArray(header=header("", now), status=[status]))
-            if self._inputs is None:
+            if self._intake is None:
                 return
             self._outputs.publish_status(status)
-            for complaint in self._inputs.complaints(self._values["watchdog_timeout"]):
+            for complaint in self._intake.silent(self._values["watchdog_timeout"]):
                 self._warn(complaint.split(" for ")[0], complaint)
 
     def _save_pose(self) -> None:
@@ -221,34 +214,32 @@ class LocalizerNode(SafeLifecycleNode):
         if running is None or not self._values["saved_pose_file"]:
             return
         known = running.localizer.pose_at()
-        if known is None or running.map_to_odom is None:
+        if known is None or running.map_to_odom() is None:
             return
         path = Path(self._values["saved_pose_file"]).expanduser()
         try:
             save_pose(path, GaussianPrior(*known), self._map_identity)
         except SavedPoseError as error:
-            running.counts["pose_not_saved"] += 1
-            self._warn("pose_not_saved", str(error))
+            running.refuse(Event.POSE_NOT_SAVED, str(error))
 
     def _on_reinitialize(self, request: Any, response: Any) -> Any:
         running = self._running
         if running is not None:
             self.get_logger().info("localizing anew, from anywhere on the map")
-            running.reinitialize()
+            running.localizer.reinitialize()
             self._outputs.forget_path()
         return response
 
     def _on_no_motion_update(self, request: Any, response: Any) -> Any:
         running = self._running
         if running is not None:
-            running.force_update()
+            running.localizer.force_next_update()
         return response
 
     def _clock_jumped(self, jump: TimeJump) -> None:
         running = self._running
         if running is not None:
-            self._warn("clock", "the clock has jumped back: starting over")
-            running.time_jumped_back()
+            running.time_jumped_back("the clock has jumped back")
             self._outputs.forget_path()
 
     def _check_parameters(self, changes: list[Parameter]) -> SetParametersResult:
@@ -260,9 +251,7 @@ class LocalizerNode(SafeLifecycleNode):
         if running is None:
             return
         self._values = parameters.read(self)
-        running.worker.patience = self._values["odometry_patience"]
-        names = ("update_min_d", "update_min_a", "estimate")
-        running.set_settings(**{name: self._values[name] for name in names})
+        running.apply(self._values)
 
     def _warn(self, about: str, said: str) -> None:
         """Log a warning, the same kind at most every 5 seconds."""

@@ -1,18 +1,36 @@
-"""The node as a process of its own, for the replay, the benchmark and the tests."""
+"""The node seen from outside: started as a process of its own, recorded, ended."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import PoseWithCovarianceStamped
+from numpy.typing import NDArray
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.evaluation.run import Run
+from kbf_localization.ros.conversions import nanoseconds, planar_covariance, planar_pose
 
 Value = bool | int | float | str
+QUEUE_DEPTH = 1000
+# Figures in a status that are no counts of what went wrong.
+_FIGURES = ("stamp_ns", "active_poses")
 
 
 class NodeProcess:
@@ -90,3 +108,92 @@ class NodeProcess:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@dataclass(frozen=True)
+class Said:
+    """A pose (3,) with its covariance (3, 3)."""
+
+    pose: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+
+
+@dataclass
+class Recording:
+    """What the node said by the stamp of the image, and its counters as last said."""
+
+    poses: dict[int, Said] = field(default_factory=dict)
+    states: dict[int, str] = field(default_factory=dict)
+    evidence: dict[int, float] = field(default_factory=dict)
+    step_ms: dict[int, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def run(self, drive: Drive, frames: NDArray[np.int64]) -> Run:
+        """The node's run over the frames of `drive` with these indices, which were played to it.
+
+        A frame without a pose was dropped.
+        """
+        stamps = drive.stamps_ns[frames]
+        answered = np.array([int(stamp) in self.poses for stamp in stamps], dtype=bool)
+        known = [int(stamp) for stamp in stamps[answered]]
+        said = [self.poses[stamp] for stamp in known]
+        return Run(
+            method="node",
+            stamps_ns=np.array(known, dtype=np.int64),
+            estimates=np.array([one.pose for one in said]).reshape(-1, 3),
+            covariances=np.array([one.covariance for one in said]).reshape(-1, 3, 3),
+            truth=None if drive.poses is None else drive.poses[frames][answered],
+            states=tuple(self.states.get(stamp, "") for stamp in known),
+            evidence=np.array([self.evidence.get(stamp, math.nan) for stamp in known]),
+            step_ms=np.array([self.step_ms.get(stamp, math.nan) for stamp in known]),
+            counts=dict(self.counts),
+            frames_dropped=int((~answered).sum()),
+        )
+
+
+class NodeRecorder:
+    """Listens to the topics `pose` and `status`; spun by whoever spins the node it belongs to."""
+
+    def __init__(self, node: Node) -> None:
+        self._lock = threading.Lock()
+        self._recording = Recording()
+        qos = QoSProfile(depth=QUEUE_DEPTH)
+        self._pose = node.create_subscription(PoseWithCovarianceStamped, "pose", self._on_pose, qos)
+        self._status = node.create_subscription(DiagnosticStatus, "status", self._on_status, qos)
+
+    def is_connected(self) -> bool:
+        """Whether the node's poses and states would arrive."""
+        return all(one.get_publisher_count() for one in (self._pose, self._status))
+
+    def answered(self) -> int:
+        """How many images have their pose and the status that follows it."""
+        with self._lock:
+            return len(self._recording.poses.keys() & self._recording.states.keys())
+
+    def take(self) -> Recording:
+        """What was recorded since the last time."""
+        with self._lock:
+            taken, self._recording = self._recording, Recording()
+        return taken
+
+    def _on_pose(self, message: PoseWithCovarianceStamped) -> None:
+        said = Said(planar_pose(message.pose.pose), planar_covariance(message.pose.covariance))
+        with self._lock:
+            self._recording.poses[nanoseconds(message.header.stamp)] = said
+
+    def _on_status(self, message: DiagnosticStatus) -> None:
+        values = {one.key: one.value for one in message.values}
+        stamp = int(values.get("stamp_ns", "0"))
+        with self._lock:
+            recording = self._recording
+            recording.counts = _counts(values)
+            if stamp:
+                recording.states[stamp] = values.get("state", "")
+                recording.evidence[stamp] = float(values.get("evidence", "nan"))
+                recording.step_ms[stamp] = float(values.get("step_ms", "nan"))
+
+
+def _counts(values: dict[str, Any]) -> dict[str, int]:
+    return {
+        key: int(value) for key, value in values.items() if value.isdigit() and key not in _FIGURES
+    }

@@ -10,10 +10,14 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Admitted(Generic[Item]):
-    """The items to use now, oldest first; `jumped_back` when time starts anew with the first."""
+    """The items to use now, oldest first; `jumped_back` when time starts anew with the first.
+
+    `strays` items turned out to have wrong stamps and are dropped.
+    """
 
     items: list[tuple[int, Item]]
     jumped_back: bool = False
+    strays: int = 0
 
 
 @dataclass
@@ -29,34 +33,34 @@ class Timeline(Generic[Item]):
 
     tolerance_ns: int = 500_000_000
     confirmations: int = 4
-    strays: int = 0
     _newest_ns: int | None = None
     _held: list[tuple[int, Item]] = field(default_factory=list)
 
     def admit(self, stamp_ns: int, item: Item) -> Admitted[Item]:
         """What to use, now that this has arrived."""
         if self._newest_ns is None or abs(stamp_ns - self._newest_ns) <= self.tolerance_ns:
-            self._drop_held()
+            strays = self._drop_held()
             self._newest_ns = max(stamp_ns, self._newest_ns or stamp_ns)
-            return Admitted([(stamp_ns, item)])
+            return Admitted([(stamp_ns, item)], strays=strays)
         if self._held and stamp_ns == self._held[-1][0]:
-            self.strays += 1
-            return Admitted([])
+            return Admitted([], strays=1)
+        strays = 0
         if self._held and not 0 < stamp_ns - self._held[-1][0] <= 10 * self.tolerance_ns:
-            self._drop_held()
+            strays = self._drop_held()
         self._held.append((stamp_ns, item))
         if len(self._held) < self.confirmations:
-            return Admitted([])
+            return Admitted([], strays=strays)
         items, self._held = self._held, []
         jumped_back = items[0][0] < self._newest_ns
         self._newest_ns = items[-1][0]
-        return Admitted(items, jumped_back)
+        return Admitted(items, jumped_back, strays)
 
     def reset(self) -> None:
         """Take the next stamp as it comes."""
         self._newest_ns = None
         self._held.clear()
 
-    def _drop_held(self) -> None:
-        self.strays += len(self._held)
+    def _drop_held(self) -> int:
+        strays = len(self._held)
         self._held.clear()
+        return strays

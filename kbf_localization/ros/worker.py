@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kbf_localization.ros.diagnostics import Event
+
 _UNCOVERED_LIMIT = 64
 """Images that may wait for odometry; more than enough for odometry that is late by a second."""
 
@@ -26,7 +28,7 @@ class ImageWorker:
     """Hands images to `process` one after the other, each as soon as `covers(stamp)`.
 
     Of the images that could be processed at most `depth` wait; the oldest are dropped. An image
-    that gets no odometry within `patience` seconds is dropped. Commands run between two images.
+    that gets no odometry within `patience` seconds is dropped. Both are counted in `counts`.
     """
 
     def __init__(
@@ -34,15 +36,15 @@ class ImageWorker:
         process: Callable[[PendingImage], None],
         covers: Callable[[int], bool],
         failed: Callable[[Exception], None],
+        counts: Counter[str],
         depth: int = 1,
         patience: float = 1.0,
     ) -> None:
         self.patience = patience
-        self.counts: Counter[str] = Counter()
+        self._counts = counts
         self._process, self._covers, self._failed = process, covers, failed
         self._depth = depth
         self._images: deque[PendingImage] = deque()
-        self._commands: deque[Callable[[], None]] = deque()
         self._condition = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="image worker", daemon=True)
@@ -60,20 +62,14 @@ class ImageWorker:
             with self._condition:
                 self._condition.notify()
 
-    def run(self, command: Callable[[], None]) -> None:
-        """Run a command on this thread before the next image."""
-        with self._condition:
-            self._commands.append(command)
-            self._condition.notify()
-
     def clear(self) -> None:
         """Drop the images that wait."""
         with self._condition:
-            self.counts["image_dropped"] += len(self._images)
+            self._counts[Event.IMAGE_DROPPED.value] += len(self._images)
             self._images.clear()
 
     def stop(self) -> None:
-        """End the thread after what it is doing; commands that were given are still run."""
+        """End the thread after the image that it is at."""
         with self._condition:
             self._stopping = True
             self._images.clear()
@@ -82,33 +78,28 @@ class ImageWorker:
             self._thread.join()
 
     def _run(self) -> None:
-        while True:
-            work = self._next_work()
-            if work is None:
-                return
+        while (image := self._wait_for_image()) is not None:
             try:
-                work()
+                self._process(image)
             except Exception as error:  # a thread that dies silently is worse than one bad frame
                 self._failed(error)
 
-    def _next_work(self) -> Callable[[], None] | None:
+    def _wait_for_image(self) -> PendingImage | None:
+        """The next image to process; None when the thread is to end."""
         with self._condition:
-            while True:
-                if self._commands:
-                    return self._commands.popleft()
-                if self._stopping:
-                    return None
+            while not self._stopping:
                 image = self._next_image()
                 if image is not None:
-                    return lambda: self._process(image)
+                    return image
                 self._condition.wait(timeout=0.1 if self._images else None)
+            return None
 
     def _next_image(self) -> PendingImage | None:
         """The image to process now; drops those for which it is too late."""
         covered = [image for image in self._images if self._covers(image.stamp_ns)]
         while len(covered) > self._depth:
             self._images.remove(covered.pop(0))
-            self.counts["image_dropped"] += 1
+            self._counts[Event.IMAGE_DROPPED.value] += 1
         if covered:
             self._images.remove(covered[0])
             return covered[0]
@@ -118,5 +109,5 @@ class ImageWorker:
             or len(self._images) > max(self._depth, _UNCOVERED_LIMIT)
         ):
             self._images.popleft()
-            self.counts["image_without_odometry"] += 1
+            self._counts[Event.IMAGE_WITHOUT_ODOMETRY.value] += 1
         return None

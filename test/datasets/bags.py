@@ -14,8 +14,8 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from kbf_localization.arrays import Image
-from kbf_localization.datasets.bag_messages import quaternion_of
 from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.geometry import quaternion_of
 
 START_NS = 1_152_212_857_193_444_000
 TYPES = get_typestore(Stores.ROS2_JAZZY)

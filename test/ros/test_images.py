@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sensor_msgs.msg import CompressedImage, Image
 
 from kbf_localization.datasets.image_messages import ENCODINGS
-from kbf_localization.ros import images
+from kbf_localization.ros import conversions
 
 CHANNELS = {"bgr8": 3, "rgb8": 3, "bgra8": 4, "rgba8": 4}
 
@@ -34,14 +34,14 @@ def test_colour_becomes_grey_by_the_weights_of_bt601(encoding: str, padding: int
     pixels = random.integers(0, 256, (6, 8, CHANNELS[encoding]), dtype=np.uint8)
     red, blue = (0, 2) if encoding.startswith("rgb") else (2, 0)
     expected = 0.299 * pixels[..., red] + 0.587 * pixels[..., 1] + 0.114 * pixels[..., blue]
-    grey = images.decode(message(pixels, encoding, padding))
+    grey = conversions.decode(message(pixels, encoding, padding))
     assert np.abs(grey - expected).max() <= 1.0
 
 
 @pytest.mark.parametrize("big_endian", [False, True])
 def test_sixteen_bit_grey_is_scaled_whatever_the_byte_order(big_endian: bool) -> None:
     pixels = np.linspace(0, 65535, 48).astype(np.uint16).reshape(6, 8)
-    grey = images.decode(message(pixels, "mono16", padding=4, big_endian=big_endian))
+    grey = conversions.decode(message(pixels, "mono16", padding=4, big_endian=big_endian))
     np.testing.assert_allclose(grey, pixels / 257.0, atol=0.5)
 
 
@@ -50,14 +50,14 @@ def test_yuv_gives_its_luminance(encoding: str) -> None:
     luminance = np.arange(48, dtype=np.uint8).reshape(6, 8)
     pixels = np.full((6, 8, 2), 128, dtype=np.uint8)
     pixels[..., 1 if encoding in ("yuv422", "uyvy") else 0] = luminance
-    np.testing.assert_array_equal(images.decode(message(pixels, encoding)), luminance)
+    np.testing.assert_array_equal(conversions.decode(message(pixels, encoding)), luminance)
 
 
 @pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
 def test_bayer_of_a_plain_colour_gives_its_grey(pattern: str) -> None:
     colour = {"r": 200, "g": 120, "b": 40}
     cell = np.array([colour[letter] for letter in pattern], dtype=np.uint8).reshape(2, 2)
-    grey = images.decode(message(np.tile(cell, (8, 8)), f"bayer_{pattern}8"))
+    grey = conversions.decode(message(np.tile(cell, (8, 8)), f"bayer_{pattern}8"))
     expected = 0.299 * 200 + 0.587 * 120 + 0.114 * 40
     np.testing.assert_allclose(grey[2:-2, 2:-2], expected, atol=1.5)
 
@@ -66,7 +66,7 @@ def test_jpeg_and_png_are_decoded() -> None:
     pixels = np.tile(np.arange(64, dtype=np.uint8) * 3, (48, 1))
     for extension in (".jpg", ".png"):
         data = cv2.imencode(extension, pixels)[1].tobytes()
-        grey = images.decode(CompressedImage(format=extension, data=array.array("B", data)))
+        grey = conversions.decode(CompressedImage(format=extension, data=array.array("B", data)))
         np.testing.assert_allclose(grey, pixels, atol=3)
 
 
@@ -74,12 +74,12 @@ def test_bomb_is_refused_before_it_is_decoded() -> None:
     data = bytearray(cv2.imencode(".png", np.zeros((8, 8), np.uint8))[1].tobytes())
     data[16:24] = (60000).to_bytes(4, "big") * 2
     with pytest.raises(ValueError, match="cannot be decoded"):
-        images.decode(CompressedImage(format="png", data=array.array("B", data)))
+        conversions.decode(CompressedImage(format="png", data=array.array("B", data)))
     data = bytearray(cv2.imencode(".jpg", np.zeros((8, 8), np.uint8))[1].tobytes())
     start = data.index(b"\xff\xc0")
     data[start + 5 : start + 9] = (65000).to_bytes(2, "big") * 2
     with pytest.raises(ValueError, match="cannot be decoded"):
-        images.decode(CompressedImage(format="jpeg", data=array.array("B", data)))
+        conversions.decode(CompressedImage(format="jpeg", data=array.array("B", data)))
 
 
 @settings(max_examples=300, deadline=None)
@@ -99,7 +99,7 @@ def test_any_raw_message_gives_an_image_of_its_size_or_a_reason(
     )
     hostile.data = array.array("B", data)
     try:
-        grey = images.decode(hostile)
+        grey = conversions.decode(hostile)
     except ValueError:
         return
     assert grey.shape == (height, width)
@@ -119,14 +119,14 @@ JPEG = cv2.imencode(".jpg", np.random.default_rng(1).integers(0, 255, (32, 48)).
 )
 def test_any_compressed_bytes_give_an_image_or_a_reason(data: bytes) -> None:
     try:
-        grey = images.decode(CompressedImage(format="jpeg", data=array.array("B", data)))
+        grey = conversions.decode(CompressedImage(format="jpeg", data=array.array("B", data)))
     except ValueError:
         return
     assert grey.ndim == 2
     assert grey.dtype == np.uint8
 
 
-@pytest.mark.skipif(images.CvBridge is None, reason="cv_bridge is not installed")
+@pytest.mark.skipif(conversions.CvBridge is None, reason="cv_bridge is not installed")
 @pytest.mark.parametrize("encoding", ["mono8", "mono16", *CHANNELS, "bayer_rggb8", "bayer_gbrg8"])
 def test_own_decoder_agrees_with_cv_bridge(encoding: str) -> None:
     random = np.random.default_rng(5)
@@ -136,5 +136,5 @@ def test_own_decoder_agrees_with_cv_bridge(encoding: str) -> None:
         channels = CHANNELS.get(encoding, 1)
         pixels = random.integers(0, 256, (24, 32, channels), dtype=np.uint8)
     padded = message(pixels, encoding, padding=6)
-    own, theirs = images.decode(padded), images.decode_by_cv_bridge(padded)
+    own, theirs = conversions.decode(padded), conversions.decode_by_cv_bridge(padded)
     np.testing.assert_allclose(own, theirs, atol=1)

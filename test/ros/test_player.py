@@ -17,8 +17,7 @@ from rosgraph_msgs.msg import Clock
 from kbf_localization.datasets.bag_reader import BagTopic, open_bag
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.ros.conversions import nanoseconds
-from kbf_localization.ros.player import BagPlayer
-from kbf_localization.ros.playlist import choose_playlist
+from kbf_localization.ros.player import BagPlayer, choose_playlist
 from test.datasets.bags import MemoryDrive
 
 TIMING_MS = 10.0

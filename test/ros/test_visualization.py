@@ -8,7 +8,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from kbf_localization.filters.base import Weights
 from kbf_localization.ros.conversions import header, planar_pose
-from kbf_localization.ros.visualization import belief_markers, belief_poses
+from kbf_localization.ros.outputs import belief_markers, belief_poses
 from test.ros.robot import LATCHED, Robot
 
 POSES = np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 1.0], [3.0, 4.0, -1.0], [5.0, 6.0, 2.0]])

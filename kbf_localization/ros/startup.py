@@ -1,18 +1,25 @@
-"""The pose kept in a file over a restart of the robot."""
+"""What the node starts with: its localizer, and a pose: saved, given, or anywhere on the map."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
+from kbf_localization.filters.registry import make_filter
+from kbf_localization.localization import Localizer, LocalizerSettings
+from kbf_localization.training_map import load_map
 
 _LARGEST = 1e12
 """No metre, square metre or second since 1970 is larger; NaN is not smaller either."""
@@ -88,3 +95,66 @@ def usable_pose(path: Path, map_identity: str, max_age: float) -> GaussianPrior:
     if not 0.0 <= age <= max_age:
         raise SavedPoseError(f"the pose in {path} is {age:.0f} s old, more than saved_pose_max_age")
     return saved.prior
+
+
+def first_pose(values: Mapping[str, Any], map_identity: str) -> tuple[GaussianPrior | None, str]:
+    """The pose to start from (None: anywhere), and what to tell the user about it."""
+    said = []
+    if values["saved_pose_file"] and not values["always_reset_initial_pose"]:
+        path = Path(values["saved_pose_file"]).expanduser()
+        try:
+            saved = usable_pose(path, map_identity, values["saved_pose_max_age"])
+        except SavedPoseError as error:
+            said.append(str(error))
+        else:
+            return saved, f"starting from the pose saved in {path}"
+    if not values["set_initial_pose"]:
+        return None, "; ".join([*said, "starting from anywhere on the map"])
+    pose = np.array([values[f"initial_pose.{name}"] for name in ("x", "y", "yaw")])
+    sigma_xy, sigma_yaw = values["initial_pose.sigma_xy"], values["initial_pose.sigma_yaw"]
+    covariance = np.diag(np.square([sigma_xy, sigma_xy, sigma_yaw]))
+    return GaussianPrior(pose, covariance), "; ".join([*said, "starting from initial_pose"])
+
+
+def load_localizer(values: Mapping[str, Any], wanted: Callable[[], bool]) -> Localizer | None:
+    """The localizer that the parameters ask for, made off the executor's threads.
+
+    None when it is no longer `wanted`, so that a shutdown need not wait.
+    """
+    if not values["map"]:
+        raise KbfError("the parameter 'map' is empty: give it the path of a map file")
+    outcome: list[Localizer | BaseException] = []
+
+    def load() -> None:
+        try:
+            outcome.append(_make(values))
+        except BaseException as error:  # raised again by the thread that waits
+            outcome.append(error)
+
+    loading = threading.Thread(target=load, name="map loader", daemon=True)
+    loading.start()
+    while loading.is_alive() and wanted():
+        loading.join(timeout=0.02)
+    if not wanted():
+        return None
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def localizer_settings(values: Mapping[str, Any]) -> LocalizerSettings:
+    """The localizer's share of the node's parameters."""
+    names = ("update_min_d", "update_min_a", "estimate")
+    return LocalizerSettings(**{name: values[name] for name in names})
+
+
+def _make(values: Mapping[str, Any]) -> Localizer:
+    training_map = load_map(Path(values["map"]).expanduser())
+    pose_filter = make_filter(values["method"], training_map)
+    # The first images must not wait for tables that can be made beforehand.
+    size = training_map.describer_settings
+    blank = np.zeros((size.image_height, size.image_width), dtype=np.uint8)
+    training_map.describer().describe(blank)
+    if isinstance(pose_filter, KernelBayesFilter):
+        pose_filter.prepare()
+    return Localizer(training_map, pose_filter, localizer_settings(values))
