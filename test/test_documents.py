@@ -34,6 +34,23 @@ def test_the_picture_of_the_layers_is_what_import_linter_checks() -> None:
     assert drawn == [re.split(r" [|:] ", layer) for layer in layers]
 
 
+def test_the_picture_of_an_images_way_is_how_the_files_import_each_other() -> None:
+    """A file hangs below one that imports it, or imports its package."""
+    text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    picture = text.partition("## The way of one image")[2].split("```")[1].strip().splitlines()
+    path: list[str] = []
+    for line in picture:
+        match = re.search(r"[\w/]+\.py", line)
+        assert match, line
+        name, depth = match.group(), match.start() // 3
+        path[depth:] = [name]
+        if depth:
+            module = name.removesuffix(".py").replace("/", ".")
+            source = (PACKAGE / path[depth - 1]).read_text(encoding="utf-8")
+            imported = (module, module.rpartition(".")[0])
+            assert any(f"from kbf_localization.{one} import" in source for one in imported), line
+
+
 def test_the_version_stands_in_the_manifest_alone() -> None:
     from kbf_localization import __version__
 

@@ -16,14 +16,11 @@ app = typer.Typer(add_completion=False)
 
 
 def available() -> dict[str, str]:
-    """The benchmarks by name, each with its module; the node's own one lives with the node."""
+    """The benchmarks by name, each with its module."""
     folder = Path(next(iter(benchmarks.__path__)))
-    found = {
+    return {
         path.stem: f"{benchmarks.__name__}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"))
     }
-    if (folder.parent / "ros" / "benchmark.py").is_file():
-        found["node"] = "kbf_localization.ros.benchmark"
-    return found
 
 
 @app.command(epilog="Example: [bold]kbf bench rules vision[/bold]")

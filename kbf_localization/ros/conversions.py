@@ -18,10 +18,11 @@ from geometry_msgs.msg import (
     Quaternion,
     TransformStamped,
 )
-from numpy.typing import NDArray
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
+from kbf_localization.arrays import Array
+from kbf_localization.arrays import Image as GreyImage
 from kbf_localization.datasets.image_messages import (
     ENCODINGS,
     MAX_PIXELS,
@@ -34,8 +35,6 @@ try:
     from cv_bridge import CvBridge, CvBridgeError
 except ImportError:
     CvBridge = None
-
-Array = NDArray[np.float64]
 
 _PLANAR = np.array([0, 1, 5])
 """Rows of ROS's (x, y, z, roll, pitch, yaw) that a planar pose has."""
@@ -129,7 +128,7 @@ def transform_message(parent: str, child: str, stamp_ns: int, transform: Array) 
     return message
 
 
-def decode(message: Image | CompressedImage) -> NDArray[np.uint8]:
+def decode(message: Image | CompressedImage) -> GreyImage:
     """The grey image (h, w) of a message; ValueError, saying why, where it has none.
 
     The project's own decoder comes first, so that an image gives the same bits on every machine
@@ -152,7 +151,7 @@ def decode(message: Image | CompressedImage) -> NDArray[np.uint8]:
     return decode_by_cv_bridge(message)
 
 
-def decode_by_cv_bridge(message: Image) -> NDArray[np.uint8]:
+def decode_by_cv_bridge(message: Image) -> GreyImage:
     """The same by cv_bridge."""
     if not 0 < message.width * message.height <= MAX_PIXELS:
         raise ValueError(f"image of {message.width}x{message.height} pixels")

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PoseWithCovarianceStamped
-from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
+from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.run import Run
 from kbf_localization.ros.conversions import nanoseconds, planar_covariance, planar_pose
@@ -111,24 +111,24 @@ class NodeProcess:
 
 
 @dataclass(frozen=True)
-class Said:
-    """A pose (3,) with its covariance (3, 3)."""
+class NodePose:
+    """A published pose (3,) with its covariance (3, 3)."""
 
-    pose: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    pose: Array
+    covariance: Array
 
 
 @dataclass
 class Recording:
-    """What the node said by the stamp of the image, and its counters as last said."""
+    """What the node published by the stamp of the image, and its counters as last published."""
 
-    poses: dict[int, Said] = field(default_factory=dict)
+    poses: dict[int, NodePose] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
     evidence: dict[int, float] = field(default_factory=dict)
     step_ms: dict[int, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
-    def run(self, drive: Drive, frames: NDArray[np.int64]) -> Run:
+    def run(self, drive: Drive, frames: Rows) -> Run:
         """The node's run over the frames of `drive` with these indices, which were played to it.
 
         A frame without a pose was dropped.
@@ -136,12 +136,12 @@ class Recording:
         stamps = drive.stamps_ns[frames]
         answered = np.array([int(stamp) in self.poses for stamp in stamps], dtype=bool)
         known = [int(stamp) for stamp in stamps[answered]]
-        said = [self.poses[stamp] for stamp in known]
+        published = [self.poses[stamp] for stamp in known]
         return Run(
             method="node",
             stamps_ns=np.array(known, dtype=np.int64),
-            estimates=np.array([one.pose for one in said]).reshape(-1, 3),
-            covariances=np.array([one.covariance for one in said]).reshape(-1, 3, 3),
+            estimates=np.array([one.pose for one in published]).reshape(-1, 3),
+            covariances=np.array([one.covariance for one in published]).reshape(-1, 3, 3),
             truth=None if drive.poses is None else drive.poses[frames][answered],
             states=tuple(self.states.get(stamp, "") for stamp in known),
             evidence=np.array([self.evidence.get(stamp, math.nan) for stamp in known]),
@@ -177,9 +177,9 @@ class NodeRecorder:
         return taken
 
     def _on_pose(self, message: PoseWithCovarianceStamped) -> None:
-        said = Said(planar_pose(message.pose.pose), planar_covariance(message.pose.covariance))
+        pose = NodePose(planar_pose(message.pose.pose), planar_covariance(message.pose.covariance))
         with self._lock:
-            self._recording.poses[nanoseconds(message.header.stamp)] = said
+            self._recording.poses[nanoseconds(message.header.stamp)] = pose
 
     def _on_status(self, message: DiagnosticStatus) -> None:
         values = {one.key: one.value for one in message.values}

@@ -15,10 +15,10 @@ from std_msgs.msg import ColorRGBA, Header
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import Marker, MarkerArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.filters.base import Weights
 from kbf_localization.localization import Localization, State
 from kbf_localization.ros.conversions import (
-    Array,
     header,
     pose_message,
     pose_with_covariance,

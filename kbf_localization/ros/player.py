@@ -1,6 +1,6 @@
 """Plays a bag's messages through ROS topics at the bag's pace, with /clock.
 
-Left out is what would get in the way of the node: what it says itself, and the bag's own clock.
+Left out is what would get in the node's way: what it publishes itself, and the bag's own clock.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message, serialize_message
 from rosbags.interfaces import QosDurability
 from rosgraph_msgs.msg import Clock
 
+from kbf_localization.arrays import Array
 from kbf_localization.datasets.bag_reader import TRANSFORMS, BagTopic, open_bag
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.ros.conversions import time_message
@@ -29,7 +29,7 @@ CLOCK_PERIOD_S = 0.02
 JUMP_BACK_S = 0.3
 QUEUE_DEPTH = 1000
 CLOCK = "rosgraph_msgs/msg/Clock"
-_NODE_SAYS = ("pose", "status", "belief", "belief_poses", "map_poses", "path", "initialpose")
+_NODE_PUBLISHES = ("pose", "status", "belief", "belief_poses", "map_poses", "path", "initialpose")
 _HOUSEKEEPING = ("/rosout", "/parameter_events", "/diagnostics", "/diagnostics_agg")
 
 
@@ -51,7 +51,7 @@ class Played:
     seconds: float = 0.0
 
     @property
-    def lateness_ms(self) -> NDArray[np.float64]:
+    def lateness_ms(self) -> Array:
         """(messages,) published this much after its moment in the bag."""
         return 1e3 * np.asarray(self.lateness_s)
 
@@ -160,7 +160,7 @@ def _qos(topic: BagTopic) -> QoSProfile:
 
 
 def choose_playlist(topics: Sequence[BagTopic], needed: Sequence[BagTopic]) -> Playlist:
-    """Everything but the bag's own clock, what the node itself says, and unknown types.
+    """Everything but the bag's own clock, what the node itself publishes, and unknown types.
 
     `needed` topics are played whatever their names.
     """
@@ -177,8 +177,8 @@ def choose_playlist(topics: Sequence[BagTopic], needed: Sequence[BagTopic]) -> P
                 continue
             if topic.name in _HOUSEKEEPING:
                 continue
-            if topic.name.lstrip("/") in _NODE_SAYS:
-                notes.append(f"left out the bag's own {topic.name}: the node is to say that")
+            if topic.name.lstrip("/") in _NODE_PUBLISHES:
+                notes.append(f"left out the bag's own {topic.name}: the node is to publish that")
                 continue
         if message_class is None:
             unknown.append(f"{topic.name} ({topic.type})")

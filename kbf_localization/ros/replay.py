@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import rclpy
-from numpy.typing import NDArray
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
+from kbf_localization.arrays import Rows
 from kbf_localization.datasets.bag_reader import open_bag
 from kbf_localization.datasets.bag_topics import IMAGE
 from kbf_localization.datasets.rosbag import RosbagDrive
@@ -51,7 +51,7 @@ class Replayed:
     played: Played
     passes: int
     notes: tuple[str, ...]
-    played_frames: NDArray[np.int64]
+    played_frames: Rows
 
 
 def replay_through_node(

@@ -14,10 +14,10 @@ from nav_msgs.msg import Odometry
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 
+from kbf_localization.arrays import Array
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization import Localization, Localizer, State
 from kbf_localization.ros.conversions import (
-    Array,
     decode,
     nanoseconds,
     planar_covariance,
