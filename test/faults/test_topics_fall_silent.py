@@ -24,7 +24,7 @@ def test_odometry_stops_and_returns(survival: Survival) -> None:
     for _ in range(5):
         robot.stamp_ns += 2_000_000_000
         robot.compressed.publish(robot.image_message())
-    assert robot.wait_for(lambda: robot.count("image_without_odometry") > dropped, 4.0)
+    assert robot.wait_for(lambda: robot.count("image_without_odometry") > dropped)
     for _ in range(4):
         robot.move()
     survival.check(frames=15)

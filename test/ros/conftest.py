@@ -53,7 +53,7 @@ def robot(world: World, node: NodeProcess) -> Iterator[Robot]:
 def lost_robot(robot: Robot) -> Robot:
     """The robot with a node that has forgotten where it is."""
     robot.call_empty("reinitialize_global_localization")
-    robot.wait_for(lambda: robot.state == "uninitialized", 2.0)
+    assert robot.wait_for(lambda: robot.state == "uninitialized")
     robot.poses.clear()
     robot.transforms.clear()
     return robot

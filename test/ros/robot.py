@@ -39,6 +39,8 @@ from test.ros.world import FRAME_SECONDS, World
 
 RELIABLE = QoSProfile(depth=200)
 BEST_EFFORT = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
+PATIENCE = 60.0
+"""Seconds to wait for what must come: no measure of speed, only an end to a test that fails."""
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 TRANSITIONS = {
     "configure": Transition.TRANSITION_CONFIGURE,
@@ -117,14 +119,14 @@ class Robot:
     def count(self, key: str) -> int:
         return int(self.value(key) or 0)
 
-    def wait_for(self, condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+    def wait_for(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         """The condition's value once it is true, or its last one when time is up."""
         end = time.monotonic() + seconds
         while not (value := condition()) and time.monotonic() < end:
             time.sleep(0.005)
         return value
 
-    def wait_until_heard(self, seconds: float = 15.0, camera: str = "compressed") -> None:
+    def wait_until_heard(self, seconds: float = PATIENCE, camera: str = "compressed") -> None:
         """Until an image that is too old has been refused: then all topics are connected."""
         image = self.compressed if camera == "compressed" else self.raw
         topics = (self.odom, image, self.initialpose)
@@ -173,13 +175,13 @@ class Robot:
             self.stamp_ns += int(0.5e9 * seconds)
             self.publish_odometry()
 
-    def frame(self, metres: float = 0.1, wait: float = 3.0) -> PoseWithCovarianceStamped | None:
+    def frame(self, metres: float = 0.1, wait: float = 10.0) -> PoseWithCovarianceStamped | None:
         """Drive on by one frame, publish it, and give the node's answer (None: there was none)."""
         self.move(metres)
         self.compressed.publish(self.image_message())
         return self.answer(self.stamp_ns, wait)
 
-    def answer(self, stamp_ns: int, wait: float = 3.0) -> PoseWithCovarianceStamped | None:
+    def answer(self, stamp_ns: int, wait: float = 10.0) -> PoseWithCovarianceStamped | None:
         """The node's pose for the image of this stamp."""
 
         def find() -> PoseWithCovarianceStamped | None:
@@ -190,7 +192,7 @@ class Robot:
 
         return self.wait_for(find, wait)
 
-    def state_at(self, stamp_ns: int, wait: float = 3.0) -> str | None:
+    def state_at(self, stamp_ns: int, wait: float = 10.0) -> str | None:
         """The state that the node published for the image of this stamp."""
         self.wait_for(lambda: self.value("stamp_ns") == str(stamp_ns), wait)
         return self.state
@@ -203,8 +205,8 @@ class Robot:
     def drive_until_tracking(self, frames: int = 60) -> int:
         """Drive until the node says that it tracks; the number of frames it took."""
         for number in range(1, frames + 1):
-            self.frame()
-            if self.wait_for(lambda: self.state == "tracking", 0.1):
+            answered = self.frame() is not None
+            if answered and self.state_at(self.stamp_ns) == "tracking":
                 return number
         raise AssertionError(f"not tracking after {frames} frames but {self.state}")
 
@@ -217,7 +219,7 @@ class Robot:
         covariance = np.diag([sigma**2, sigma**2, 0.1**2])
         self.initialpose.publish(pose_with_covariance(frame_id, self.stamp_ns, pose, covariance))
 
-    def call(self, kind: Any, name: str, request: Any = None, seconds: float = 10.0) -> Any:
+    def call(self, kind: Any, name: str, request: Any = None, seconds: float = PATIENCE) -> Any:
         """A service's answer; AssertionError when none comes."""
         client = self._clients.get(name)
         if client is None:
@@ -230,7 +232,7 @@ class Robot:
     def call_empty(self, name: str) -> None:
         self.call(Empty, name)
 
-    def transition(self, name: str, seconds: float = 20.0) -> bool:
+    def transition(self, name: str, seconds: float = PATIENCE) -> bool:
         request = ChangeState.Request()
         request.transition.id = TRANSITIONS[name]
         return bool(
@@ -240,7 +242,7 @@ class Robot:
     def lifecycle_state(self) -> str:
         return str(self.call(GetState, f"/{self.node_name}/get_state").current_state.label)
 
-    def wait_for_lifecycle_state(self, label: str, seconds: float = 15.0) -> bool:
+    def wait_for_lifecycle_state(self, label: str, seconds: float = PATIENCE) -> bool:
         return bool(self.wait_for(lambda: self.lifecycle_state() == label, seconds))
 
     def set_parameter(self, name: str, value: Any) -> Any:

@@ -58,7 +58,7 @@ def test_initial_pose_that_is_not_finite_is_refused(robot: Robot) -> None:
 def test_reinitialization_starts_from_anywhere(robot: Robot) -> None:
     robot.drive_until_tracking()
     robot.call_empty("reinitialize_global_localization")
-    assert robot.wait_for(lambda: robot.state == "uninitialized", 2.0)
+    assert robot.wait_for(lambda: robot.state == "uninitialized")
     time.sleep(0.1)
     robot.transforms.clear()
     time.sleep(0.2)

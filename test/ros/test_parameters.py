@@ -100,7 +100,7 @@ def test_yaml_file_is_made_from_the_table() -> None:
 )
 def test_wrong_value_at_the_start_is_one_clear_line_and_exit_code_2(given: dict[str, Any]) -> None:
     with NodeProcess({"map": "any.kbfmap", **given}) as process:
-        process.wait(15.0)
+        process.wait(60.0)
         assert process.exit_code == 2
         (line,) = [line for line in process.log().splitlines() if "cannot start" in line]
         assert next(iter(given)) in line

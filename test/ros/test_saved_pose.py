@@ -87,7 +87,7 @@ def test_node_starts_where_it_was_stopped(world: World, map_file: Path, tmp_path
         robot.wait_until_heard()
         robot.drive_until_tracking()
         where = robot.metres
-        assert process.interrupt(2.0) == 0
+        assert process.interrupt(30.0) == 0
     assert np.hypot(*(load_pose(path).prior.pose[:2] - world.route(where)[:2])) < 0.5
     with robot_with_node(world, parameters) as (robot, process):
         robot.metres = where
