@@ -25,7 +25,7 @@ from kbf_localization.datasets.bag_messages import PlanarPose
 from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.datasets.rosbag import CONDITION_NOTE
+from kbf_localization.datasets.rosbag import CONDITION_NOTE, ODOMETRY_NOTE
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import quaternion_of
 from kbf_localization.progress import Progress, no_progress
@@ -75,6 +75,7 @@ def write_bag(
         with Writer(folder, version=Writer.VERSION_LATEST, storage_plugin=plugin) as writer:
             if drive.condition is not None:
                 writer.set_custom_data(CONDITION_NOTE, drive.condition)
+            writer.set_custom_data(ODOMETRY_NOTE, drive.odometry_origin)
             _Messages(writer, raw).write(drive, progress)
 
 

@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.cold_odometry import read_odometry
-from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
+from kbf_localization.datasets.files import read_image_bytes, read_lines
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.errors import DatasetError
 
 IMAGES = "std_cam"
 ODOMETRY = "odom_scans/odom.tdf"
 PLACES = "localization/places.lst"
+SIMULATED_NOTE = "SIMULATED"
+"""A file of this name in a sequence's folder says that its odometry and images are simulated."""
 CONDITIONS = ("cloudy", "sunny", "night")
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
@@ -53,10 +56,7 @@ def parse_frame_name(name: str) -> ColdFrame | None:
 
 def read_places(path: Path) -> tuple[list[ColdFrame], list[str]]:
     """The frames of a `places.lst`, in its order, with warnings about what was passed over."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+    lines = read_lines(path)
     frames: list[ColdFrame] = []
     unreadable: list[int] = []
     for number, line in enumerate(lines, 1):
@@ -95,6 +95,10 @@ class ColdDrive:
             )
 
     @property
+    def odometry_origin(self) -> str:
+        return SIMULATED if (self.path / SIMULATED_NOTE).exists() else MEASURED
+
+    @property
     def condition(self) -> str | None:
         """The lighting that the folder's name says, such as seq1_cloudy2."""
         return next((word for word in CONDITIONS if word in self.name.lower()), None)
@@ -128,11 +132,7 @@ class ColdDrive:
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """Bytes as stored; empty for a file that has gone or cannot be read."""
         for index in range(len(self)) if indices is None else indices:
-            try:
-                data = (self.path / IMAGES / self._frames[index].name).read_bytes()
-            except OSError:
-                data = b""
-            yield int(index), data
+            yield int(index), read_image_bytes(self.path / IMAGES / self._frames[index].name)
 
     def _find_frames(self) -> list[ColdFrame]:
         """The images' frames by time, with labels, each stamp once."""

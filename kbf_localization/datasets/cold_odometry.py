@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.datasets.files import read_lines
 from kbf_localization.errors import DatasetError
 
 # Fields of a line, counted from 0.
@@ -19,11 +20,9 @@ def read_odometry(path: Path) -> tuple[OdometryLog, list[str]]:
     Its frame is not that of the images' poses; only increments mean something.
     """
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise DatasetError(
-            f"{path}: cannot be read: {error.strerror}; the drive needs its wheel odometry"
-        ) from error
+        lines = read_lines(path)
+    except DatasetError as error:
+        raise DatasetError(f"{error}; the drive needs its wheel odometry") from error
     readings, unreadable = [], 0
     for line in lines:
         fields = line.split()

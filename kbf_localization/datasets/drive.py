@@ -24,6 +24,10 @@ class OdometryLog:
     poses: NDArray[np.float64]
 
 
+MEASURED, SIMULATED, NO_ODOMETRY = "measured", "simulated", "none"
+"""How a drive's odometry was got: from the robot, derived from the truth, or not at all."""
+
+
 class Drive(Protocol):
     """One recorded or simulated drive; images are read when asked for, never all at once."""
 
@@ -50,7 +54,12 @@ class Drive(Protocol):
         """The room of each image, where it is known."""
 
     @property
-    def odometry(self) -> OdometryLog: ...
+    def odometry(self) -> OdometryLog:
+        """Wheel odometry; raises DatasetError where the drive has none."""
+
+    @property
+    def odometry_origin(self) -> str:
+        """How the odometry was got: MEASURED, SIMULATED or NO_ODOMETRY."""
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def grey_from_raw(
 def grey_from_compressed(data: bytes | bytearray | memoryview | NDArray[np.uint8]) -> Image | None:
     """The grey image of JPEG or PNG bytes; None where they cannot be decoded."""
     buffer = np.frombuffer(data, dtype=np.uint8)
-    size = _claimed_size(buffer)
+    size = claimed_size(buffer)
     if size is None or not 0 < size[0] * size[1] <= MAX_PIXELS or not _is_whole(buffer):
         return None
     try:
@@ -103,7 +103,7 @@ def _is_whole(data: Image) -> bool:
     return content.rfind(end_of_image) > content.rfind(start_of_scan)
 
 
-def _claimed_size(data: Image) -> tuple[int, int] | None:
+def claimed_size(data: Image) -> tuple[int, int] | None:
     """Width and height as a JPEG's or PNG's header claims them, without decoding."""
     if data[:8].tobytes() == b"\x89PNG\r\n\x1a\n" and len(data) >= 24:
         return _number(data[16:20]), _number(data[20:24])

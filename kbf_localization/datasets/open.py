@@ -5,25 +5,48 @@ from __future__ import annotations
 from pathlib import Path
 
 from kbf_localization.datasets.cold import IMAGES, PLACES, ColdDrive
-from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.drive import NO_ODOMETRY, Drive
+from kbf_localization.datasets.parts import DrivePart, SimulatedOdometryDrive, parse_part
+from kbf_localization.datasets.public import READERS
+from kbf_localization.datasets.simulated_odometry import parse_odometry_option
 from kbf_localization.errors import DatasetError, naming_missing_extras
 
 BAG_SUFFIXES = (".bag", ".mcap", ".db3")
 
 
-def open_drive(path: Path | str, **topics: str | None) -> Drive:
-    """The drive at `path`: a folder in COLD's layout, or a bag.
+def open_drive(
+    path: Path | str,
+    *,
+    odometry: str = "measured",
+    part: str | None = None,
+    **topics: str | None,
+) -> Drive:
+    """The drive at `path`: a bag, or a folder of COLD, a public data set, or anybody's.
 
-    `topics` (odom_topic, image_topic, pose_topic) choose among a bag's topics; a COLD folder has
-    no use for them.
+    `odometry` "simulate[:scale,noise,seed]" derives it from the known poses; without it a drive
+    that has no wheel odometry is refused. `part`, such as "0:0.7", takes some of its images.
+    `topics` (odom_topic, image_topic, pose_topic) choose among a bag's topics.
     """
-    path = Path(path)
+    noise = parse_odometry_option(odometry)
+    wanted = None if part is None else parse_part(part)
+    drive = _open(Path(path), topics)
+    if noise is not None:
+        drive = SimulatedOdometryDrive(drive, noise)
+    elif drive.odometry_origin == NO_ODOMETRY:
+        _ = drive.odometry  # says what to do instead
+    return drive if wanted is None else DrivePart(drive, wanted)
+
+
+def _open(path: Path, topics: dict[str, str | None]) -> Drive:
     try:
         if not path.exists():
             raise DatasetError(f"{path}: no such file or folder")
         if path.is_dir():
             if (path / IMAGES).is_dir() or (path / PLACES).is_file():
                 return ColdDrive(path)
+            for reader in READERS:
+                if reader.recognizes(path):
+                    return reader(path)
             is_bag = (path / "metadata.yaml").is_file() or any(
                 entry.suffix in BAG_SUFFIXES for entry in path.iterdir()
             )
@@ -36,7 +59,14 @@ def open_drive(path: Path | str, **topics: str | None) -> Drive:
             from kbf_localization.datasets.rosbag import RosbagDrive
 
         return RosbagDrive(path, **topics)
-    raise DatasetError(
-        f"{path}: neither a COLD sequence (a folder with {IMAGES}/) nor a bag "
+    raise DatasetError(_what_it_is_not(path))
+
+
+def _what_it_is_not(path: Path) -> str:
+    if (path / "TrainSplit.txt").is_file():
+        return f"{path}: a scene of 7-Scenes; give one of its sequences, such as {path}/seq-01"
+    return (
+        f"{path}: neither a COLD sequence (a folder with {IMAGES}/), nor one of TUM RGB-D, "
+        "7-Scenes, KITTI or OpenLORIS, nor images with a groundtruth.txt, nor a bag "
         f"(metadata.yaml, {', '.join(BAG_SUFFIXES)})"
     )

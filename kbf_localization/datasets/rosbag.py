@@ -21,12 +21,13 @@ from kbf_localization.datasets.bag_topics import (
     pose_topic,
     static_transforms_topic,
 )
-from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
 from kbf_localization.datasets.pose_log import PoseLog, known_poses
 from kbf_localization.datasets.transform_log import TransformLog
 from kbf_localization.errors import DatasetError
 
-CONDITION_NOTE = "condition"
+CONDITION_NOTE, ODOMETRY_NOTE = "condition", "odometry"
+"""What the writer of a bag may note about it."""
 
 
 class RosbagDrive:
@@ -47,6 +48,8 @@ class RosbagDrive:
         with open_bag(self._path) as bag:
             scan = _Scan(bag, odom_topic, image_topic, pose_topic)
             self._condition = bag.notes.get(CONDITION_NOTE)
+            noted = bag.notes.get(ODOMETRY_NOTE)
+        self.odometry_origin: str = SIMULATED if noted == SIMULATED else MEASURED
         self.image_topic: BagTopic = scan.image
         self.odom_topic: BagTopic = scan.odom
         self.pose_topic: BagTopic | None = scan.pose

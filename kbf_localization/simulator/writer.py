@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kbf_localization.datasets.cold import IMAGES
+from kbf_localization.datasets.cold import IMAGES, SIMULATED_NOTE
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.errors import DatasetError
 from kbf_localization.simulator.trajectory import Trajectory
@@ -22,6 +22,8 @@ def new_sequence(folder: Path) -> Iterator[Path]:
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     try:
         (partial / IMAGES).mkdir(parents=True)
+        note = "Images and wheel odometry of this sequence are simulated.\n"
+        (partial / SIMULATED_NOTE).write_text(note, encoding="ascii")
         yield partial
         partial.replace(folder)
     except OSError as error:

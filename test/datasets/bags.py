@@ -32,6 +32,7 @@ class MemoryDrive:
     condition: str | None = "cloudy"
     labels: tuple[str, ...] | None = None
     warnings: tuple[str, ...] = ()
+    odometry_origin: str = "measured"
 
     @property
     def stamps_ns(self) -> np.ndarray:

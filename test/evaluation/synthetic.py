@@ -48,6 +48,10 @@ class SyntheticDrive:
     path: Path = Path("drives/round_trip")
 
     @property
+    def odometry_origin(self) -> str:
+        return "simulated"
+
+    @property
     def stamps_ns(self) -> NDArray[np.int64]:
         return START_NS + STEP_NS * np.arange(self.frames, dtype=np.int64)
 

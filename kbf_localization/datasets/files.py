@@ -1,0 +1,55 @@
+"""Foreign files, read only if they are regular files and of a size that makes sense."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from kbf_localization.errors import DatasetError
+
+MAX_IMAGE_BYTES = 100_000_000
+MAX_TEXT_BYTES = 500_000_000
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The content of a regular file of at most `limit` bytes.
+
+    A FIFO or a device, which could block or never end, and a larger file, whose content need not
+    even exist, raise DatasetError; so does what cannot be read.
+    """
+    try:
+        # Opening a FIFO for reading waits for a writer unless it is told not to.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be read: {_reason(error)}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise DatasetError(f"{path}: is not a regular file")
+        if status.st_size > limit:
+            raise DatasetError(
+                f"{path}: has {status.st_size / 1e6:.0f} MB, more than the {limit / 1e6:.0f} MB "
+                "that are read"
+            )
+        try:
+            return file.read(limit)
+        except OSError as error:
+            raise DatasetError(f"{path}: cannot be read: {_reason(error)}") from error
+
+
+def read_image_bytes(path: Path) -> bytes:
+    """An image file's bytes; empty where it has gone, cannot be read, or is none."""
+    try:
+        return read_regular(path, MAX_IMAGE_BYTES)
+    except DatasetError:
+        return b""
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file; bytes that are not UTF-8 become replacement characters."""
+    return read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

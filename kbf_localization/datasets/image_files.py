@@ -1,0 +1,201 @@
+"""Drives whose images are files, and what their readers have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kbf_localization.arrays import Array, Image, Stamps
+from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog
+from kbf_localization.datasets.files import read_image_bytes, read_lines
+from kbf_localization.datasets.image_messages import claimed_size, grey_from_compressed
+from kbf_localization.datasets.planar import Axes, PlanarMotion, guess_axes, to_plane
+from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, LONGEST_GAP_NS, known_poses
+from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_trajectory
+from kbf_localization.errors import DatasetError
+
+SIZES_LOOKED_AT = 50
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
+
+
+class ImageFilesDrive:
+    """Images in files with stamps, known poses in six degrees, and perhaps wheel odometry.
+
+    Readers find `files` (t,) and `stamps_ns` (t,) by their data set's rules and give the
+    trajectory; what is missing on disk, out of order or without a pose is left out and counted.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        files: Sequence[Path],
+        stamps_ns: Sequence[int],
+        truth: Trajectory,
+        *,
+        axes: Axes | None = Axes.CAMERA,
+        odometry: Trajectory | None = None,
+        labels: Sequence[str] | None = None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self.path = path
+        self.name = path.resolve().name
+        self.condition: str | None = None
+        self.labels: tuple[str, ...] | None = None
+        self._warnings = list(warnings)
+        self._files, self.stamps_ns = self._present(files, stamps_ns)
+        self._check_sizes()
+        self.motion: PlanarMotion = to_plane(truth, axes or guess_axes(truth))
+        self.poses: Array = self._match(truth)
+        self._odometry = None if odometry is None else planar_odometry(odometry)
+        self._warnings.append(
+            f"{self.name}: {truth.length_m:.1f} m in {truth.duration_s:.0f} s, seen from above"
+            f"; {self.motion.described}"
+        )
+        if not self.motion.is_planar:
+            self._warnings.append(
+                f"{self.name}: the motion is not planar; three degrees of freedom fit it roughly"
+            )
+
+    @property
+    def odometry_origin(self) -> str:
+        return NO_ODOMETRY if self._odometry is None else MEASURED
+
+    @property
+    def odometry(self) -> OdometryLog:
+        if self._odometry is None:
+            raise DatasetError(
+                f"{self.path}: has no wheel odometry; --odometry simulate derives one from the "
+                "known poses, and marks every result with it"
+            )
+        return self._odometry
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._warnings)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        for index, data in self.encoded_images(indices):
+            yield index, grey_from_compressed(data)
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """Bytes as stored; empty for a file that has gone or cannot be read."""
+        for index in range(len(self)) if indices is None else indices:
+            yield int(index), read_image_bytes(self._files[int(index)])
+
+    def _present(
+        self, files: Sequence[Path], stamps_ns: Sequence[int]
+    ) -> tuple[list[Path], Stamps]:
+        """Files that are there, by time, each stamp once."""
+        there = {folder: _names_in(folder) for folder in {file.parent for file in files}}
+        found = [
+            (stamp, file)
+            for stamp, file in zip(stamps_ns, files, strict=True)
+            if file.name in there[file.parent]
+        ]
+        if len(found) < len(files):
+            self._warnings.append(
+                f"{self.path}: {len(files) - len(found)} of {len(files)} images are not on disk; "
+                "left out"
+            )
+        by_stamp: dict[int, Path] = {}
+        for stamp, file in found:
+            by_stamp.setdefault(stamp, file)
+        if len(by_stamp) < len(found):
+            self._warnings.append(
+                f"{self.path}: {len(found) - len(by_stamp)} images repeat another's stamp; left out"
+            )
+        if len(by_stamp) < 2:
+            raise DatasetError(f"{self.path}: {len(by_stamp)} images; a drive needs two or more")
+        stamps = sorted(by_stamp)
+        return [by_stamp[stamp] for stamp in stamps], np.array(stamps, dtype=np.int64)
+
+    def _check_sizes(self) -> None:
+        """Count the sizes of some images by their headers; mixed ones are resized later."""
+        some = range(0, len(self), max(1, len(self) // SIZES_LOOKED_AT))
+        claims = [
+            claimed_size(np.frombuffer(data, np.uint8)) for _, data in self.encoded_images(some)
+        ]
+        sizes = Counter(claim for claim in claims if claim is not None)
+        unreadable = claims.count(None)
+        if not sizes:
+            raise DatasetError(f"{self.path}: none of the {len(some)} images looked at is an image")
+        if unreadable:
+            self._warnings.append(
+                f"{self.path}: {unreadable} of {len(some)} images looked at cannot be decoded"
+            )
+        if len(sizes) > 1:
+            told = ", ".join(f"{w}x{h} ({count})" for (w, h), count in sizes.most_common())
+            self._warnings.append(f"{self.path}: images of several sizes, {told}; resized to one")
+
+    def _match(self, truth: Trajectory) -> Array:
+        """The known poses (t, 3) at the images' stamps, NaN where there is none."""
+        poses = known_poses(truth.stamps_ns, self.motion.poses, self.stamps_ns)
+        missing = int(np.isnan(poses).any(axis=1).sum())
+        if missing == len(poses):
+            first, last = (self.stamps_ns[[0, -1]] - truth.stamps_ns[0]) * 1e-9
+            raise DatasetError(
+                f"{self.path}: no image has a known pose: they were taken {first:.1f} to "
+                f"{last:.1f} s after the trajectory's begin, which is {truth.duration_s:.1f} s long"
+            )
+        if missing:
+            self._warnings.append(
+                f"{self.path}: {missing} of {len(poses)} images have no known pose (none within "
+                f"{LONGEST_GAP_NS * 1e-9:.0f} s or {FARTHEST_GAP_M} m, or the view too steep); "
+                "left out of maps and of errors"
+            )
+        return poses
+
+
+def planar_odometry(trajectory: Trajectory) -> OdometryLog:
+    """Wheel odometry in a frame of its own."""
+    poses = to_plane(trajectory, Axes.BASE).poses
+    return OdometryLog(trajectory.stamps_ns, poses)
+
+
+def read_image_list(path: Path) -> tuple[list[Path], list[int], list[str]]:
+    """Files and stamps of a text file with "stamp file" a line, and warnings.
+
+    File names are relative to the list's folder; lines that begin with # are comments.
+    """
+    files: list[Path] = []
+    stamps: list[int] = []
+    unreadable = 0
+    for line in read_lines(path):
+        fields = line.replace(",", " ").split(maxsplit=1)
+        if not fields or fields[0].startswith("#"):
+            continue
+        try:
+            stamp = parse_stamp(fields[0])
+            name = Path(fields[1].strip())
+        except (ValueError, IndexError, OverflowError):
+            unreadable += 1
+            continue
+        if name.is_absolute() or ".." in name.parts:
+            unreadable += 1  # a data set names its own images
+            continue
+        files.append(path.parent / name)
+        stamps.append(stamp)
+    warnings = [f"{path}: {unreadable} lines name no image"] if unreadable else []
+    if not files:
+        raise DatasetError(f"{path}: names no image")
+    return files, stamps, warnings
+
+
+def read_truth(path: Path) -> tuple[Trajectory, list[str]]:
+    """The known poses, with a hint where they are missing."""
+    if not path.exists():
+        raise DatasetError(f"{path}: is missing; a drive needs its known poses")
+    return read_trajectory(path)
+
+
+def _names_in(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(entry.name for entry in folder.iterdir())
+    except OSError:
+        return frozenset()

@@ -1,0 +1,145 @@
+"""A part of a drive, or a drive with other odometry: still a drive."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.arrays import Array, Image, Stamps
+from kbf_localization.datasets.drive import SIMULATED, Drive, OdometryLog
+from kbf_localization.datasets.simulated_odometry import OdometryNoise, simulate_odometry
+from kbf_localization.errors import DatasetError, ParameterError
+
+INTERLEAVED = "interleaved, flatters"
+"""Test images between the map's own, a moment apart, are easier than any later visit."""
+
+_TIME = r"(\d+(?:\.\d*)?|\.\d+)?(s?)"
+_RANGE = re.compile(rf"{_TIME}:{_TIME}")
+_EVERY = re.compile(r"(every|not-every):(\d+)")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which images of a drive: a stretch of time, or every n-th (or all but every n-th)."""
+
+    text: str
+    first: float = 0.0
+    last: float = 1.0
+    in_seconds: bool = False
+    every: int = 0
+    complement: bool = False
+
+    @property
+    def interleaved(self) -> bool:
+        return self.every > 0
+
+    def indices(self, stamps_ns: Stamps) -> NDArray[np.intp]:
+        """The images' indices, in order."""
+        if self.interleaved:
+            chosen = np.arange(len(stamps_ns)) % self.every == 0
+            return np.flatnonzero(chosen != self.complement)
+        time = (stamps_ns - stamps_ns[0]) * 1e-9
+        if not self.in_seconds:
+            time = time / max(float(time[-1]), 1e-9)
+        # The end belongs to the next part, except the drive's own.
+        inside = (time >= self.first) & ((time < self.last) | (self.last >= time[-1]))
+        return np.flatnonzero(inside)
+
+
+def parse_part(text: str) -> Part:
+    """The part that "0:0.7" (shares of the time), "60s:" (seconds) or "every:10" names."""
+    every = _EVERY.fullmatch(text)
+    if every and int(every[2]) > 1:
+        return Part(text, every=int(every[2]), complement=every[1] == "not-every")
+    match = _RANGE.fullmatch(text)
+    if match is None or not (match[1] or match[3]):
+        raise ParameterError(
+            f"'{text}' is no part of a drive: give 0:0.7 (shares of its time), 60s:120s, 0.7:, "
+            "every:10 or not-every:10"
+        )
+    in_seconds = "s" in (match[2], match[4])
+    first = float(match[1] or 0.0)
+    last = float(match[3]) if match[3] else (math.inf if in_seconds else 1.0)
+    if not first < last or not (in_seconds or last <= 1.0):
+        raise ParameterError(f"'{text}': a part begins before it ends, and shares are at most 1")
+    return Part(text, first, last, in_seconds)
+
+
+class DrivePart:
+    """Some images of a drive, in order, with the odometry that covers them."""
+
+    def __init__(self, drive: Drive, part: Part) -> None:
+        self._drive, self._part = drive, part
+        self._indices = part.indices(drive.stamps_ns)
+        if len(self._indices) < 2:
+            raise DatasetError(
+                f"{drive.path}: {len(self._indices)} of its {len(drive)} images are in the part "
+                f"{part.text}; a drive needs two or more"
+            )
+        self.path: Path = drive.path
+        self.name = f"{drive.name} [{part.text}]"
+        self.condition = drive.condition
+        self.stamps_ns: Stamps = drive.stamps_ns[self._indices]
+        self.poses: Array | None = None if drive.poses is None else drive.poses[self._indices]
+        labels = drive.labels
+        self.labels = None if labels is None else tuple(labels[i] for i in self._indices)
+        note = (f"{self.name}: {INTERLEAVED}",) if part.interleaved else ()
+        self.warnings: tuple[str, ...] = (*drive.warnings, *note)
+        self.odometry_origin = drive.odometry_origin
+
+    @property
+    def odometry(self) -> OdometryLog:
+        """The readings from the last before the first image to the first after the last one."""
+        log = self._drive.odometry
+        first = int(np.searchsorted(log.stamps_ns, self.stamps_ns[0], side="right")) - 1
+        last = int(np.searchsorted(log.stamps_ns, self.stamps_ns[-1], side="left")) + 1
+        inside = slice(max(first, 0), last)
+        return OdometryLog(log.stamps_ns[inside], log.poses[inside])
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        wanted = range(len(self)) if indices is None else indices
+        back = {int(self._indices[i]): int(i) for i in wanted}
+        for index, image in self._drive.images(list(back)):
+            yield back[index], image
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        wanted = range(len(self)) if indices is None else indices
+        back = {int(self._indices[i]): int(i) for i in wanted}
+        for index, data in self._drive.encoded_images(list(back)):
+            yield back[index], data
+
+
+class SimulatedOdometryDrive:
+    """A drive whose odometry is derived from its known poses, and says so."""
+
+    odometry_origin = SIMULATED
+
+    def __init__(self, drive: Drive, noise: OdometryNoise) -> None:
+        self._drive = drive
+        self.path, self.name, self.condition = drive.path, drive.name, drive.condition
+        self.labels = drive.labels
+        self.stamps_ns: Stamps = drive.stamps_ns
+        self.poses: Array | None = drive.poses
+        try:
+            self.odometry = simulate_odometry(drive.stamps_ns, drive.poses, noise)
+        except DatasetError as error:
+            raise DatasetError(f"{drive.path}: {error}") from error
+        self.warnings = (*drive.warnings, f"{drive.name}: odometry simulated ({noise})")
+
+    def __len__(self) -> int:
+        return len(self._drive)
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        return self._drive.images(indices)
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        return self._drive.encoded_images(indices)

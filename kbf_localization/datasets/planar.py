@@ -1,0 +1,109 @@
+"""Six degrees of freedom to three: where a camera stood and looked, seen from above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from kbf_localization.arrays import Array
+from kbf_localization.datasets.trajectory import Trajectory
+
+PATH_M = 0.25
+"""Where the path extends this far (standard deviation), it says as much about the plane as the
+mean up direction does: a tilt of 0.2 rad of that direction weighs like 5 cm of height."""
+
+MOST_TILT_RAD = np.radians(5.0)
+MOST_HEIGHT_M = 0.1
+STEEPEST_VIEW_RAD = np.radians(75.0)
+"""An axis that points up or down more steeply than this has no heading."""
+
+
+class Axes(Enum):
+    """Which of its own axes a body looks along, and which points up."""
+
+    CAMERA = ((0.0, 0.0, 1.0), (0.0, -1.0, 0.0))
+    """Optical: z forward, y down (TUM, 7-Scenes, KITTI, ROS's ..._optical_frame)."""
+    BASE = ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0))
+    """A robot: x forward, z up (REP 103)."""
+
+
+@dataclass(frozen=True)
+class PlanarMotion:
+    """A trajectory seen from above, and how far it was from planar.
+
+    `poses` (m, 3), NaN where the view is too steep to have a heading. `tilt_rad` is the RMS
+    angle by which the up direction moves in the body's frame, 0 for a camera fixed to a robot on a
+    flat floor, however it is pitched; `height_m` the standard deviation of the height.
+    """
+
+    poses: Array
+    tilt_rad: float
+    height_m: float
+
+    @property
+    def is_planar(self) -> bool:
+        return self.tilt_rad <= MOST_TILT_RAD and self.height_m <= MOST_HEIGHT_M
+
+    @property
+    def described(self) -> str:
+        return (
+            f"tilt {np.degrees(self.tilt_rad):.1f}° RMS, height {self.height_m:.2f} m "
+            "(standard deviation)"
+        )
+
+
+def to_plane(trajectory: Trajectory, axes: Axes) -> PlanarMotion:
+    """Project onto the plane that fits the path and is level by the mean up direction.
+
+    The plane's normal is the eigenvector of least eigenvalue of C + κ(I - ūūᵀ), where C is the
+    positions' covariance and ū the mean up direction: the path decides where it extends, gravity
+    where it does not. The plane's x axis is the world's, projected.
+    """
+    forward = trajectory.rotations @ np.array(axes.value[0])
+    up = trajectory.rotations @ np.array(axes.value[1])
+    normal = _plane_normal(trajectory.positions, _unit(up.mean(axis=0)))
+    x_axis, y_axis = _plane_axes(normal, forward[0])
+    heights = trajectory.positions @ normal
+    heading = np.arctan2(forward @ y_axis, forward @ x_axis)
+    steep = np.abs(forward @ normal) > np.sin(STEEPEST_VIEW_RAD)
+    poses = np.column_stack([trajectory.positions @ x_axis, trajectory.positions @ y_axis, heading])
+    poses[steep] = np.nan
+    in_body = np.einsum("mji,j->mi", trajectory.rotations, normal)
+    angles = np.arccos(np.clip(in_body @ _unit(in_body.mean(axis=0)), -1.0, 1.0))
+    return PlanarMotion(poses, float(np.sqrt(np.mean(angles**2))), float(heights.std()))
+
+
+def guess_axes(trajectory: Trajectory) -> Axes:
+    """Whether a trajectory of unknown kind is a camera's or a robot's.
+
+    The axis that points up keeps its direction while the body turns: z of a robot, y of a camera.
+    Without turns to tell by, it is the one that is nearer to the world's z axis.
+    """
+    z_axis, y_axis = trajectory.rotations[:, :, 2].mean(0), trajectory.rotations[:, :, 1].mean(0)
+    z_steady, y_steady = float(np.linalg.norm(z_axis)), float(np.linalg.norm(y_axis))
+    if abs(z_steady - y_steady) < 0.05:
+        z_steady, y_steady = abs(float(z_axis[2])), abs(float(y_axis[2]))
+    return Axes.BASE if z_steady >= y_steady else Axes.CAMERA
+
+
+def _plane_normal(positions: Array, up: Array) -> Array:
+    covariance = np.cov(positions.T, bias=True)
+    values, vectors = np.linalg.eigh(covariance + PATH_M**2 * (np.eye(3) - np.outer(up, up)))
+    normal = vectors[:, int(np.argmin(values))]
+    return np.asarray(normal if normal @ up >= 0.0 else -normal)
+
+
+def _plane_axes(normal: Array, forward: Array) -> tuple[Array, Array]:
+    """x and y axes in the plane; x is the world's unless that is vertical."""
+    for direction in (np.array([1.0, 0.0, 0.0]), forward, np.array([0.0, 1.0, 0.0])):
+        level = direction - (direction @ normal) * normal
+        if np.linalg.norm(level) > 0.3:
+            x_axis = _unit(level)
+            return x_axis, np.cross(normal, x_axis)
+    raise AssertionError("two of the world's axes cannot both be vertical")
+
+
+def _unit(vector: Array) -> Array:
+    return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12))

@@ -1,0 +1,122 @@
+"""Trajectories in six degrees of freedom, and text files of them in TUM's format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from kbf_localization.arrays import Array, Stamps
+from kbf_localization.datasets.files import read_lines
+from kbf_localization.errors import DatasetError
+
+NORM_TOLERANCE = 0.01
+"""A quaternion further from unit length than this is normalized, and counted."""
+
+FASTEST_MPS = 60.0
+"""Above this median speed a trajectory is hardly in metres."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Poses over time: `stamps_ns` (m,) strictly increasing, `positions` (m, 3) in metres,
+    `rotations` (m, 3, 3) from the body's axes to the world's.
+    """
+
+    stamps_ns: Stamps
+    positions: Array
+    rotations: Array
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+    @property
+    def length_m(self) -> float:
+        """The length of the way."""
+        return float(np.linalg.norm(np.diff(self.positions, axis=0), axis=1).sum())
+
+    @property
+    def duration_s(self) -> float:
+        return float(self.stamps_ns[-1] - self.stamps_ns[0]) * 1e-9
+
+
+def parse_stamp(text: str) -> int:
+    """Nanoseconds of a decimal number of seconds, exactly; raises ValueError for what is none.
+
+    In integers: a double keeps only a quarter of a microsecond of a time since 1970.
+    """
+    seconds, point, fraction = text.strip().partition(".")
+    if point and fraction.isdecimal() and seconds.isdecimal():
+        stamp = int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))
+    elif seconds.isdecimal() and not point:
+        # More than 15 digits are nanoseconds, as EuRoC and many recorders write them.
+        stamp = int(seconds) * (1 if len(seconds) > 15 else 10**9)
+    else:
+        stamp = round(float(text) * 1e9)  # such as 1.305031e+09, or OverflowError for infinity
+    if not 0 <= stamp < 2**63:
+        raise ValueError(f"no time: {text}")
+    return stamp
+
+
+def read_trajectory(path: Path) -> tuple[Trajectory, list[str]]:
+    """The poses of a text file with "stamp tx ty tz qx qy qz qw" a line, with warnings.
+
+    Lines that begin with # are comments; commas may stand between the fields, and further fields
+    may follow. Poses are sorted by time, each stamp once.
+    """
+    stamps: list[int] = []
+    values: list[list[float]] = []
+    unreadable = 0
+    for line in read_lines(path):
+        fields = line.replace(",", " ").split()
+        if not fields or fields[0].startswith("#"):
+            continue
+        try:
+            stamp, numbers = parse_stamp(fields[0]), [float(field) for field in fields[1:8]]
+        except (ValueError, OverflowError):
+            unreadable += 1
+            continue
+        if len(numbers) == 7 and np.isfinite(numbers).all() and max(map(abs, numbers)) < 1e9:
+            stamps.append(stamp)
+            values.append(numbers)
+        else:
+            unreadable += 1
+    warnings = [f"{path}: {unreadable} lines hold no pose"] if unreadable else []
+    table = np.array(values, dtype=np.float64).reshape(-1, 7)
+    norms = np.linalg.norm(table[:, 3:], axis=1)
+    usable = norms > 1e-6
+    if not usable.all():
+        warnings.append(f"{path}: {int((~usable).sum())} quaternions are zero; left out")
+    off = int((np.abs(norms[usable] - 1.0) > NORM_TOLERANCE).sum())
+    if off:
+        warnings.append(f"{path}: {off} quaternions are not of unit length; normalized")
+    table, norms = table[usable], norms[usable]
+    times = np.array(stamps, dtype=np.int64)[usable]
+    ordered, first = np.unique(times, return_index=True)
+    if (np.diff(times) < 0).any():
+        warnings.append(f"{path}: poses out of time order; read in time order")
+    if len(ordered) < len(times):
+        warnings.append(f"{path}: {len(times) - len(ordered)} poses repeat another's stamp")
+    if len(ordered) < 2:
+        raise DatasetError(f"{path}: {len(ordered)} poses; a trajectory needs two or more")
+    table = table[first]
+    rotations = Rotation.from_quat(table[:, 3:]).as_matrix()
+    trajectory = Trajectory(ordered, table[:, :3], rotations)
+    return trajectory, warnings + sense_of_scale(path, trajectory)
+
+
+def sense_of_scale(path: Path, trajectory: Trajectory) -> list[str]:
+    """A warning where length and speed are not those of a robot, a person or a car in metres."""
+    steps = np.linalg.norm(np.diff(trajectory.positions, axis=0), axis=1)
+    speeds = steps / (np.diff(trajectory.stamps_ns) * 1e-9)
+    speed = float(np.median(speeds))
+    if speed > FASTEST_MPS:
+        return [
+            f"{path}: {trajectory.length_m:.0f} m at a median of {speed:.0f} m/s; "
+            "are its positions in metres and its stamps in seconds?"
+        ]
+    if trajectory.length_m < 1e-3:
+        return [f"{path}: {trajectory.length_m:.1g} m long; did it move, and in metres?"]
+    return []
