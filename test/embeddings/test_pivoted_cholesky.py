@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.linalg.lapack import dpstrf
 
 from kbf_localization.embeddings import GaussianKernel, low_rank_factor, pivoted_cholesky
 
@@ -22,6 +23,14 @@ def test_error_falls_with_the_rank_and_is_largest_on_the_diagonal() -> None:
         assert np.abs(error).max() <= np.diag(error).max() + 1e-12
         assert np.diag(error).max() < previous
         previous = np.diag(error).max()
+
+
+def test_it_is_lapacks_pivoted_cholesky_cut_at_the_rank() -> None:
+    scaled = np.outer(1.0 + POINTS[:, 0] / 3.0, 1.0 + POINTS[:, 0] / 3.0) * GRAM
+    upper, pivots, _, _ = dpstrf(scaled, tol=1e-12)
+    expected = np.zeros((len(GRAM), 20))
+    expected[pivots - 1] = np.triu(upper)[:20].T
+    np.testing.assert_allclose(low_rank_factor(scaled, 20), expected, atol=1e-10)
 
 
 def test_only_the_chosen_columns_are_asked_for() -> None:
