@@ -36,7 +36,6 @@ setup(
         "numpy>=1.26",
         "scipy>=1.11",
         "h5py>=3.10",
-        "joblib>=1.3",
         "matplotlib>=3.6",
         "opencv-python-headless>=4.6",
         "pillow>=10",

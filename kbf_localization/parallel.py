@@ -1,12 +1,23 @@
-"""The same map over items in this process, on the cores (joblib) or on a Dask cluster."""
+"""The same map over items in this process, on the cores or on a Dask cluster."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, Pipe, wait
+from queue import SimpleQueue
+from signal import SIG_IGN, SIGINT, SIGKILL, signal
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from kbf_localization.child_process import python_command
 from kbf_localization.errors import KbfError, naming_missing_extras
+from kbf_localization.threads import THREAD_VARIABLES
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -31,16 +42,124 @@ class Serial:
 
 
 class Cores:
-    """Worker processes on this machine; `jobs` of -1 means one for each core."""
+    """Worker processes on this machine; `jobs` of -1 means one for each core.
+
+    They are kept from one `map` to the next and end with this object, or with this process however
+    that ends: a worker whose connection is lost is gone at once.
+    """
 
     def __init__(self, jobs: int = -1) -> None:
-        self.jobs = jobs
+        cores = len(os.sched_getaffinity(0))
+        self.jobs = jobs if jobs > 0 else cores
+        self._threads = max(1, cores // self.jobs)
+        self._idle: list[_Worker] = []
+        weakref.finalize(self, _end, self._idle)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        from joblib import Parallel, delayed
+        numbered = enumerate(items)
+        busy: dict[Connection, tuple[_Worker, int]] = {}
+        done: dict[int, Result] = {}
+        turn = 0
+        try:
+            while True:
+                while turn in done:
+                    yield done.pop(turn)
+                    turn += 1
+                # Results that wait for an earlier one are bounded, and so is memory.
+                while len(busy) < self.jobs and len(busy) + len(done) < 3 * self.jobs:
+                    following = next(numbered, None)
+                    if following is None:
+                        break
+                    worker = self._idle.pop() if self._idle else _Worker(self._threads)
+                    busy[worker.connection] = worker, following[0]
+                    worker.give(function, following[1])
+                if not busy:
+                    return
+                for connection in wait(list(busy)):
+                    worker, number = busy[cast(Connection, connection)]
+                    done[number] = worker.answer()
+                    del busy[worker.connection]
+                    self._idle.append(worker)
+        finally:
+            _end([worker for worker, _ in busy.values()])
 
-        parallel = Parallel(n_jobs=self.jobs, return_as="generator", pre_dispatch="2*n_jobs")
-        yield from parallel(delayed(function)(item) for item in items)
+
+class _Worker:
+    """One process of `Cores`; it is sent a function once, then items."""
+
+    def __init__(self, threads: int) -> None:
+        self.connection, theirs = Pipe()
+        self._function: object = None
+        with theirs:
+            number = theirs.fileno()
+            self._process = subprocess.Popen(
+                python_command(f"from kbf_localization.parallel import serve; serve({number})"),
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                env={**dict.fromkeys(THREAD_VARIABLES, str(threads)), **os.environ},
+            )
+
+    def give(self, function: object, item: object) -> None:
+        known = self._function is function
+        with self._explained():
+            self.connection.send((None if known else function, item))
+        self._function = function
+
+    def answer(self) -> Any:
+        with self._explained():
+            result, error, trace = self.connection.recv()
+        if error is not None:
+            raise error from RuntimeError(f"in a worker process:\n{trace}")
+        return result
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self.connection.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            code = self._process.wait()
+            why = "it was killed; is there too little memory?" if code == -SIGKILL else "see above"
+            raise KbfError(f"a worker process ended early (exit code {code}): {why}") from error
+
+
+def _end(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.kill()
+
+
+def serve(descriptor: int) -> None:
+    """A worker's life: answer the items that come, until the connection ends."""
+    # A Ctrl-C at the terminal is for the parent, who then ends its workers.
+    signal(SIGINT, SIG_IGN)
+    connection = Connection(descriptor)
+    messages: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
+    Thread(target=_receive, args=(connection, messages), daemon=True).start()
+    function: Any = None
+    while True:
+        given, item = messages.get()
+        function = given or function
+        answer: tuple[Any, Exception | None, str]
+        try:
+            answer = function(item), None, ""
+        except Exception as error:
+            answer = None, error, traceback.format_exc()
+        connection.send(answer)
+
+
+def _receive(connection: Connection, messages: SimpleQueue[tuple[Any, Any]]) -> None:
+    """Pass messages on, in a thread, so that the parent's end is noticed during work too."""
+    try:
+        while True:
+            messages.put(connection.recv())
+    except Exception as error:
+        if not isinstance(error, (EOFError, ConnectionError)):
+            traceback.print_exc()
+        os._exit(1)
 
 
 class DaskCluster:

@@ -2,7 +2,7 @@
 
 import os
 
-_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def limit_threads(count: int) -> None:
@@ -14,7 +14,7 @@ def limit_threads(count: int) -> None:
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, not {count}")
-    for variable in _VARIABLES:
+    for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, str(count))
     import cv2
 

@@ -9,7 +9,6 @@ PROJECT = Path(__file__).resolve().parents[1]
 KEYS = {
     "cv2": "python3-opencv",
     "h5py": "python3-h5py",
-    "joblib": "python3-joblib",
     "matplotlib": "python3-matplotlib",
     "mpl_toolkits": "python3-matplotlib",
     "numpy": "python3-numpy",

@@ -1,21 +1,146 @@
-"""The same results in the same order, whoever does the work."""
+"""The same results in the same order, whoever does the work; and no worker is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from kbf_localization.errors import KbfError
+from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.parallel import Cores, DaskCluster, Serial, workers
+from test.conftest import PROJECT
 
 
 def square(value: int) -> int:
     return value * value
 
 
+def slow_at_first(value: int) -> int:
+    time.sleep(0.3 if value == 0 else 0.0)
+    return square(value)
+
+
+def process_number(_: int) -> int:
+    return os.getpid()
+
+
+def refuse(value: int) -> int:
+    if value == 3:
+        raise DatasetError("three.lst: not this one")
+    return value
+
+
+def die(value: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+
 EXPECTED = [0, 1, 4, 9, 16, 25, 36]
+
+
+def running(number: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_until_gone(numbers: set[int]) -> None:
+    end = time.monotonic() + 30
+    while any(map(running, numbers)):
+        assert time.monotonic() < end, "a worker is left"
+        time.sleep(0.02)
 
 
 def test_serial_and_cores_agree() -> None:
     assert list(Serial().map(square, range(7))) == EXPECTED
     assert list(Cores(2).map(square, range(7))) == EXPECTED
+    assert list(Cores(3).map(square, [])) == []
+
+
+def test_results_come_in_order_when_the_first_is_the_last_to_be_done() -> None:
+    assert list(Cores(2).map(slow_at_first, range(40))) == [value**2 for value in range(40)]
+
+
+def test_items_are_taken_as_they_are_needed() -> None:
+    taken = []
+    results = Cores(2).map(square, (taken.append(item) or item for item in range(1000)))
+    assert next(results) == 0
+    assert len(taken) <= 6
+
+
+def test_workers_stay_for_the_next_map_and_end_with_their_owner() -> None:
+    cores = Cores(2)
+    first = set(cores.map(process_number, range(20)))
+    second = set(cores.map(process_number, range(20)))
+    assert os.getpid() not in first
+    assert second <= first
+    del cores
+    wait_until_gone(first)
+
+
+def test_an_error_in_a_worker_is_the_callers() -> None:
+    cores = Cores(2)
+    with pytest.raises(DatasetError, match=r"three\.lst: not this one"):
+        list(cores.map(refuse, range(9)))
+    assert list(cores.map(square, range(7))) == EXPECTED
+
+
+def test_a_killed_worker_is_one_clear_error() -> None:
+    with pytest.raises(KbfError, match="a worker process ended early.*memory"):
+        list(Cores(2).map(die, range(9)))
+
+
+def test_no_worker_outlives_a_parent_that_was_killed_in_the_midst_of_work(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, time\n"
+        "from pathlib import Path\n"
+        "from kbf_localization.parallel import Cores\n"
+        "from test.test_parallel import note_and_sleep\n"
+        f"list(Cores(2).map(note_and_sleep, [{str(tmp_path)!r}] * 2))\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(script)], env=os.environ)
+    end = time.monotonic() + 60
+    while len(noted := list(tmp_path.glob("*.pid"))) < 2:
+        assert time.monotonic() < end, "the workers did not start"
+        time.sleep(0.02)
+    parent.kill()
+    parent.wait()
+    wait_until_gone({int(path.stem) for path in noted})
+
+
+def note_and_sleep(folder: str) -> None:
+    (Path(folder) / f"{os.getpid()}.pid").touch()
+    time.sleep(600)
+
+
+def test_no_module_is_taken_from_the_current_directory(tmp_path: Path) -> None:
+    """Every module that a worker imports lies in the current directory too, as an impostor."""
+    for name in ("numpy", "pickle", "multiprocessing", "kbf_localization", "threading", "test"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w')\nraise SystemExit(9)\n")
+    # A script's own folder comes first, not the current directory: as with `kbf` itself.
+    script = tmp_path / "bin" / "script.py"
+    script.parent.mkdir()
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(PROJECT)!r})\n"
+        "from kbf_localization.parallel import Cores\n"
+        "from test.test_parallel import square\n"
+        "assert list(Cores(2).map(square, range(4))) == [0, 1, 4, 9]\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONSAFEPATH"}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "imported").exists()
 
 
 def test_one_job_runs_in_this_process() -> None:

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kbf_localization.arrays import Array, Counts
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.training_map import load_map
 
@@ -23,11 +21,12 @@ class Started:
     start_cpu_s: float
 
 
-def start_on_map(path: Path, motions: NDArray[np.float64], views: NDArray[np.uint8]) -> Started:
-    """Load the map, localize globally with the first view, track with `motions` (t, 3).
+def start_on_map(journey: tuple[Path, Array, Counts]) -> Started:
+    """Load the map at a path, localize globally with the first view, track with motions (t, 3).
 
-    `views` (t + 1, bins) are the described images.
+    The views (t + 1, bins) are described images.
     """
+    path, motions, views = journey
     clock, cpu = perf_counter(), process_time()
     training_map = load_map(path)
     pose_filter = make_filter("kbf", training_map)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -18,6 +16,7 @@ from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synt
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
 from kbf_localization.geometry import relative
+from kbf_localization.parallel import Cores
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map import TrainingMap, load_map, save_map
 
@@ -162,8 +161,8 @@ def _started(path: Path, drive: _Drive) -> Figures:
     for _ in range(STEPS_AFTER_START):
         motions.append(drive.move())
         views.append(drive.see())
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        started = pool.submit(start_on_map, path, np.array(motions), np.array(views)).result()
+    journey = path, np.array(motions), np.array(views)
+    (started,) = Cores(1).map(start_on_map, [journey])
     size = _short(len(drive.map))
     return {
         f"resident_mb_{size}": started.resident_mb,
