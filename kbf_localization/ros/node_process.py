@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
 from kbf_localization.arrays import Array, Rows
+from kbf_localization.child_process import python_command
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.run import Run
 from kbf_localization.ros.conversions import nanoseconds, planar_covariance, planar_pose
@@ -49,8 +49,10 @@ class NodeProcess:
         # JSON is YAML, and quotes every string.
         content = {"/**": {"ros__parameters": dict(parameters)}}
         (folder / "parameters.yaml").write_text(json.dumps(content), encoding="utf-8")
-        command = [sys.executable, "-m", "kbf_localization.ros.localizer_node", "--ros-args"]
-        command += ["--params-file", str(folder / "parameters.yaml")]
+        command = python_command(
+            "from kbf_localization.ros.localizer_node import main; sys.exit(main())"
+        )
+        command += ["--ros-args", "--params-file", str(folder / "parameters.yaml")]
         if namespace:
             command += ["-r", f"__ns:={namespace}"]
         for old, new in (remap or {}).items():
