@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from kbf_localization.cli.drives import (
+    SOURCE_HELP,
+    ImageTopic,
+    Odometry,
+    OdomTopic,
+    PoseTopic,
+    Test,
+)
+
 if TYPE_CHECKING:
     from kbf_localization.evaluation.evaluate import SourceResult
 
@@ -25,9 +34,7 @@ EXAMPLE = (
 
 @app.command(epilog=EXAMPLE)
 def evaluate(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE...", help="COLD-layout folders or bags.")
-    ],
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
     map_path: Annotated[Path, typer.Option("--map", metavar="MAP", help="The map to localize on.")],
     method: Annotated[
         str, typer.Option(help="Methods to compare, with commas: kbf, fkbf, nn, nai, kmcf.")
@@ -35,9 +42,11 @@ def evaluate(
     output: Annotated[
         Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
     ] = None,
-    odom_topic: Annotated[Optional[str], typer.Option(help="A bag's odometry topic.")] = None,
-    image_topic: Annotated[Optional[str], typer.Option(help="A bag's image topic.")] = None,
-    pose_topic: Annotated[Optional[str], typer.Option(help="A bag's true-pose topic.")] = None,
+    test: Test = None,
+    odometry: Odometry = "measured",
+    odom_topic: OdomTopic = None,
+    image_topic: ImageTopic = None,
+    pose_topic: PoseTopic = None,
     seed: Annotated[int, typer.Option(help="Seed of the methods that draw samples.")] = 0,
     report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
 ) -> None:
@@ -48,17 +57,22 @@ def evaluate(
     limit_threads(1)
 
     from kbf_localization.cli.console import console
+    from kbf_localization.cli.drives import open_drives, print_notes
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.datasets.open import open_drive
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.training_map import load_map
 
-    topics = {"odom_topic": odom_topic, "image_topic": image_topic, "pose_topic": pose_topic}
-    given = {name: topic for name, topic in topics.items() if topic is not None}
     began = time.monotonic()
     training_map = load_map(map_path)
-    drives = [open_drive(source, **given) for source in sources]
+    drives = open_drives(
+        sources,
+        odometry=odometry,
+        part=test,
+        odom_topic=odom_topic,
+        image_topic=image_topic,
+        pose_topic=pose_topic,
+    )
     with show_progress() as progress:
         results = evaluate_drives(
             drives, training_map, method.split(","), seed=seed, progress=progress
@@ -70,6 +84,7 @@ def evaluate(
             "map": map_path,
             "map_identity": training_map.identity,
             "methods": list(results[0].runs),
+            "odometry": odometry,
             "seed": seed,
         }
         metrics = write_results(
@@ -79,8 +94,7 @@ def evaluate(
     run_s = time.monotonic() - began
     speed = {"drive_s": drive_s, "run_s": run_s, "times_as_fast": drive_s / run_s}
     folder.write_metrics({**metrics, "speed": speed})
-    for warning in (line for drive in drives for line in drive.warnings):
-        console.print(f"Note: {warning}", markup=False, highlight=False)
+    print_notes(drives)
     _print_tables(results)
     console.print(
         f"{drive_s:.0f} s of driving in {run_s:.1f} s: {drive_s / run_s:.1f} times as fast",
@@ -95,11 +109,16 @@ def _print_tables(results: list[SourceResult]) -> None:
 
     from kbf_localization.cli.console import print_table
     from kbf_localization.cli.tables import print_methods
-    from kbf_localization.evaluation.evaluate import metrics_by_condition, metrics_by_method
+    from kbf_localization.evaluation.evaluate import (
+        metrics_by_condition,
+        metrics_by_method,
+        odometry_origin,
+    )
 
     methods = metrics_by_method(results)
     names = ", ".join(result.drive.name for result in results)
-    print_methods(f"{names}: {', '.join(methods)}", methods)
+    origin = odometry_origin(results)
+    print_methods(f"{names}: {', '.join(methods)}; odometry {origin}", methods)
     conditions = metrics_by_condition(results)
     if len(results) > 1 and conditions:
         keys = ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames")

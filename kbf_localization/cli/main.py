@@ -29,6 +29,7 @@ COMMANDS = (
     "demo",
     "simulate",
     "convert",
+    "split",
     "map",
     "tune",
     "evaluate",

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from kbf_localization.cli.drives import (
+    SOURCE_HELP,
+    ImageTopic,
+    Odometry,
+    OdomTopic,
+    PoseTopic,
+    Train,
+)
 from kbf_localization.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -29,9 +37,7 @@ def map_commands() -> None:
     "/ground_truth --output office.kbfmap[/bold]"
 )
 def build(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE...", help="COLD-layout folders or bags.")
-    ],
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
     output: Output,
     poses: Annotated[int, typer.Option(min=1, help="How many poses to choose.")] = 1000,
     select: Annotated[
@@ -50,13 +56,15 @@ def build(
     dask: Annotated[
         Optional[str], typer.Option(metavar="ADDRESS", help="Describe images on this Dask cluster.")
     ] = None,
-    odom_topic: Annotated[Optional[str], typer.Option(help="A bag's odometry topic.")] = None,
-    image_topic: Annotated[Optional[str], typer.Option(help="A bag's image topic.")] = None,
-    pose_topic: Annotated[Optional[str], typer.Option(help="A bag's true-pose topic.")] = None,
+    train: Train = None,
+    odometry: Odometry = "measured",
+    odom_topic: OdomTopic = None,
+    image_topic: ImageTopic = None,
+    pose_topic: PoseTopic = None,
 ) -> None:
     """Build a map from one or more drives with known poses."""
+    from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.datasets.open import open_drive
     from kbf_localization.localization.calibration import calibrate
     from kbf_localization.parallel import workers
     from kbf_localization.training_map import build_map, load_map, save_map, with_parameters
@@ -64,9 +72,14 @@ def build(
     tuned = None if parameters is None else _read_parameters(parameters)
     model = None if like is None else load_map(like)
     _check_output(output)
-    topics = {"odom_topic": odom_topic, "image_topic": image_topic, "pose_topic": pose_topic}
-    given = {name: topic for name, topic in topics.items() if topic is not None}
-    drives = [open_drive(source, **given) for source in sources]
+    drives = open_drives(
+        sources,
+        odometry=odometry,
+        part=train,
+        odom_topic=odom_topic,
+        image_topic=image_topic,
+        pose_topic=pose_topic,
+    )
     pool = workers(jobs, dask)
     with show_progress() as progress:
         training_map = build_map(

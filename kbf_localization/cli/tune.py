@@ -7,6 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from kbf_localization.cli.drives import SOURCE_HELP, Odometry, Train
+
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
@@ -18,9 +20,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 def tune(
     sources: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="SOURCE SOURCE...", help="COLD-layout folders or bags, two or more."
-        ),
+        typer.Argument(metavar="SOURCE SOURCE...", help=f"{SOURCE_HELP} Two or more."),
     ],
     output: Annotated[
         Path, typer.Option("--output", metavar="FILE", help="The parameters' YAML file to write.")
@@ -33,6 +33,8 @@ def tune(
     dask: Annotated[
         Optional[str], typer.Option(metavar="ADDRESS", help="Try settings on this Dask cluster.")
     ] = None,
+    train: Train = None,
+    odometry: Odometry = "measured",
 ) -> None:
     """Find the best hyper-parameters by two-fold cross validation over drives.
 
@@ -44,8 +46,8 @@ def tune(
     limit_threads(1)
 
     from kbf_localization.cli.console import console, print_table
+    from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.datasets.open import open_drive
     from kbf_localization.errors import ParameterError
     from kbf_localization.evaluation.cross_validation import tune as search
     from kbf_localization.evaluation.frame_pool import describe_drives
@@ -57,7 +59,7 @@ def tune(
         raise ParameterError("cross validation needs at least two drives; give another SOURCE")
     if not output.parent.is_dir():
         raise ParameterError(f"{output.parent}: is not a folder; make it first")
-    drives = [open_drive(source) for source in sources]
+    drives = open_drives(sources, odometry=odometry, part=train)
     journal = output.with_name(output.name + ".journal")
     staff = workers(jobs, dask)
     with show_progress() as progress:

@@ -79,6 +79,8 @@ def read_places(path: Path) -> tuple[list[ColdFrame], list[str]]:
 class ColdDrive:
     """A sequence's folder: `std_cam/`, `odom_scans/odom.tdf`, and `localization/places.lst`."""
 
+    kind = "COLD folder"
+
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.name = self.path.resolve().name

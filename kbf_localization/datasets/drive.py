@@ -38,6 +38,10 @@ class Drive(Protocol):
     def name(self) -> str: ...
 
     @property
+    def kind(self) -> str:
+        """What it is stored in, such as "bag" or "COLD folder"."""
+
+    @property
     def condition(self) -> str | None:
         """The lighting, such as "cloudy", where it is known."""
 

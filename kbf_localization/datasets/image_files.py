@@ -28,6 +28,8 @@ class ImageFilesDrive:
     trajectory; what is missing on disk, out of order or without a pose is left out and counted.
     """
 
+    kind = "folder"
+
     def __init__(
         self,
         path: Path,

@@ -83,6 +83,7 @@ class DrivePart:
                 f"{part.text}; a drive needs two or more"
             )
         self.path: Path = drive.path
+        self.kind = drive.kind
         self.name = f"{drive.name} [{part.text}]"
         self.condition = drive.condition
         self.stamps_ns: Stamps = drive.stamps_ns[self._indices]
@@ -126,6 +127,7 @@ class SimulatedOdometryDrive:
     def __init__(self, drive: Drive, noise: OdometryNoise) -> None:
         self._drive = drive
         self.path, self.name, self.condition = drive.path, drive.name, drive.condition
+        self.kind = drive.kind
         self.labels = drive.labels
         self.stamps_ns: Stamps = drive.stamps_ns
         self.poses: Array | None = drive.poses

@@ -29,6 +29,8 @@ class TumDrive(ImageFilesDrive):
     Its Pioneer sequences have wheel odometry in their bags alone: open those.
     """
 
+    kind = "TUM RGB-D folder"
+
     def __init__(self, path: Path) -> None:
         files, stamps, warnings = read_image_list(path / "rgb.txt")
         truth, more = read_truth(path / "groundtruth.txt")
@@ -44,6 +46,8 @@ class OpenLorisDrive(ImageFilesDrive):
 
     Known poses and odometry are the robot's base's.
     """
+
+    kind = "OpenLORIS folder"
 
     def __init__(self, path: Path) -> None:
         files, stamps, warnings = read_image_list(path / "color.txt")
@@ -69,6 +73,8 @@ class SevenScenesDrive(ImageFilesDrive):
 
     The poses (4 x 4, camera to world) have no stamps: the Kinect's 30 images a second are assumed.
     """
+
+    kind = "7-Scenes folder"
 
     def __init__(self, path: Path) -> None:
         numbered = sorted(
@@ -103,6 +109,8 @@ class KittiDrive(ImageFilesDrive):
 
     The poses of NN are in `poses/NN.txt` beside `sequences/`, or in the sequence's `poses.txt`.
     """
+
+    kind = "KITTI folder"
 
     def __init__(self, path: Path) -> None:
         camera = next(

@@ -37,6 +37,8 @@ class RosbagDrive:
     drive is made and once for each pass over the images; nothing but stamps and poses stays.
     """
 
+    kind = "bag"
+
     def __init__(
         self,
         path: Path,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.evaluation.metrics import pooled_metrics, trajectory_metrics
 from kbf_localization.evaluation.plots import save_plots
@@ -84,6 +84,12 @@ def metrics_by_condition(results: Sequence[SourceResult]) -> dict[str, dict[str,
     }
 
 
+def odometry_origin(results: Sequence[SourceResult]) -> str:
+    """How the drives' odometry was got: simulated as soon as one of them has simulated odometry."""
+    simulated = any(result.drive.odometry_origin == SIMULATED for result in results)
+    return SIMULATED if simulated else MEASURED
+
+
 def write_results(
     folder: ResultsFolder,
     results: Sequence[SourceResult],
@@ -98,7 +104,10 @@ def write_results(
     `config["command"]` is what the report tells a reader to run again. Several drives get a folder
     each, and a report that leads to theirs.
     """
-    metrics: dict[str, Any] = {"methods": metrics_by_method(results)}
+    metrics: dict[str, Any] = {
+        "odometry": odometry_origin(results),
+        "methods": metrics_by_method(results),
+    }
     if conditions := metrics_by_condition(results):
         metrics["conditions"] = conditions
     if len(results) > 1:
@@ -106,6 +115,7 @@ def write_results(
             part: {
                 "name": result.drive.name,
                 "condition": result.drive.condition,
+                "odometry": result.drive.odometry_origin,
                 "methods": {name: trajectory_metrics(run) for name, run in result.runs.items()},
             }
             for part, result in zip(_parts(results), results, strict=True)
@@ -118,7 +128,7 @@ def write_results(
             write_report(
                 folder,
                 f"{part}report.html",
-                f"Localization of {result.drive.name}",
+                f"Localization of {result.drive.name} (odometry {result.drive.odometry_origin})",
                 config,
                 result.runs,
                 training_map,

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError
 from kbf_localization.parallel import Serial, Workers
@@ -88,7 +87,7 @@ def build_map(
         sources=tuple(
             Source(
                 name=drive.name,
-                kind="COLD folder" if isinstance(drive, ColdDrive) else "bag",
+                kind=drive.kind,
                 condition=drive.condition,
                 frames=int((frames.drive_of == number).sum()),
                 chosen=int((frames.drive_of[kept] == number).sum()),

@@ -33,6 +33,7 @@ class MemoryDrive:
     labels: tuple[str, ...] | None = None
     warnings: tuple[str, ...] = ()
     odometry_origin: str = "measured"
+    kind: str = "memory"
 
     @property
     def stamps_ns(self) -> np.ndarray:

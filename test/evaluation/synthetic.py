@@ -48,6 +48,10 @@ class SyntheticDrive:
     path: Path = Path("drives/round_trip")
 
     @property
+    def kind(self) -> str:
+        return "memory"
+
+    @property
     def odometry_origin(self) -> str:
         return "simulated"
 

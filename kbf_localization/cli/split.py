@@ -1,0 +1,89 @@
+"""Split a drive into a part to build a map from and a later one to test on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
+
+app = typer.Typer(add_completion=False)
+
+EXAMPLE = (
+    "Example: [bold]kbf split drives/kitchen --first 0.7 --odometry simulate --output kitchen"
+    "[/bold] writes the bags kitchen/train, the first 70 % of the time, and kitchen/test with "
+    "the rest. "
+    "Without copies: [bold]kbf map build drives/kitchen --train 0:0.7 --output k.kbfmap[/bold], "
+    "then [bold]kbf evaluate drives/kitchen --test 0.7: --map k.kbfmap[/bold]."
+)
+
+
+@app.command(epilog=EXAMPLE)
+def split(
+    source: Annotated[Path, typer.Argument(metavar="DRIVE", help="A bag or a drive's folder.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Folder for the bags train and test.")
+    ],
+    first: Annotated[
+        Optional[float],
+        typer.Option(metavar="SHARE", help="Train on this share of the time. Default: 0.7"),
+    ] = None,
+    every: Annotated[
+        Optional[int],
+        typer.Option(
+            metavar="N",
+            help="Train on every N-th image, test on those between: interleaved, which flatters.",
+        ),
+    ] = None,
+    storage: Annotated[str, typer.Option(help="mcap or sqlite3.")] = "mcap",
+    odometry: Odometry = "measured",
+    odom_topic: OdomTopic = None,
+    image_topic: ImageTopic = None,
+    pose_topic: PoseTopic = None,
+) -> None:
+    """Split a drive into a part to build a map from and a later one to test on."""
+    from kbf_localization.cli.console import console
+    from kbf_localization.cli.drives import open_drives, print_notes
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.datasets.bag_writer import write_bag
+    from kbf_localization.datasets.parts import DrivePart, parse_part
+    from kbf_localization.errors import ParameterError
+
+    if first is not None and every is not None:
+        raise ParameterError("--first and --every: give one of them")
+    share = 0.7 if first is None else first
+    if not 0.0 < share < 1.0:
+        raise ParameterError(f"--first {share:g}: a share of the time between 0 and 1")
+    if every is not None and every < 2:
+        raise ParameterError(f"--every {every}: 2 or more")
+    texts = (
+        (f"0:{share:g}", f"{share:g}:")
+        if every is None
+        else (f"every:{every}", f"not-every:{every}")
+    )
+    (drive,) = open_drives(
+        [source],
+        odometry=odometry,
+        odom_topic=odom_topic,
+        image_topic=image_topic,
+        pose_topic=pose_topic,
+    )
+    parts = {
+        name: DrivePart(drive, parse_part(text))
+        for name, text in zip(("train", "test"), texts, strict=True)
+    }
+    with show_progress() as progress:
+        for name, part in parts.items():
+            write_bag(part, output / name, storage=storage, progress=progress)
+    print_notes(list(parts.values())[-1:])
+    for name, part in parts.items():
+        seconds = float(part.stamps_ns[-1] - part.stamps_ns[0]) * 1e-9
+        console.print(
+            f"Wrote {output / name}: {len(part)} images, {seconds:.1f} s, odometry "
+            f"{part.odometry_origin}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
