@@ -20,6 +20,8 @@ from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_t
 from kbf_localization.errors import DatasetError
 
 KINECT_PERIOD_NS = 33_333_333
+BEGIN_NS = 1_000_000_000
+"""Where clocks that begin at zero are put: to ROS a stamp of zero means none."""
 _SEVEN_SCENES = re.compile(r"frame-(\d{6})\.color\.(?:png|jpe?g)")
 
 
@@ -91,12 +93,12 @@ class SevenScenesDrive(ImageFilesDrive):
                 unusable += 1
                 continue
             matrices.append(matrix)
-            stamps.append(number * KINECT_PERIOD_NS)
+            stamps.append(BEGIN_NS + number * KINECT_PERIOD_NS)
         warnings = [f"{path}: no stamps in this data set; 30 images a second assumed"]
         if unusable:
             warnings.append(f"{path}: {unusable} images have no usable pose file")
         truth = _trajectory(path, stamps, matrices)
-        images = [number * KINECT_PERIOD_NS for number, _ in numbered]
+        images = [BEGIN_NS + number * KINECT_PERIOD_NS for number, _ in numbered]
         super().__init__(path, [file for _, file in numbered], images, truth, warnings=warnings)
 
     @staticmethod
@@ -130,7 +132,7 @@ class KittiDrive(ImageFilesDrive):
                 "those with all three are used"
             )
         try:
-            stamps = [parse_stamp(time) for time in times[:count]]
+            stamps = [BEGIN_NS + parse_stamp(time) for time in times[:count]]
         except (ValueError, OverflowError) as error:
             raise DatasetError(f"{path / 'times.txt'}: {error}") from error
         known = [(stamp, matrix) for stamp, matrix in zip(stamps, matrices) if matrix is not None]
