@@ -92,6 +92,7 @@ def _write(output: Path, parameters: dict[str, float]) -> None:
     """The file appears whole or not at all."""
     import yaml
 
-    temporary = output.with_name(output.name + ".partial")
-    temporary.write_text(yaml.safe_dump({"parameters": parameters}), encoding="utf-8")
-    temporary.replace(output)
+    from kbf_localization.atomic_write import atomic_write
+
+    with atomic_write(output) as temporary:
+        temporary.write_text(yaml.safe_dump({"parameters": parameters}), encoding="utf-8")

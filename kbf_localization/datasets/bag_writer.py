@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from rosbags.interfaces import (
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
 
+from kbf_localization.atomic_write import atomic_write
 from kbf_localization.datasets.bag_messages import PlanarPose
 from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
@@ -86,16 +85,10 @@ def _appearing(path: Path) -> Iterator[Path]:
         raise DatasetError(f"{path}: exists already; remove it or name another bag")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        workplace = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be written ({error.strerror})") from error
-    try:
-        yield workplace / path.name
-        (workplace / path.name).rename(path)
+        with atomic_write(path) as temporary:
+            yield temporary
     except OSError as error:
         raise DatasetError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        shutil.rmtree(workplace, ignore_errors=True)
 
 
 class _Messages:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import KbfError
 
 RESULTS = Path("results")
@@ -58,15 +58,8 @@ class ResultsFolder:
         It has the suffix of `name`, by which some libraries choose the format.
         """
         path = self.file(name)
-        handle, temporary_name = tempfile.mkstemp(path.suffix, f".{path.stem}-", path.parent)
-        os.close(handle)
-        temporary = Path(temporary_name)
-        try:
+        with atomic_write(path) as temporary:
             yield temporary
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def write_text(self, name: str, text: str) -> Path:
         with self.writing(name) as temporary:

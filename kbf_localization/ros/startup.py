@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
@@ -48,19 +47,10 @@ def save_pose(path: Path, prior: GaussianPrior, map_identity: str) -> None:
             "saved_at": time.time(),
         }
     )
-    temporary = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-        ) as file:
-            temporary = file.name
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        with atomic_write(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         reason = error.strerror or error
         raise SavedPoseError(f"the pose cannot be saved in {path}: {reason}") from error
 

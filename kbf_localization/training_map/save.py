@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import zlib
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import MapError
 from kbf_localization.training_map.file_format import ARRAYS, DESCRIPTION, SEAL_LENGTH, seal
 from kbf_localization.training_map.training_map import TrainingMap
@@ -23,27 +22,15 @@ def save_map(training_map: TrainingMap, path: Path | str) -> None:
     The new file is made beside it and takes its name when it is complete and on the disk.
     """
     path = Path(path)
-    temporary: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", suffix=".part", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        with h5py.File(temporary, "w", userblock_size=SEAL_LENGTH) as file:
-            _write(file, training_map)
-        with temporary.open("r+b") as sealed:
-            seal(sealed)
-            sealed.flush()
-            os.fsync(sealed.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-        temporary = None
-        _sync_folder(path.parent)
+        with atomic_write(path) as temporary:
+            with h5py.File(temporary, "w", userblock_size=SEAL_LENGTH) as file:
+                _write(file, training_map)
+            with temporary.open("r+b") as sealed:
+                seal(sealed)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MapError(f"{path}: the map cannot be written: {reason}") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 def _write(file: h5py.File, training_map: TrainingMap) -> None:
@@ -79,19 +66,3 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
     }
     text = json.dumps(description, indent=1, allow_nan=False).encode()
     file.create_dataset(DESCRIPTION, data=np.bytes_(text))
-
-
-def _umask() -> int:
-    """The process's mask for new files, which can be read only by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last through a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

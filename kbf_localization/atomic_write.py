@@ -1,0 +1,73 @@
+"""Files and folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_SUFFIX = ".partial"
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A path of the same name to write a file or a folder to, moved to `path` at the end.
+
+    It lies in a hidden folder beside `path`, which is removed after an error too. What a killed
+    process has left there, the next to write the same path removes.
+    """
+    _remove_leftovers(path)
+    workplace, lock = _make_workplace(path)
+    try:
+        temporary = workplace / path.name
+        yield temporary
+        if temporary.is_file():
+            _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+        os.close(lock)
+
+
+def _make_workplace(path: Path) -> tuple[Path, int]:
+    """A new folder with a lock that the system releases when this process ends, however it does."""
+    while True:
+        folder = Path(tempfile.mkdtemp(_SUFFIX, f".{path.name}-", path.parent))
+        try:
+            lock = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        # Another process may have taken it for a leftover before it was locked.
+        if folder.exists():
+            return folder, lock
+        os.close(lock)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the workplaces of `path` that no running process holds."""
+    for entry in os.scandir(path.parent):
+        if not (entry.name.startswith(f".{path.name}-") and entry.name.endswith(_SUFFIX)):
+            continue
+        with suppress(OSError):
+            lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(entry.path, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _sync(path: Path) -> None:
+    """Make a file's content, or a folder's names, last through a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
