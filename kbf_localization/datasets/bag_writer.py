@@ -24,6 +24,8 @@ from kbf_localization.datasets.bag_messages import PlanarPose
 from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
 from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.image_headers import format_of
+from kbf_localization.datasets.image_messages import decode
 from kbf_localization.datasets.rosbag import CONDITION_NOTE, ODOMETRY_NOTE
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import quaternion_of
@@ -159,12 +161,12 @@ class _Messages:
         header = self._header(stamp, CAMERA_FRAME)
         data = np.frombuffer(encoded, dtype=np.uint8)
         if not self._raw:
-            kind = "png" if encoded[:4] == b"\x89PNG" else "jpeg"
+            kind = format_of(encoded).lower()
             self._put(
                 "/image/compressed", COMPRESSED_IMAGE, stamp, header=header, format=kind, data=data
             )
             return
-        pixels = cv2.imdecode(data, cv2.IMREAD_COLOR)
+        pixels = decode(encoded, cv2.IMREAD_COLOR)
         if pixels is None:
             return
         height, width = pixels.shape[:2]

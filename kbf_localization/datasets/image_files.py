@@ -11,7 +11,8 @@ import numpy as np
 from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog
 from kbf_localization.datasets.files import read_image_bytes, read_lines
-from kbf_localization.datasets.image_messages import claimed_size, grey_from_compressed
+from kbf_localization.datasets.image_headers import read_header
+from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.datasets.planar import Axes, PlanarMotion, guess_axes, to_plane
 from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, LONGEST_GAP_NS, known_poses
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_trajectory
@@ -120,11 +121,9 @@ class ImageFilesDrive:
     def _check_sizes(self) -> None:
         """Count the sizes of some images by their headers; mixed ones are resized later."""
         some = range(0, len(self), max(1, len(self) // SIZES_LOOKED_AT))
-        claims = [
-            claimed_size(np.frombuffer(data, np.uint8)) for _, data in self.encoded_images(some)
-        ]
-        sizes = Counter(claim for claim in claims if claim is not None)
-        unreadable = claims.count(None)
+        headers = [read_header(data) for _, data in self.encoded_images(some)]
+        sizes = Counter((one.width, one.height) for one in headers if one is not None)
+        unreadable = headers.count(None)
         if not sizes:
             raise DatasetError(f"{self.path}: none of the {len(some)} images looked at is an image")
         if unreadable:

@@ -7,37 +7,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
+from kbf_localization.datasets.image_headers import MAX_PIXELS, format_of, read_header
 
-MAX_PIXELS = 50_000_000
-"""A camera gives less; a header that claims more is refused before anything is allocated."""
+Bytes = bytes | bytearray | memoryview | NDArray[np.uint8]
 
-# encoding -> (bytes a pixel, OpenCV's conversion to grey or None where it is grey already).
+# encoding -> (channels, OpenCV's conversion to grey or None where it is grey already).
 # OpenCV names a Bayer pattern by its second row's second and third pixel, ROS by its first two.
-_EIGHT_BIT: dict[str, tuple[int, int | None]] = {
-    "mono8": (1, None),
-    "8UC1": (1, None),
-    "bgr8": (3, cv2.COLOR_BGR2GRAY),
-    "8UC3": (3, cv2.COLOR_BGR2GRAY),
-    "rgb8": (3, cv2.COLOR_RGB2GRAY),
-    "bgra8": (4, cv2.COLOR_BGRA2GRAY),
-    "8UC4": (4, cv2.COLOR_BGRA2GRAY),
-    "rgba8": (4, cv2.COLOR_RGBA2GRAY),
-    "bayer_rggb8": (1, cv2.COLOR_BayerBG2GRAY),
-    "bayer_bggr8": (1, cv2.COLOR_BayerRG2GRAY),
-    "bayer_gbrg8": (1, cv2.COLOR_BayerGR2GRAY),
-    "bayer_grbg8": (1, cv2.COLOR_BayerGB2GRAY),
-    "yuv422": (2, cv2.COLOR_YUV2GRAY_UYVY),
-    "uyvy": (2, cv2.COLOR_YUV2GRAY_UYVY),
-    "yuv422_yuy2": (2, cv2.COLOR_YUV2GRAY_YUY2),
-    "yuyv": (2, cv2.COLOR_YUV2GRAY_YUY2),
+_COLOUR: dict[str, tuple[int, int | None]] = {
+    "mono": (1, None),
+    "bgr": (3, cv2.COLOR_BGR2GRAY),
+    "rgb": (3, cv2.COLOR_RGB2GRAY),
+    "bgra": (4, cv2.COLOR_BGRA2GRAY),
+    "rgba": (4, cv2.COLOR_RGBA2GRAY),
+    "bayer_rggb": (1, cv2.COLOR_BayerBG2GRAY),
+    "bayer_bggr": (1, cv2.COLOR_BayerRG2GRAY),
+    "bayer_gbrg": (1, cv2.COLOR_BayerGR2GRAY),
+    "bayer_grbg": (1, cv2.COLOR_BayerGB2GRAY),
 }
-_SIXTEEN_BIT = ("mono16", "16UC1")
+# OpenCV's own names say nothing about colours; cv_bridge takes them for blue, green, red.
+_OPENCV_NAMES = {"C1": "mono", "C3": "bgr", "C4": "bgra"}
+_PACKED_YUV = {
+    "yuv422": cv2.COLOR_YUV2GRAY_UYVY,
+    "uyvy": cv2.COLOR_YUV2GRAY_UYVY,
+    "yuv422_yuy2": cv2.COLOR_YUV2GRAY_YUY2,
+    "yuyv": cv2.COLOR_YUV2GRAY_YUY2,
+}
+# Brightness first, a byte a pixel, then colour: (bytes of all planes) / (bytes of the first).
+_PLANAR_YUV = {"nv12": 1.5, "nv21": 1.5, "nv24": 3.0}
 
-ENCODINGS = (*_EIGHT_BIT, *_SIXTEEN_BIT)
+
+def _layouts() -> dict[str, tuple[int, int, int | None]]:
+    """encoding -> (channels, bytes a channel, conversion)."""
+    layouts: dict[str, tuple[int, int, int | None]] = {}
+    for size, bits in ((1, "8"), (2, "16")):
+        layouts |= {name + bits: (one[0], size, one[1]) for name, one in _COLOUR.items()}
+        for suffix, name in _OPENCV_NAMES.items():
+            layouts[f"{bits}U{suffix}"] = (_COLOUR[name][0], size, _COLOUR[name][1])
+    layouts |= {name: (2, 1, conversion) for name, conversion in _PACKED_YUV.items()}
+    return layouts
+
+
+_LAYOUTS = _layouts()
+ENCODINGS = (*_LAYOUTS, *_PLANAR_YUV)
 
 
 def grey_from_raw(
-    data: bytes | bytearray | memoryview | NDArray[np.uint8],
+    data: Bytes,
     *,
     encoding: str,
     width: int,
@@ -47,83 +62,76 @@ def grey_from_raw(
 ) -> Image:
     """The grey image (height, width) of a sensor_msgs/Image; rows may be padded to `step` bytes.
 
-    Raises ValueError, saying what is wrong, for an encoding or a layout that cannot be.
+    Raises ValueError, naming the encoding and what is wrong, for what cannot be decoded.
     """
     if encoding not in ENCODINGS:
         raise ValueError(f"unknown image encoding '{encoding}'")
-    wide = encoding in _SIXTEEN_BIT
-    pixel_bytes, conversion = (2, None) if wide else _EIGHT_BIT[encoding]
     if width < 1 or height < 1 or width * height > MAX_PIXELS:
-        raise ValueError(f"image of {width}x{height} pixels")
-    row_bytes = width * pixel_bytes
-    if step < row_bytes:
-        raise ValueError(f"step of {step} bytes for rows of {row_bytes}")
+        raise ValueError(f"{encoding} image of {width}x{height} pixels")
     buffer = np.frombuffer(data, dtype=np.uint8)
+    if encoding in _PLANAR_YUV:
+        # A message's `step` is the first plane's row for some drivers, of all planes for others.
+        if len(buffer) < int(step * height * _PLANAR_YUV[encoding]):
+            step = width
+        _check(encoding, len(buffer), int(step * height * _PLANAR_YUV[encoding]), step, width)
+        return np.array(_rows(buffer, height, step, width), dtype=np.uint8)
+    channels, size, conversion = _LAYOUTS[encoding]
+    row_bytes = width * channels * size
     # The last row's padding may be missing, as cv_bridge allows too.
-    if len(buffer) < step * (height - 1) + row_bytes:
-        raise ValueError(f"{len(buffer)} bytes of image data, {step * height} expected")
-    rows = np.lib.stride_tricks.as_strided(
+    _check(encoding, len(buffer), step * (height - 1) + row_bytes, step, row_bytes)
+    pixels = np.ascontiguousarray(_rows(buffer, height, step, row_bytes))
+    if size == 2:
+        pixels = pixels.view(">u2" if is_bigendian else "<u2").astype(np.uint16)
+    if channels > 1:
+        pixels = pixels.reshape(height, width, channels)
+    if conversion is not None:
+        try:
+            pixels = np.asarray(cv2.cvtColor(pixels, conversion))
+        except cv2.error as error:
+            raise ValueError(f"an image of {width}x{height} cannot be {encoding}") from error
+    if size == 2:
+        pixels = np.asarray(cv2.convertScaleAbs(pixels, alpha=255.0 / 65535.0))
+    return pixels.copy() if pixels.base is not None else pixels
+
+
+def _check(encoding: str, given: int, needed: int, step: int, row_bytes: int) -> None:
+    if step < row_bytes:
+        raise ValueError(f"{encoding} image: step of {step} bytes for rows of {row_bytes}")
+    if given < needed:
+        raise ValueError(f"{encoding} image: {given} bytes of image data, {needed} expected")
+
+
+def _rows(buffer: Image, height: int, step: int, row_bytes: int) -> Image:
+    return np.lib.stride_tricks.as_strided(
         buffer, shape=(height, row_bytes), strides=(step, 1), writeable=False
     )
-    if wide:
-        order = ">u2" if is_bigendian else "<u2"
-        values = np.ascontiguousarray(rows).view(order).astype(np.uint16)
-        return np.asarray(cv2.convertScaleAbs(values, alpha=255.0 / 65535.0), dtype=np.uint8)
-    if pixel_bytes == 1:
-        pixels = np.ascontiguousarray(rows)
-    else:
-        pixels = np.ascontiguousarray(rows).reshape(height, width, pixel_bytes)
-    if conversion is None:
-        return pixels.copy() if pixels.base is not None else pixels
-    try:
-        return np.asarray(cv2.cvtColor(pixels, conversion), dtype=np.uint8)
-    except cv2.error as error:
-        raise ValueError(f"an image of {width}x{height} cannot be {encoding}") from error
 
 
-def grey_from_compressed(data: bytes | bytearray | memoryview | NDArray[np.uint8]) -> Image | None:
-    """The grey image of JPEG or PNG bytes; None where they cannot be decoded."""
-    buffer = np.frombuffer(data, dtype=np.uint8)
-    size = claimed_size(buffer)
-    if size is None or not 0 < size[0] * size[1] <= MAX_PIXELS or not _is_whole(buffer):
+def grey_from_compressed(data: Bytes) -> Image | None:
+    """The grey image of JPEG, PNG, TIFF or WebP bytes; None where they cannot be decoded."""
+    return decode(data, cv2.IMREAD_GRAYSCALE)
+
+
+def decode(data: Bytes, mode: int) -> Image | None:
+    """The one door to OpenCV's decoders: only images whose header bounds the work go through."""
+    content = bytes(data)
+    header = read_header(content)
+    if header is None or not header.is_bounded:
         return None
     try:
-        image = cv2.imdecode(buffer, cv2.IMREAD_GRAYSCALE)
+        image = cv2.imdecode(np.frombuffer(content, dtype=np.uint8), mode)
     except cv2.error:
         return None
     return None if image is None else np.asarray(image, dtype=np.uint8)
 
 
-def _is_whole(data: Image) -> bool:
-    """Whether the image's end is there; older OpenCV fills what a truncated one lacks with grey."""
-    content = data.tobytes()
-    if content.startswith(b"\x89PNG"):
-        return b"IEND" in content[-64:]
-    end_of_image, start_of_scan = b"\xff\xd9", b"\xff\xda"
-    return content.rfind(end_of_image) > content.rfind(start_of_scan)
-
-
-def claimed_size(data: Image) -> tuple[int, int] | None:
-    """Width and height as a JPEG's or PNG's header claims them, without decoding."""
-    if data[:8].tobytes() == b"\x89PNG\r\n\x1a\n" and len(data) >= 24:
-        return _number(data[16:20]), _number(data[20:24])
-    if data[:2].tobytes() != b"\xff\xd8":
-        return None
-    at = 2
-    while at + 9 <= len(data):
-        marker = int(data[at + 1])
-        if data[at] != 0xFF:
-            return None
-        if marker == 0xFF:
-            at += 1
-        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return _number(data[at + 7 : at + 9]), _number(data[at + 5 : at + 7])
-        elif marker == 0x01 or 0xD0 <= marker <= 0xD8:
-            at += 2
-        else:
-            at += 2 + _number(data[at + 2 : at + 4])
-    return None
-
-
-def _number(data: Image) -> int:
-    return int.from_bytes(data.tobytes(), "big")
+def why_refused(data: Bytes) -> str:
+    """Why `grey_from_compressed` gave None, naming the image's encoding."""
+    content = bytes(data)
+    header = read_header(content)
+    kind = format_of(content)
+    if header is None:
+        return f"{kind} image is damaged, incomplete or of a kind that is not decoded"
+    if not header.is_bounded:
+        return f"{kind} image claims {header.width}x{header.height} pixels, or too many scans"
+    return f"{kind} image of {header.width}x{header.height} pixels cannot be decoded"

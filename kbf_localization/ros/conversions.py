@@ -23,11 +23,12 @@ from std_msgs.msg import Header
 
 from kbf_localization.arrays import Array
 from kbf_localization.arrays import Image as GreyImage
+from kbf_localization.datasets.image_headers import MAX_PIXELS
 from kbf_localization.datasets.image_messages import (
     ENCODINGS,
-    MAX_PIXELS,
     grey_from_compressed,
     grey_from_raw,
+    why_refused,
 )
 from kbf_localization.geometry import heading_of, quaternion_of
 
@@ -137,7 +138,7 @@ def decode(message: Image | CompressedImage) -> GreyImage:
     if isinstance(message, CompressedImage):
         image = grey_from_compressed(message.data)
         if image is None:
-            raise ValueError(f"{len(message.data)} bytes of '{message.format}' cannot be decoded")
+            raise ValueError(f"format '{message.format}': {why_refused(message.data)}")
         return image
     if message.encoding in ENCODINGS or CvBridge is None:
         return grey_from_raw(
@@ -154,7 +155,8 @@ def decode(message: Image | CompressedImage) -> GreyImage:
 def decode_by_cv_bridge(message: Image) -> GreyImage:
     """The same by cv_bridge."""
     if not 0 < message.width * message.height <= MAX_PIXELS:
-        raise ValueError(f"image of {message.width}x{message.height} pixels")
+        size = f"{message.width}x{message.height}"
+        raise ValueError(f"{message.encoding} image of {size} pixels")
     bridge: Any = CvBridge()
     try:
         return np.asarray(bridge.imgmsg_to_cv2(message, desired_encoding="mono8"), dtype=np.uint8)

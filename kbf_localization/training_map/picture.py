@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.training_map.training_map import TrainingMap
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def image_strip(training_map: TrainingMap) -> NDArray[np.uint8] | None:
     rows = np.linspace(0, len(training_map) - 1, min(len(training_map), SHOWN_IMAGES)).astype(int)
     pictures: list[NDArray[np.uint8]] = []
     for row in rows:
-        data = np.frombuffer(training_map.thumbnails[int(row)], dtype=np.uint8)
-        picture = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE) if len(data) else None
+        picture = grey_from_compressed(training_map.thumbnails[int(row)])
         if picture is not None and (not pictures or picture.shape == pictures[0].shape):
-            pictures.append(np.asarray(picture, dtype=np.uint8))
+            pictures.append(picture)
     return np.hstack(pictures) if pictures else None

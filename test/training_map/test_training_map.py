@@ -1,10 +1,13 @@
 """What a map answers about its images."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 
 from kbf_localization.training_map import TrainingMap, with_parameters
+from kbf_localization.training_map.picture import image_strip
+from test.datasets.test_image_messages import hidden_behind
 
 
 def test_similarities_of_rows_are_those_of_the_whole(number_map: TrainingMap) -> None:
@@ -52,3 +55,10 @@ def test_a_map_travels_to_worker_processes(number_map: TrainingMap) -> None:
     assert number_map.self_similarities.shape == (7,)
     there = pickle.loads(pickle.dumps(number_map))
     assert there.identity == number_map.identity
+
+
+def test_a_forged_thumbnail_is_not_decoded(number_map: TrainingMap) -> None:
+    """It goes through the same door as a camera's images."""
+    hidden = hidden_behind(b"\xff\x00")
+    forged = replace(number_map, thumbnails=[hidden] * len(number_map))
+    assert image_strip(forged) is None

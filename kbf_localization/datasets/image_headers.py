@@ -1,0 +1,156 @@
+"""What compressed images claim about themselves, read without decoding them.
+
+Only files that the decoders read the same way pass: a size that this walk does not see is a size
+that a decoder must not find. OpenCV's own limits (`kbf_localization/__init__.py`) stand behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbf_localization.arrays import Image
+
+MAX_PIXELS = 50_000_000
+"""A camera gives less; a header that claims more is refused before anything is allocated."""
+
+MAX_SCAN_PIXELS = 4 * MAX_PIXELS
+"""Each scan of a progressive JPEG goes over all its pixels: so many in all."""
+MAX_SCANS = 32
+"""Encoders write about ten."""
+
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_HUFFMAN, _END, _SCAN, _QUANTIZATION, _RESTART_INTERVAL = 0xC4, 0xD9, 0xDA, 0xDB, 0xDD
+_SKIPPED = (*range(0xE0, 0xF0), 0xFE)  # application data and comments
+_TIFF_TYPES = {1: "B", 3: "H", 4: "I"}
+_TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_SAMPLES, _TILE_WIDTH, _TILE_HEIGHT = 256, 257, 277, 322, 323
+
+
+@dataclass(frozen=True)
+class ImageHeader:
+    """The format, the claimed size in pixels, and over how many pixels a decoder will go."""
+
+    format: str
+    width: int
+    height: int
+    work: int
+
+    @property
+    def is_bounded(self) -> bool:
+        return 0 < self.width * self.height <= MAX_PIXELS and self.work <= MAX_SCAN_PIXELS
+
+
+def format_of(data: bytes) -> str:
+    """JPEG, PNG, TIFF, WebP, or what the first bytes are."""
+    if data[:2] == b"\xff\xd8":
+        return "JPEG"
+    if data[:8] == b"\x89PNG\r\n\x1a\n":
+        return "PNG"
+    if data[:4] in (b"II*\0", b"MM\0*"):
+        return "TIFF"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "WebP"
+    return f"unknown ({data[:4].hex(' ')})" if data else "empty"
+
+
+def read_header(data: bytes) -> ImageHeader | None:
+    """The header of a whole JPEG, PNG, TIFF or WebP image; None for anything else."""
+    readers = {"JPEG": _jpeg, "PNG": _png, "TIFF": _tiff, "WebP": _webp}
+    kind = format_of(data)
+    try:
+        return readers[kind](data) if kind in readers else None
+    except (struct.error, IndexError):
+        return None  # it ends within its header
+
+
+def _png(data: bytes) -> ImageHeader | None:
+    # Older OpenCV fills what a truncated image lacks with grey, so its end must be there.
+    if data[12:16] != b"IHDR" or b"IEND" not in data[-64:]:
+        return None
+    width, height = struct.unpack_from(">II", data, 16)
+    return ImageHeader("PNG", width, height, width * height)
+
+
+def _jpeg(data: bytes) -> ImageHeader | None:
+    """Segments as libjpeg reads them: a marker where one must be, one frame, then scans."""
+    content = np.frombuffer(data, dtype=np.uint8)
+    size: tuple[int, int] | None = None
+    at, scans = 2, 0
+    while True:
+        if data[at] != 0xFF:
+            return None
+        marker = data[at + 1]
+        if marker == 0xFF:  # fill byte
+            at += 1
+            continue
+        if marker == _END:
+            break
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        after = at + 2 + length
+        if length < 2 or after > len(data):
+            return None
+        if marker in (_BASELINE, _EXTENDED, _PROGRESSIVE):
+            if size is not None:
+                return None
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            size = (width, height)
+        elif marker == _SCAN:
+            scans += 1
+            if size is None or scans > MAX_SCANS:
+                return None
+            after = _end_of_scan(content, after)
+        elif marker not in (_HUFFMAN, _QUANTIZATION, _RESTART_INTERVAL, *_SKIPPED):
+            return None
+        at = after
+    if size is None or not scans:
+        return None
+    return ImageHeader("JPEG", *size, scans * size[0] * size[1])
+
+
+def _end_of_scan(content: Image, at: int) -> int:
+    """Where the next marker stands that ends the entropy-coded bytes from `at` on."""
+    marks = at + np.flatnonzero(content[at:-1] == 0xFF)
+    following = content[marks + 1]
+    # Within a scan: 0xFF as data is followed by 0, restart markers are D0 to D7, FF may fill.
+    inside = (following == 0x00) | ((following >= 0xD0) & (following <= 0xD7)) | (following == 0xFF)
+    ends = marks[~inside]
+    return int(ends[0]) if len(ends) else len(content)
+
+
+def _webp(data: bytes) -> ImageHeader | None:
+    (riff_bytes,) = struct.unpack_from("<I", data, 4)
+    kind = data[12:16]
+    if riff_bytes + 8 > len(data):
+        return None
+    if kind == b"VP8X":
+        width = 1 + int.from_bytes(data[24:27], "little")
+        height = 1 + int.from_bytes(data[27:30], "little")
+    elif kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
+        width, height = (value & 0x3FFF for value in struct.unpack_from("<HH", data, 26))
+    elif kind == b"VP8L" and data[20] == 0x2F:
+        (bits,) = struct.unpack_from("<I", data, 21)
+        width, height = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    else:
+        return None
+    return ImageHeader("WebP", width, height, width * height)
+
+
+def _tiff(data: bytes) -> ImageHeader | None:
+    """The first image's size; tiles, which are decoded whole, count as pixels too."""
+    order = "<" if data[:2] == b"II" else ">"
+    (directory,) = struct.unpack_from(order + "I", data, 4)
+    (entries,) = struct.unpack_from(order + "H", data, directory)
+    tags: dict[int, int] = {}
+    for entry in range(entries):
+        at = directory + 2 + 12 * entry
+        tag, kind, count = struct.unpack_from(order + "HHI", data, at)
+        if tag in tags:
+            return None
+        if kind in _TIFF_TYPES and count == 1:
+            (tags[tag],) = struct.unpack_from(order + _TIFF_TYPES[kind], data, at + 8)
+    width, height = tags.get(_TIFF_WIDTH, 0), tags.get(_TIFF_HEIGHT, 0)
+    tile = tags.get(_TILE_WIDTH, 0) * tags.get(_TILE_HEIGHT, 0)
+    work = (width * height + tile) * tags.get(_TIFF_SAMPLES, 1)
+    return ImageHeader("TIFF", width, height, work)
