@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Stamps
-from kbf_localization.datasets.bag_messages import PlanarPose
 from kbf_localization.geometry import interpolate
+
+if TYPE_CHECKING:
+    from kbf_localization.datasets.bag_messages import PlanarPose
 
 LONGEST_GAP_NS = 1_000_000_000
 FARTHEST_GAP_M = 0.5

@@ -73,12 +73,12 @@ def test_jpeg_and_png_are_decoded() -> None:
 def test_bomb_is_refused_before_it_is_decoded() -> None:
     data = bytearray(cv2.imencode(".png", np.zeros((8, 8), np.uint8))[1].tobytes())
     data[16:24] = (60000).to_bytes(4, "big") * 2
-    with pytest.raises(ValueError, match="cannot be decoded"):
+    with pytest.raises(ValueError, match="image claims 6[05]000x6[05]000 pixels"):
         conversions.decode(CompressedImage(format="png", data=array.array("B", data)))
     data = bytearray(cv2.imencode(".jpg", np.zeros((8, 8), np.uint8))[1].tobytes())
     start = data.index(b"\xff\xc0")
     data[start + 5 : start + 9] = (65000).to_bytes(2, "big") * 2
-    with pytest.raises(ValueError, match="cannot be decoded"):
+    with pytest.raises(ValueError, match="image claims 6[05]000x6[05]000 pixels"):
         conversions.decode(CompressedImage(format="jpeg", data=array.array("B", data)))
 
 
