@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SET_UP_FROM := $(wildcard tools/*.py tools/constraints.txt tools/tf2_msgs/* tools/tf2_msgs/msg/*) setup.py package.xml
+SET_UP_FROM := $(wildcard tools/*.py tools/constraints.txt tools/hashes.txt tools/tf2_msgs/* tools/tf2_msgs/msg/*) setup.py package.xml
 
 # A shell that was started by another environment of ROS 2 wheels hands on that one's libraries.
 ifdef _ROS_WHEELS_BOOTSTRAP_COMPLETE
@@ -13,7 +13,7 @@ endif
 AMENT_PREFIX_PATH ?= $(abspath $(VENV))
 export AMENT_PREFIX_PATH
 
-.PHONY: help demo test lint format bench soak clean
+.PHONY: help demo test lint format bench soak lock clean
 help:
 	@echo "make demo    simulate, map, run the node, evaluate: the whole product in one go"
 	@echo "make test    run the tests"
@@ -21,6 +21,7 @@ help:
 	@echo "make format  put style right"
 	@echo "make bench   measure speed"
 	@echo "make soak    replay an hour of bag time through the node"
+	@echo "make lock    renew the hashes of the pinned packages; UPGRADE=--upgrade: their versions too"
 	@echo "make clean   remove .venv and everything built"
 
 demo: $(VENV)/ready-run
@@ -45,6 +46,9 @@ bench: $(VENV)/ready-dev
 
 soak: $(VENV)/ready-dev
 	KBF_SOAK_MINUTES=60 $(BIN)/python -m pytest test/ros/test_soak.py --timeout 7200
+
+lock: $(VENV)/ready-dev
+	$(BIN)/python tools/lock.py $(UPGRADE)
 
 clean:
 	rm -rf $(VENV) .venv-* build install log *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

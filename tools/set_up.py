@@ -24,8 +24,10 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parent
 PROJECT = TOOLS.parent
 CONSTRAINTS = TOOLS / "constraints.txt"
+HASHES = TOOLS / "hashes.txt"
+GROUPS = ("build", "run", "ros", "dev", "cmake")
 SOURCES = (
-    *(CONSTRAINTS, Path(__file__), TOOLS / "build_tf2_msgs.py"),
+    *(CONSTRAINTS, HASHES, Path(__file__), TOOLS / "build_tf2_msgs.py"),
     *(PROJECT / "setup.py", PROJECT / "package.xml"),
 )
 DOWNLOADS_AT_ONCE = 6
@@ -54,6 +56,32 @@ def read_pins(group: str, ubuntu: bool) -> list[str]:
     if not ubuntu:
         return pins
     return [pin for pin in pins if pin.partition("==")[0] not in replaced] + replacing
+
+
+def read_hashes() -> dict[str, list[tuple[str, str]]]:
+    """For each pin the files that it may be, each with its SHA-256."""
+    files: dict[str, list[tuple[str, str]]] = {}
+    for line in HASHES.read_text(encoding="utf-8").splitlines():
+        if "==" in line and "  " not in line:
+            files[line] = []
+        elif not line.startswith("#"):
+            digest, _, name = line.partition("  ")
+            files[next(reversed(files))].append((name, digest))
+    return files
+
+
+def pip_requirements(pins: list[str]) -> str:
+    """The pins as a requirements file for pip: with hashes, and only wheels where there are any."""
+    known = read_hashes()
+    lines = ["--only-binary :all:"]
+    for pin in pins:
+        files = known.get(pin.partition(";")[0].strip())
+        if not files:
+            raise SetUpError(f"tools/hashes.txt has no hash for {pin}; run `make lock`")
+        if not any(name.endswith(".whl") for name, _ in files):
+            lines.insert(1, f"--no-binary {pin.partition('==')[0]}")
+        lines.append(" ".join((pin, *(f"--hash=sha256:{digest}" for _, digest in files))))
+    return "\n".join(lines) + "\n"
 
 
 def fingerprint(arguments: list[str]) -> str:
@@ -100,24 +128,37 @@ class Environment:
         log = self.folder.with_name(f"{self.folder.name}-set-up.log")
         shutil.copyfile(self.log, log)
         text = log.read_text(encoding="utf-8", errors="replace")
-        offline = "NewConnectionError" in text or "No matching distribution" in text
-        hint = "is PyPI reachable from here?" if offline else "what to do may stand there;"
+        if "DO NOT MATCH THE HASHES" in text:
+            hint = "a package is not the one that tools/hashes.txt knows, do not use it;"
+        elif "NewConnectionError" in text or "No matching distribution" in text:
+            hint = "is PyPI reachable from here?"
+        else:
+            hint = "what to do may stand there;"
         raise SetUpError(f"{doing} failed: {hint} see {log}, then run the same command again")
 
     def download(self, pins: list[str]) -> None:
         """Several downloads at once: most of their time is waiting for answers."""
         flags = ("--no-deps", "--no-build-isolation", "--dest", str(self.wheels))
         slices = [pins[start::DOWNLOADS_AT_ONCE] for start in range(DOWNLOADS_AT_ONCE)]
-        processes = [self.start_pip("download", *flags, *part) for part in slices if part]
+        processes = [
+            self.start_pip("download", *flags, *self.hashed(part)) for part in slices if part
+        ]
         for process in processes:
             process.wait()
         for process in processes:
             self.finish(process, "downloading packages")
 
-    def install(self, pins: list[str]) -> None:
+    def install(self, *requirements: str) -> None:
         flags = ("--no-deps", "--no-build-isolation", "--no-compile", "--no-index")
-        process = self.start_pip("install", *flags, "--find-links", str(self.wheels), *pins)
+        process = self.start_pip("install", *flags, "--find-links", str(self.wheels), *requirements)
         self.finish(process, "installing packages")
+
+    def hashed(self, pins: list[str]) -> tuple[str, ...]:
+        """pip's arguments for the pins, whose files must have the hashes that are known."""
+        content = pip_requirements(pins)
+        path = self.folder / f"requirements-{hashlib.sha256(content.encode()).hexdigest()[:8]}.txt"
+        path.write_text(content, encoding="utf-8")
+        return ("--require-hashes", "-r", str(path))
 
 
 def ros_is_sourced() -> bool:
@@ -146,8 +187,9 @@ def make_run(environment: Environment, ros: str, ubuntu: bool) -> None:
     """The environment that kbf_localization runs in."""
     check_machine(ros == "wheels")
     environment.create(system_packages=ros == "sourced")
+    build = environment.hashed(read_pins("build", ubuntu))
     environment.finish(
-        environment.start_pip("install", *read_pins("build", ubuntu)), "installing setuptools"
+        environment.start_pip("install", "--no-deps", *build), "installing setuptools"
     )
     pins = read_pins("run", ubuntu)
     if ros == "wheels":
@@ -155,7 +197,7 @@ def make_run(environment: Environment, ros: str, ubuntu: bool) -> None:
         if shutil.which("cmake") is None:
             pins += read_pins("cmake", ubuntu)
     environment.download(pins)
-    environment.install(pins)
+    environment.install(*environment.hashed(pins))
     builder = None
     if ros == "wheels":
         builder = environment.start(str(TOOLS / "build_tf2_msgs.py"), str(environment.wheels))
@@ -163,14 +205,14 @@ def make_run(environment: Environment, ros: str, ubuntu: bool) -> None:
     environment.finish(environment.start_pip(*install_project), "installing kbf_localization")
     if builder is not None:
         environment.finish(builder, "building tf2_msgs")
-        environment.install(["tf2_msgs"])
+        environment.install("tf2_msgs")
 
 
 def make_dev(environment: Environment, ubuntu: bool) -> None:
     """Add what tests and lint need."""
     pins = read_pins("dev", ubuntu)
     environment.download(pins)
-    environment.install(pins)
+    environment.install(*environment.hashed(pins))
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """The set-up says in one line what is missing, and begins anew after an interruption."""
 
+import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -73,6 +75,52 @@ def test_ubuntu_versions_replace_the_newest(set_up: ModuleType) -> None:
     ):
         assert pin in pins
         assert sum(other.startswith(f"{pin.partition('==')[0]}==") for other in pins) == 1
+
+
+def test_every_pin_has_hashes_and_only_wheels_where_there_are_any(set_up: ModuleType) -> None:
+    known = set_up.read_hashes()
+    for ubuntu in (False, True):
+        pins = [pin for group in GROUPS for pin in set_up.read_pins(group, ubuntu)]
+        lines = set_up.pip_requirements(pins).splitlines()
+        assert lines[0] == "--only-binary :all:"
+        for pin in pins:
+            (line,) = [one for one in lines if one.startswith(f"{pin} ")]
+            assert re.search(r" --hash=sha256:[0-9a-f]{64}( |$)", line)
+            files = known[pin.partition(";")[0]]
+            wheels = [name for name, _ in files if name.endswith(".whl")]
+            assert wheels in ([name for name, _ in files], [])
+            assert bool(wheels) != (f"--no-binary {pin.partition('==')[0]}" in lines)
+
+
+def test_a_package_other_than_the_known_one_is_refused(
+    set_up: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    wheel = shop / "parcel-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as content:
+        content.writestr(
+            "parcel-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: parcel\nVersion: 1.0\n"
+        )
+        content.writestr("parcel-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        content.writestr("parcel-1.0.dist-info/RECORD", "")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    monkeypatch.setattr(set_up, "HASHES", tmp_path / "hashes.txt")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shop))
+    environment = set_up.Environment(tmp_path / "venv")
+    environment.folder.mkdir()
+    environment.python = Path(sys.executable)
+
+    set_up.HASHES.write_text(f"parcel==1.0\n{digest}  {wheel.name}\n")
+    environment.download(["parcel==1.0"])
+    assert (environment.wheels / wheel.name).is_file()
+    set_up.HASHES.write_text(f"parcel==1.0\n{digest[::-1]}  {wheel.name}\n")
+    shutil.rmtree(environment.wheels)
+    with pytest.raises(set_up.SetUpError, match="not the one that tools/hashes.txt knows"):
+        environment.download(["parcel==1.0"])
+    with pytest.raises(set_up.SetUpError, match="no hash for stowaway==2.0.*make lock"):
+        environment.download(["stowaway==2.0"])
 
 
 def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
