@@ -121,7 +121,7 @@ def nodes_of(map_file: Path) -> list[int]:
             arguments = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"kbf_localization.ros.localizer_node" in arguments:
+        if b"--params-file" in arguments:
             parameters = Path(os.fsdecode(arguments[arguments.index(b"--params-file") + 1]))
             if parameters.is_file() and str(map_file) in parameters.read_text():
                 found.append(int(process.name))
