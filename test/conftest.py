@@ -3,8 +3,10 @@
 import fcntl
 import importlib.util
 import os
+import shutil
 import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -79,11 +81,39 @@ def cold_data() -> Path:
     return folder
 
 
+MadeOnce = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="session")
-def office_drives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """made_once(name, make) is a folder that make(folder) filled, shared by all of xdist's workers.
+
+    The first to ask makes it, meanwhile the others wait. Tests must not write into it.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def folder_of(name: str, make: Callable[[Path], object]) -> Path:
+        folder, complete = shared / f"made-{name}", shared / f"made-{name}.complete"
+        with (shared / f"made-{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not complete.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                complete.touch()
+        return folder
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
+def office_drives(made_once: MadeOnce) -> tuple[Path, Path]:
     """Two short drives of one simulated office in COLD's layout: 150 frames each at 320x240."""
     from kbf_localization.simulator import simulate
 
-    folder = tmp_path_factory.mktemp("office")
-    first, second = simulate(folder, runs=2, seed=1, frames=150, size=(320, 240))
-    return first, second
+    folder = made_once(
+        "office", lambda folder: simulate(folder, runs=2, seed=1, frames=150, size=(320, 240))
+    )
+    return folder / "seq1_cloudy1", folder / "seq1_cloudy2"

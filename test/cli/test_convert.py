@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+from click.testing import Result
+from typer.testing import CliRunner
 
+from kbf_localization.cli.main import app
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.rosbag import RosbagDrive
 from test.datasets.bags import MemoryDrive
 
 
-def kbf(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kbf_localization.cli.main", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+def kbf(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def write_cold_folder(folder: Path, drive: MemoryDrive) -> Path:
@@ -38,8 +38,8 @@ def write_cold_folder(folder: Path, drive: MemoryDrive) -> Path:
 def test_a_cold_folder_becomes_a_bag_with_the_same_bytes(tmp_path: Path) -> None:
     cold = ColdDrive(write_cold_folder(tmp_path / "seq1_night1", MemoryDrive()))
     done = kbf("convert", cold.path, tmp_path / "bag")
-    assert done.returncode == 0, done.stderr
-    assert "12 images, 48 odometry readings" in done.stdout
+    assert done.exit_code == 0, done.output
+    assert "12 images, 48 odometry readings" in done.output
     read = RosbagDrive(tmp_path / "bag")
     assert read.condition == "night"
     assert np.array_equal(read.stamps_ns, cold.stamps_ns)
@@ -49,7 +49,7 @@ def test_a_cold_folder_becomes_a_bag_with_the_same_bytes(tmp_path: Path) -> None
 
 def test_a_bag_becomes_another_kind_of_bag(tmp_path: Path) -> None:
     write_bag(MemoryDrive(), tmp_path / "a")
-    assert kbf("convert", tmp_path / "a", tmp_path / "b", "--storage", "sqlite3").returncode == 0
+    assert kbf("convert", tmp_path / "a", tmp_path / "b", "--storage", "sqlite3").exit_code == 0
     assert list(RosbagDrive(tmp_path / "b").encoded_images()) == list(
         MemoryDrive().encoded_images()
     )
@@ -64,6 +64,6 @@ def test_mistakes_give_one_line_and_exit_code_2_and_leave_nothing(tmp_path: Path
         ((tmp_path / "a", tmp_path / "b", "--odom-topic", "x"), "no topic x; it has"),
     ):
         done = kbf("convert", *arguments)
-        assert done.returncode == 2 and says in done.stderr, done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+        assert done.exit_code == 2 and says in done.output, done.output
+        assert len(done.output.strip().splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

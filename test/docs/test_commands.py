@@ -7,18 +7,18 @@ topics, services, make targets, options.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
+import traceback
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from kbf_localization.cli.main import COMMANDS, load_command
-from test.conftest import HAS_ROS
+from kbf_localization.cli.main import COMMANDS, app, load_command
+from test.conftest import HAS_ROS, MadeOnce
 from test.docs.commands import (
     DOCUMENTS,
     PROJECT,
@@ -46,21 +46,22 @@ DRIVES = ("seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3")
 
 
 def run_kbf(arguments: list[str], folder: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "kbf_localization.cli.main", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(PROJECT), "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, f"kbf {shlex.join(arguments)}\n{result.stdout}{result.stderr}"
+    """In this process: importing everything anew would take longer than most commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("HOME", str(folder))
+        result = CliRunner().invoke(app, arguments)
+    said = "".join(traceback.format_exception(result.exception)) if result.exception else ""
+    assert result.exit_code == 0, f"kbf {shlex.join(arguments)}\n{result.output}{said}"
 
 
-@pytest.fixture(scope="module")
-def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def recordings(made_once: MadeOnce) -> Path:
     """What a reader is taken to have: three drives, as folders and as bags, and COLD's archive."""
-    folder = tmp_path_factory.mktemp("recordings")
+    return made_once("recordings", record)
+
+
+def record(folder: Path) -> None:
     run_kbf(made_small(["kbf", "simulate", "drives", "--runs", "3"])[1:], folder)
     archive = folder / "cold" / "cold-saarbruecken" / "part_a"
     archive.mkdir(parents=True)
@@ -69,7 +70,6 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).symlink_to(folder / "drives" / name)
         run_kbf(["convert", f"drives/{name}", f"drive{number}"], folder)
     run_kbf(made_small(["kbf", "map", "build", "drive1", "--output", "office.kbfmap"])[1:], folder)
-    return folder
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

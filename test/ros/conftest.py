@@ -10,6 +10,7 @@ import pytest
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.ros.node_process import NodeProcess
 from kbf_localization.training_map import build_map, save_map
+from test.conftest import MadeOnce
 from test.ros.robot import Robot
 from test.ros.world import World
 
@@ -20,16 +21,17 @@ def world() -> World:
 
 
 @pytest.fixture(scope="session")
-def map_file(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def map_file(world: World, made_once: MadeOnce) -> Path:
     """A map of 240 poses of the world, from two rounds beside the robot's route."""
-    folder = tmp_path_factory.mktemp("world")
-    drives = [
-        ColdDrive(world.write_cold(folder / f"seq{number}_cloudy1", 150, 0.03, offset))
-        for number, offset in enumerate((-0.15, 0.15))
-    ]
-    path = folder / "world.kbfmap"
-    save_map(build_map(drives, poses=240, words=80), path)
-    return path
+
+    def make(folder: Path) -> None:
+        drives = [
+            ColdDrive(world.write_cold(folder / f"seq{number}_cloudy1", 150, 0.03, offset))
+            for number, offset in enumerate((-0.15, 0.15))
+        ]
+        save_map(build_map(drives, poses=240, words=80), folder / "world.kbfmap")
+
+    return made_once("world", make) / "world.kbfmap"
 
 
 @pytest.fixture(scope="module")
