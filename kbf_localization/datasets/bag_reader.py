@@ -16,6 +16,7 @@ from rosbags.rosbag2 import Reader as Reader2
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
+from kbf_localization.datasets import bag_limits
 from kbf_localization.errors import DatasetError, KbfError
 
 BAG_SUFFIXES = (".mcap", ".db3", ".bag")
@@ -59,10 +60,16 @@ class BagReader:
     @cached_property
     def topics(self) -> tuple[BagTopic, ...]:
         """The topics by name; a topic of two types appears twice."""
+        with _explained(self.path):
+            return self._topics()
+
+    def _topics(self) -> tuple[BagTopic, ...]:
         counts: dict[tuple[str, str], int] = {}
         qos: dict[tuple[str, str], tuple[Qos, ...]] = {}
         for one in self._reader.connections:
             key = _key(one)
+            if not all(isinstance(text, str) for text in key):
+                raise ValueError(f"topic {key[0]!r:.40} of type {key[1]!r:.40}")
             counts[key] = counts.get(key, 0) + one.msgcount
             if isinstance(one.ext, ConnectionExtRosbag2):
                 qos[key] = qos.get(key, ()) + tuple(one.ext.offered_qos_profiles)
@@ -71,12 +78,14 @@ class BagReader:
     @property
     def start_ns(self) -> int:
         """When the first message was recorded."""
-        return int(self._reader.start_time)
+        with _explained(self.path):
+            return int(self._reader.start_time)
 
     @property
     def end_ns(self) -> int:
         """Just after the last message was recorded."""
-        return int(self._reader.end_time)
+        with _explained(self.path):
+            return int(self._reader.end_time)
 
     @property
     def notes(self) -> dict[str, str]:
@@ -98,6 +107,12 @@ class BagReader:
         with _explained(self.path):
             for one, recorded_ns, raw in self._reader.messages(connections, start_ns, stop_ns):
                 topic = by_key[_key(one)]
+                # SQLite keeps whatever type was put into a column.
+                if not isinstance(recorded_ns, int) or not isinstance(raw, (bytes, memoryview)):
+                    raise DatasetError(
+                        f"{self.path}: a message on {topic.name} has the time {recorded_ns!r:.40}; "
+                        "the bag is damaged"
+                    )
                 yield topic, recorded_ns, self._cdr(raw, one.msgtype, topic.type)
 
     def _cdr(self, raw: bytes, stored_type: str, type_name: str) -> bytes | memoryview:
@@ -119,11 +134,14 @@ def open_bag(path: Path) -> Iterator[BagReader]:
 
     Raises DatasetError, in one line, for what is missing, truncated, damaged or of another storage.
     """
-    source = _storage_of(path)
+    bag_limits.install()
     with _explained(path):
+        source = _storage_of(path)
+        bag_limits.check_files(source)
         reader = Reader1(source) if source.suffix == ".bag" else Reader2(source)
         reader.open()
     try:
+        bag_limits.check_chunks(path, reader)
         yield BagReader(path, reader)
     finally:
         reader.close()

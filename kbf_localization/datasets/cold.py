@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.cold_odometry import read_odometry
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
-from kbf_localization.datasets.files import read_image_bytes, read_lines
+from kbf_localization.datasets.files import printable, read_image_bytes, read_lines
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.errors import DatasetError
 
@@ -83,7 +83,7 @@ class ColdDrive:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.name = self.path.resolve().name
+        self.name = printable(self.path.resolve().name)
         self._warnings: list[str] = []
         self._frames = self._find_frames()
         self.odometry: OdometryLog
@@ -122,7 +122,7 @@ class ColdDrive:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(self._warnings)
+        return tuple(map(printable, self._warnings))
 
     def __len__(self) -> int:
         return len(self._frames)

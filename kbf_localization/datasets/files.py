@@ -51,5 +51,10 @@ def read_lines(path: Path) -> list[str]:
     return read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
 
 
+def printable(text: str) -> str:
+    r"""`text` in which the bytes of a file name that is not UTF-8 are written as in \xff."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)

@@ -10,7 +10,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog
-from kbf_localization.datasets.files import read_image_bytes, read_lines
+from kbf_localization.datasets.files import printable, read_image_bytes, read_lines
 from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.datasets.planar import Axes, PlanarMotion, guess_axes, to_plane
@@ -44,7 +44,7 @@ class ImageFilesDrive:
         warnings: Sequence[str] = (),
     ) -> None:
         self.path = path
-        self.name = path.resolve().name
+        self.name = printable(path.resolve().name)
         self.condition: str | None = None
         self.labels: tuple[str, ...] | None = None
         self._warnings = list(warnings)
@@ -77,7 +77,7 @@ class ImageFilesDrive:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(self._warnings)
+        return tuple(map(printable, self._warnings))
 
     def __len__(self) -> int:
         return len(self._files)

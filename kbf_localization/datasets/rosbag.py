@@ -22,6 +22,7 @@ from kbf_localization.datasets.bag_topics import (
     static_transforms_topic,
 )
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
+from kbf_localization.datasets.files import printable
 from kbf_localization.datasets.pose_log import PoseLog, known_poses
 from kbf_localization.datasets.transform_log import TransformLog
 from kbf_localization.errors import DatasetError
@@ -69,7 +70,7 @@ class RosbagDrive:
 
     @property
     def name(self) -> str:
-        return self._path.stem
+        return printable(self._path.stem)
 
     @property
     def condition(self) -> str | None:

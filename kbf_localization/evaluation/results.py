@@ -63,7 +63,8 @@ class ResultsFolder:
 
     def write_text(self, name: str, text: str) -> Path:
         with self.writing(name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            # A file name that is not UTF-8 is shown by its bytes.
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         return self.file(name)
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> Path:

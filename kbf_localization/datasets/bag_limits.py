@@ -1,0 +1,147 @@
+"""Limits on what a bag may unpack to: `rosbags` by itself unpacks whatever a chunk holds.
+
+A few kilobytes can claim, or turn into, gigabytes. Recorders write chunks of one to ten megabytes.
+"""
+
+from __future__ import annotations
+
+import bz2
+import importlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import lz4.frame  # type: ignore[import-untyped]
+import yaml
+
+from kbf_localization.datasets.files import read_regular
+from kbf_localization.errors import DatasetError
+
+MAX_CHUNK_BYTES = 128_000_000
+"""Of one chunk, or one compressed message; a raw 4K image has 25 MB."""
+MAX_OPEN_BYTES = 4 * MAX_CHUNK_BYTES
+"""Of all chunks whose times overlap: they are held at once."""
+MAX_METADATA_BYTES = 10_000_000
+MAX_FILE_RATIO = 200
+"""A compressed storage file may unpack to so many times its size, which no recording does."""
+
+
+def check_files(path: Path) -> None:
+    """Refuse what is not made of regular files, or has metadata that grows when it is read."""
+    files = [path]
+    if path.is_dir():
+        files = [entry for entry in path.iterdir() if not entry.is_dir()]
+        _check_metadata(path / "metadata.yaml")
+    for file in files:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise DatasetError(f"{file}: is not a regular file")
+
+
+def _check_metadata(path: Path) -> None:
+    if not path.exists():
+        return
+    text = read_regular(path, MAX_METADATA_BYTES)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
+        raise DatasetError(f"{path}: has YAML aliases, which no recorder writes; not read")
+
+
+def check_chunks(path: Path, reader: Any) -> None:
+    """Refuse a bag whose MCAP chunks claim more than the limits."""
+    storages = [getattr(reader, "storage", None), *getattr(reader, "storages", [])]
+    storages += getattr(storages[0], "storages", [])
+    for storage in storages:
+        chunks = getattr(storage, "chunks", [])
+        largest = max((chunk.uncompressed_size for chunk in chunks), default=0)
+        if largest > MAX_CHUNK_BYTES:
+            raise DatasetError(f"{path}: {_too_much(largest, MAX_CHUNK_BYTES)}")
+        held = _most_at_once(chunks)
+        if held > MAX_OPEN_BYTES:
+            raise DatasetError(f"{path}: {_too_much(held, MAX_OPEN_BYTES)} of overlapping times")
+
+
+def _most_at_once(chunks: list[Any]) -> int:
+    """The most bytes of chunks whose times overlap."""
+    changes = []
+    for chunk in chunks:
+        changes.append((chunk.message_start_time, 1, chunk.uncompressed_size))
+        changes.append((chunk.message_end_time, 2, -chunk.uncompressed_size))
+    most = held = 0
+    for _, _, size in sorted(changes):
+        held += size
+        most = max(most, held)
+    return most
+
+
+def _too_much(size: int, limit: int) -> str:
+    return f"chunks of {size / 1e6:.0f} MB, more than the {limit / 1e6:.0f} MB that are read"
+
+
+def _bounded(unpack: Callable[[bytes, int], bytes], data: bytes, limit: int) -> bytes:
+    content = unpack(data, limit + 1)
+    if len(content) > limit:
+        raise DatasetError(f"a chunk unpacks to more than the {limit / 1e6:.0f} MB that are read")
+    return content
+
+
+def _unpack_lz4(data: bytes, limit: int) -> bytes:
+    return bytes(lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=limit))
+
+
+def _unpack_bz2(data: bytes, limit: int) -> bytes:
+    return bz2.BZ2Decompressor().decompress(data, max_length=limit)
+
+
+class _BoundedZstd:
+    """The part of a zstd module that `rosbags` uses, with limits."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def unpack(self, data: bytes, limit: int) -> bytes:
+        return bytes(self._module.ZstdDecompressor().decompress(data, max_length=limit))
+
+    def decompress(self, data: bytes) -> bytes:
+        return _bounded(self.unpack, data, MAX_CHUNK_BYTES)
+
+    @contextmanager
+    def open(self, file: IO[bytes], mode: str) -> Iterator[_BoundedFile]:
+        limit = MAX_CHUNK_BYTES + MAX_FILE_RATIO * os.fstat(file.fileno()).st_size
+        with self._module.open(file, mode) as content:
+            yield _BoundedFile(content, limit)
+
+
+class _BoundedFile:
+    """A file that may be read up to a limit."""
+
+    def __init__(self, file: IO[bytes], limit: int) -> None:
+        self._file, self._left = file, limit
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise DatasetError("a compressed file unpacks to more than any recording does")
+        return data
+
+
+def install() -> None:
+    """Put the limits into `rosbags`, once."""
+    ros1_reader: Any = importlib.import_module("rosbags.rosbag1.reader")
+    ros2_reader: Any = importlib.import_module("rosbags.rosbag2.reader")
+    storage_mcap: Any = importlib.import_module("rosbags.rosbag2.storage_mcap")
+    if isinstance(ros2_reader.zstd, _BoundedZstd):
+        return
+    zstd = _BoundedZstd(ros2_reader.zstd)
+    ros2_reader.zstd = zstd
+    storage_mcap.DECOMPRESSORS.update(
+        lz4=lambda data, size: _bounded(_unpack_lz4, data, min(size, MAX_CHUNK_BYTES)),
+        zstd=lambda data, size: _bounded(zstd.unpack, data, min(size, MAX_CHUNK_BYTES)),
+    )
+    ros1_reader.decompressors.update(
+        lz4=lambda data: _bounded(_unpack_lz4, data, MAX_CHUNK_BYTES),
+        bz2=lambda data: _bounded(_unpack_bz2, data, MAX_CHUNK_BYTES),
+    )
