@@ -13,19 +13,25 @@ endif
 AMENT_PREFIX_PATH ?= $(abspath $(VENV))
 export AMENT_PREFIX_PATH
 
-.PHONY: help demo test lint format bench soak lock clean
+.PHONY: help demo shell test lint format bench soak docs lock clean
 help:
 	@echo "make demo    simulate, map, run the node, evaluate: the whole product in one go"
+	@echo "make shell   a shell in which kbf is found"
 	@echo "make test    run the tests"
 	@echo "make lint    check style, types, layers and dead code"
 	@echo "make format  put style right"
 	@echo "make bench   measure speed"
 	@echo "make soak    replay an hour of bag time through the node"
 	@echo "make lock    renew the hashes of the pinned packages; UPGRADE=--upgrade: their versions too"
+	@echo "make docs    make the site, build/site/index.html"
 	@echo "make clean   remove .venv and everything built"
 
 demo: $(VENV)/ready-run
 	$(BIN)/kbf demo
+
+shell: $(VENV)/ready-run
+	@echo "kbf is found here; leave with exit"
+	@. $(BIN)/activate && $${SHELL:-/bin/sh} -i
 
 test: $(VENV)/ready-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
@@ -50,6 +56,10 @@ soak: $(VENV)/ready-dev
 lock: $(VENV)/ready-dev
 	$(BIN)/python tools/lock.py $(UPGRADE)
 
+docs: $(VENV)/ready-docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/site
+	@echo "Made build/site/index.html"
+
 clean:
 	rm -rf $(VENV) .venv-* build install log *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -59,6 +69,9 @@ $(VENV)/ready-run: $(SET_UP_FROM)
 
 $(VENV)/ready-dev: $(SET_UP_FROM)
 	@$(call set_up,dev)
+
+$(VENV)/ready-docs: $(SET_UP_FROM)
+	@$(call set_up,docs)
 
 define set_up
 command -v $(PYTHON) >/dev/null || { echo "Set-up: there is no $(PYTHON); install Python 3.10 or newer" >&2; exit 1; }; \

@@ -1,11 +1,11 @@
 """Make the virtual environment that the Makefile's targets and .ci/run work in.
 
-Usage: python3 tools/set_up.py FOLDER run|dev [--without-ros] [--ubuntu-24.04]
+Usage: python3 tools/set_up.py FOLDER run|dev|docs [--without-ros] [--ubuntu-24.04]
 
-`run` has what kbf_localization imports, `dev` also what tests and lint need. Where ROS 2 is
-sourced, it is used with the distribution's versions of NumPy and OpenCV, which it was compiled
-for; elsewhere ROS 2 comes from PyPI's wheels. A stamp file says what the environment was made
-from; one without, left by an interrupted run, is made anew.
+`run` has what kbf_localization imports, `dev` also what tests and lint need, `docs` also what makes
+the site. Where ROS 2 is sourced, it is used with the distribution's versions of NumPy and OpenCV,
+which it was compiled for; elsewhere ROS 2 comes from PyPI's wheels. A stamp file says what the
+environment was made from; one without, left by an interrupted run, is made anew.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ TOOLS = Path(__file__).resolve().parent
 PROJECT = TOOLS.parent
 CONSTRAINTS = TOOLS / "constraints.txt"
 HASHES = TOOLS / "hashes.txt"
-GROUPS = ("build", "run", "ros", "dev", "cmake")
+GROUPS = ("build", "run", "ros", "dev", "docs", "cmake")
 SOURCES = (
     *(CONSTRAINTS, HASHES, Path(__file__), TOOLS / "build_tf2_msgs.py"),
     *(PROJECT / "setup.py", PROJECT / "package.xml"),
 )
+KINDS = ("run", "dev", "docs")
+"""Each has the ones before it."""
 DOWNLOADS_AT_ONCE = 6
 
 
@@ -208,9 +210,9 @@ def make_run(environment: Environment, ros: str, ubuntu: bool) -> None:
         environment.install("tf2_msgs")
 
 
-def make_dev(environment: Environment, ubuntu: bool) -> None:
-    """Add what tests and lint need."""
-    pins = read_pins("dev", ubuntu)
+def add_group(environment: Environment, group: str, ubuntu: bool) -> None:
+    """Add what tests and lint ("dev") or the site ("docs") need."""
+    pins = read_pins(group, ubuntu)
     environment.download(pins)
     environment.install(*environment.hashed(pins))
 
@@ -218,7 +220,7 @@ def make_dev(environment: Environment, ubuntu: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make a virtual environment for the project.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("kind", choices=("run", "dev"))
+    parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--without-ros", action="store_true")
     parser.add_argument("--ubuntu-24.04", action="store_true", dest="ubuntu")
     arguments = parser.parse_args()
@@ -228,7 +230,7 @@ def main() -> None:
     ros = "none" if arguments.without_ros else "sourced" if sourced else "wheels"
     ubuntu = arguments.ubuntu or ros == "sourced"
     try:
-        for kind in ("run", "dev")[: 1 + (arguments.kind == "dev")]:
+        for kind in KINDS[: 1 + KINDS.index(arguments.kind)]:
             stamp = environment.folder / f"ready-{kind}"
             made_from = fingerprint([kind, ros, str(ubuntu)])
             if not stamp.is_file() or stamp.read_text() != made_from:
@@ -237,7 +239,7 @@ def main() -> None:
                 if kind == "run":
                     make_run(environment, ros, ubuntu)
                 else:
-                    make_dev(environment, ubuntu)
+                    add_group(environment, kind, ubuntu)
                 shutil.rmtree(environment.wheels, ignore_errors=True)
             stamp.write_text(made_from)
     except SetUpError as error:

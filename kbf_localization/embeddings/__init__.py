@@ -1,4 +1,4 @@
-"""Kernel Bayesian inference, with no robot in it.
+"""Kernel Bayesian inference, with no robot in it::
 
     kernel = GaussianKernel(covariance)                      # also RationalQuadratic, Matern…
     kernel.gram(a, b)                                        # (len a, len b), density-normalized

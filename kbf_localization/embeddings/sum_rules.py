@@ -60,7 +60,7 @@ class ModelBasedSumRule:
         return ends
 
     def gram(self, at: ArrayLike, points: ArrayLike, control: Any = None) -> Array:
-        """G_{X'|X}: the conditional kernel means m_{Y|x = points_j} at `at`_i, (len at, n)."""
+        """G_{X'|X}: the conditional kernel means m_{Y|x = points_j} at at_i, (len at, n)."""
         return self.profile.pairwise(at, self.moved(points, control))
 
     def __call__(self, prior: KernelMean, control: Any = None) -> KernelMean:

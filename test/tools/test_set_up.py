@@ -15,7 +15,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = PROJECT / "tools" / "set_up.py"
-GROUPS = ("build", "run", "ros", "dev", "cmake")
+GROUPS = ("build", "run", "ros", "dev", "docs", "cmake")
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +186,9 @@ def test_a_half_built_environment_is_made_anew_and_a_whole_one_kept(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(set_up, "make_run", make_run)
-    monkeypatch.setattr(set_up, "make_dev", lambda environment, ubuntu: made.append("dev"))
+    monkeypatch.setattr(
+        set_up, "add_group", lambda _environment, group, _ubuntu: made.append(group)
+    )
     monkeypatch.setattr(sys, "argv", ["set_up.py", str(folder), "dev", "--without-ros"])
     with pytest.raises(SystemExit, match="interrupted; the next run begins anew"):
         set_up.main()
