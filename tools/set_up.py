@@ -229,6 +229,7 @@ def main() -> None:
     sourced = not arguments.without_ros and ros_is_sourced()
     ros = "none" if arguments.without_ros else "sourced" if sourced else "wheels"
     ubuntu = arguments.ubuntu or ros == "sourced"
+    made = False
     try:
         for kind in KINDS[: 1 + KINDS.index(arguments.kind)]:
             stamp = environment.folder / f"ready-{kind}"
@@ -241,7 +242,10 @@ def main() -> None:
                 else:
                     add_group(environment, kind, ubuntu)
                 shutil.rmtree(environment.wheels, ignore_errors=True)
+                made = True
             stamp.write_text(made_from)
+        if made:
+            print(f"Ready. To find kbf, type: . {arguments.folder}/bin/activate", flush=True)
     except SetUpError as error:
         sys.exit(f"Set-up: {error}")
     except KeyboardInterrupt:

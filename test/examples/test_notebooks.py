@@ -1,0 +1,72 @@
+"""The notebooks run from top to bottom, open with the picture that they draw, hold no output."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
+
+
+def cells(name: str, kind: str) -> list[dict[str, Any]]:
+    notebook = json.loads((EXAMPLES / name).read_text(encoding="utf-8"))
+    assert (notebook["nbformat"], notebook["metadata"]["kernelspec"]["name"]) == (4, "python3")
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == kind]
+
+
+def picture_of(name: str) -> str:
+    """The picture in the first cell."""
+    first = "".join(cells(name, "markdown")[0]["source"])
+    match = re.search(r"!\[[^\]]+\]\((images/[\w.]+)\)", first)
+    assert match, first
+    return match.group(1)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Runs a notebook's code in a folder of its own; gives its variables and that folder."""
+    (tmp_path / "images").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str) -> tuple[dict[str, Any], Path]:
+        variables: dict[str, Any] = {"__name__": name}
+        with mpl.rc_context({"backend": "agg"}):
+            for number, cell in enumerate(cells(name, "code")):
+                source = compile("".join(cell["source"]), f"{name}, code cell {number}", "exec")
+                exec(source, variables)  # noqa: S102 (our own notebook)
+        return variables, tmp_path
+
+    return run
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_outputs_are_stripped_and_the_picture_is_there(name: str) -> None:
+    assert all(not cell["outputs"] and cell["execution_count"] is None
+               for cell in cells(name, "code"))  # fmt: skip
+    assert (EXAMPLES / picture_of(name)).is_file()
+
+
+@pytest.mark.slow
+def test_pendulum_shows_what_the_model_is_worth(run) -> None:
+    name = "sum_rule_on_your_own_model.ipynb"
+    variables, folder = run(name)
+    assert (folder / picture_of(name)).is_file()
+    particles, kernel, learnt = variables["errors"].values()
+    assert (kernel < 1.5 * particles).all() and (learnt > 2.0 * kernel).all()
+
+
+def test_belief_is_better_with_its_negative_weights(run) -> None:
+    name = "what_a_kernel_belief_looks_like.ipynb"
+    variables, folder = run(name)
+    assert (folder / picture_of(name)).is_file()
+    narrow = variables["narrow"]
+    assert 10.0 * variables["on_points"].distance(narrow) < variables["clipped"].distance(narrow)
+    assert variables["posterior"].distance(variables["exact"]) < 0.25 * variables["exact"].norm()
