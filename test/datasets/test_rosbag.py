@@ -176,14 +176,21 @@ class CameraDrive(MemoryDrive):
 
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
-def test_300_images_a_second_are_read_and_decoded_on_one_core(tmp_path: Path, storage: str) -> None:
-    write_bag(CameraDrive(frames=150), tmp_path / "bag", storage=storage)
+def test_images_are_read_in_the_time_of_decoding_them_thrice(tmp_path: Path, storage: str) -> None:
+    """In CPU time, side by side, so that it holds on any machine."""
+    drive = CameraDrive(frames=150)
+    write_bag(drive, tmp_path / "bag", storage=storage)
+    files = [np.frombuffer(data, np.uint8) for _, data in drive.encoded_images()]
+    began = time.process_time()
+    for data in files:
+        cv2.imdecode(data, cv2.IMREAD_GRAYSCALE)
+    decoding = time.process_time() - began
     began = time.process_time()
     shapes = {
         image.shape for _, image in RosbagDrive(tmp_path / "bag").images() if image is not None
     }
     assert shapes == {(480, 640)}
-    assert time.process_time() - began < 150 / 300
+    assert time.process_time() - began < 3 * decoding
 
 
 def without(topic: str) -> list[tuple[str, int, Any]]:

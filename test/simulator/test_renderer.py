@@ -119,20 +119,23 @@ def test_turning_fast_smears_upright_edges() -> None:
     assert np.abs(np.diff(smeared)).max() < 0.5 * np.abs(np.diff(sharp)).max()
 
 
-def test_at_least_25_frames_a_second_are_rendered_on_one_core() -> None:
+def test_a_frame_takes_no_longer_than_a_dozen_of_opencvs_jpegs_of_it() -> None:
+    """In CPU time of one core, side by side, so that it holds on any machine."""
     plan, camera, lighting = plan_office(1), Camera(), lighting_for("cloudy", 1, 0)
     drive = drive_through(plan, np.random.default_rng(0), 10**18, 400)
-    renderer, sensor = (
-        Renderer(scene(plan, lighting, camera.width), camera),
-        Sensor(camera, lighting),
-    )
+    renderer = Renderer(scene(plan, lighting, camera.width), camera)
+    sensor, rng = Sensor(camera, lighting), np.random.default_rng(0)
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
+    rendering, encoding = 0.0, 0.0
     try:
-        rng, start = np.random.default_rng(0), time.process_time()
         for pose in drive.poses[::8]:
-            cv2.imencode(".jpeg", sensor.expose(renderer.render(pose), 0.2, rng))
-        spent = time.process_time() - start
+            start = time.process_time()
+            image = sensor.expose(renderer.render(pose), 0.2, rng)
+            between = time.process_time()
+            cv2.imencode(".jpeg", image)
+            rendering += between - start
+            encoding += time.process_time() - between
     finally:
         cv2.setNumThreads(threads)
-    assert len(drive.poses[::8]) / spent > 25
+    assert rendering < 12 * encoding

@@ -11,7 +11,7 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, wrap_angle
-from kbf_localization.parallel import Cores, DaskCluster
+from kbf_localization.parallel import Cores
 from kbf_localization.training_map import TrainingMap, build_map
 from test.datasets.cold_folders import make_cold_drive
 
@@ -58,19 +58,6 @@ def test_workers_change_nothing(wall_drive: ColdDrive, wall_map: TrainingMap) ->
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_gives_the_same_map(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    ) as cluster:
-        cluster_workers = DaskCluster(cluster.scheduler_address)
-        try:
-            there = build_map([wall_drive], poses=15, words=30, workers=cluster_workers)
-        finally:
-            cluster_workers.close()
-    assert there.identity == wall_map.identity
-
-
 def test_describing_leaves_opencvs_threads_as_they_were(wall_drive: ColdDrive) -> None:
     threads = cv2.getNumThreads()
     cv2.setNumThreads(3)
