@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TEST_WORKERS ?= 2
 SET_UP_FROM := $(wildcard tools/*.py tools/constraints.txt tools/hashes.txt tools/tf2_msgs/* tools/tf2_msgs/msg/*) setup.py package.xml
 
 # A shell that was started by another environment of ROS 2 wheels hands on that one's libraries.
@@ -13,11 +14,12 @@ endif
 AMENT_PREFIX_PATH ?= $(abspath $(VENV))
 export AMENT_PREFIX_PATH
 
-.PHONY: help demo shell test lint format bench soak docs lock clean
+.PHONY: help demo shell test coverage lint format bench soak docs lock clean
 help:
 	@echo "make demo    simulate, map, run the node, evaluate: the whole product in one go"
 	@echo "make shell   a shell in which kbf is found"
 	@echo "make test    run the tests"
+	@echo "make coverage  the tests, with the lines and branches that they do not reach"
 	@echo "make lint    check style, types, layers and dead code"
 	@echo "make format  put style right"
 	@echo "make bench   measure speed"
@@ -34,7 +36,11 @@ shell: $(VENV)/ready-run
 	@. $(BIN)/activate && $${SHELL:-/bin/sh} -i
 
 test: $(VENV)/ready-dev
-	$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGUMENTS)
+
+# For the command line's arguments too, which a plain += would not reach.
+coverage: override PYTEST_ARGUMENTS += --cov --cov-report=term
+coverage: test
 
 lint: $(VENV)/ready-dev
 	$(BIN)/ruff check .

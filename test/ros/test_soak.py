@@ -1,6 +1,6 @@
 """A long drive: nothing grows, nothing slows down.
 
-`make test` drives for one minute of the robot's time, `make soak` for an hour
+`make test` drives for half a minute of the robot's time, `make soak` for an hour
 (KBF_SOAK_MINUTES), both as fast as the node answers.
 """
 
@@ -17,7 +17,7 @@ from kbf_localization.ros.conversions import header
 from test.ros.robot import robot_with_node
 from test.ros.world import FRAME_SECONDS, World
 
-MINUTES = float(os.environ.get("KBF_SOAK_MINUTES", "1"))
+MINUTES = float(os.environ.get("KBF_SOAK_MINUTES", "0.5"))
 GROWTH_MB = 5.0
 
 
