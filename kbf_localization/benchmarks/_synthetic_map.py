@@ -33,7 +33,7 @@ class Corridor:
 
     def __init__(self, length_m: float, seed: int = 0) -> None:
         self.settings = DescriberSettings()
-        side = self.settings.regions_a_side(self.settings.levels - 1)
+        side = self.settings.regions_per_side(self.settings.levels - 1)
         self._shape = (side, side, self.settings.words)
         self._in_region = self.settings.patches / side**2
         generator = np.random.default_rng(seed)

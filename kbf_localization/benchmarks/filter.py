@@ -73,9 +73,9 @@ class _Reference:
         gram = self._rule.gram(self._space.points, self._space.points, motion)
         prior = self._solver.solve(gram @ self._weights)
         prior /= prior.sum()
-        likeness = observation.similarities() ** self._power
+        similarity = observation.similarities() ** self._power
         delta = self._delta * float(np.abs(prior).max()) ** 2
-        weights = reference_posterior_weights(prior, self._image_gram, likeness, delta)
+        weights = reference_posterior_weights(prior, self._image_gram, similarity, delta)
         self._weights = weights / weights.sum()
 
 

@@ -21,7 +21,7 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map import TrainingMap, load_map, save_map
 
 SMALL, LARGE = 1_000, 100_000
-BLOCKS, STEPS_A_BLOCK, WARM_UP = 12, 25, 30
+BLOCKS, STEPS_PER_BLOCK, WARM_UP = 12, 25, 30
 GLOBAL_STARTS = 9
 STEPS_AFTER_START = 20
 STEP_M = 0.05
@@ -114,9 +114,9 @@ def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
         for _ in range(WARM_UP):
             drive.step(_Times())
     for block in range(BLOCKS):
-        for _ in range(STEPS_A_BLOCK):
+        for _ in range(STEPS_PER_BLOCK):
             small.step(small_times)
-        for _ in range(STEPS_A_BLOCK):
+        for _ in range(STEPS_PER_BLOCK):
             large.step(large_times)
         observation = small.map.observe(small.see())
         passes.add(observation.similarities)

@@ -34,7 +34,7 @@ def simulate(
         Optional[int],
         typer.Option(
             min=1,
-            help="Number of drives (3 unless told); with --trajectory, drives beyond the given "
+            help="Number of drives (default: 3); with --trajectory, drives beyond the given "
             "ones follow a perturbed version of the longest.",
         ),
     ] = None,
@@ -55,7 +55,7 @@ def simulate(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same office.")] = 0,
     frames: Annotated[
         Optional[int],
-        typer.Option(min=2, help="Images a drive (1000 unless told, or all of a trajectory's)."),
+        typer.Option(min=2, help="Images a drive (default: 1000, or all of a trajectory's)."),
     ] = None,
     size: Annotated[str, typer.Option(metavar="WxH", help="Size of the images.")] = "640x480",
     jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,

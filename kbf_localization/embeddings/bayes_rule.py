@@ -66,10 +66,10 @@ class KernelBayesRule:
         similarities = self.observation_kernel.gram(
             self.observations, np.asarray(observation)[None]
         )
-        likeness = as_vector("observation", similarities[:, 0])
+        similarity = as_vector("observation", similarities[:, 0])
         if self.form == "low_rank":
-            return low_rank_posterior_weights(prior, self._factor, likeness, self.delta)
-        return posterior_weights(prior, self._gram, likeness, self.delta, self.form)
+            return low_rank_posterior_weights(prior, self._factor, similarity, self.delta)
+        return posterior_weights(prior, self._gram, similarity, self.delta, self.form)
 
     def __call__(self, prior: KernelMean, observation: Any) -> KernelMean:
         """The posterior's kernel mean Σ_j α_j k_X(·, X_j), its weights normalized."""

@@ -106,13 +106,13 @@ def posterior_weights(
     """α in one of the three forms, arguments checked; `rank` is the low-rank form's (None: n)."""
     matrix = as_square("gram", gram)
     prior = as_vector("prior_weights", prior_weights, len(matrix))
-    likeness = as_vector("similarities", similarities, len(matrix))
+    similarity = as_vector("similarities", similarities, len(matrix))
     as_positive("delta", delta)
     if form == "reference":
-        return reference_posterior_weights(prior, matrix, likeness, delta)
+        return reference_posterior_weights(prior, matrix, similarity, delta)
     if form == "restricted":
-        return restricted_posterior_weights(prior, matrix, likeness, delta)
+        return restricted_posterior_weights(prior, matrix, similarity, delta)
     if form == "low_rank":
         factor = low_rank_factor(matrix, len(matrix) if rank is None else rank)
-        return low_rank_posterior_weights(prior, factor, likeness, delta)
+        return low_rank_posterior_weights(prior, factor, similarity, delta)
     raise ValueError(f"form: must be reference, restricted or low_rank, got {form!r}")

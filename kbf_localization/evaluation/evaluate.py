@@ -30,7 +30,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class SourceResult:
-    """One drive and what each method said about it, by the method's name."""
+    """One drive and each method's estimates, by the method's name."""
 
     drive: Drive
     runs: Mapping[str, Run]

@@ -91,7 +91,7 @@ def _lighting(trace: Trace) -> dict[str, float | None]:
 
 
 def _first(happened: NDArray[np.bool_], lasting: int = 3) -> float:
-    """After how many updates it first happened, for `lasting` on end; infinity for never."""
+    """After how many updates it first happened `lasting` times in a row; infinity for never."""
     stays = np.lib.stride_tricks.sliding_window_view(happened, lasting).all(axis=1)
     return float(np.argmax(stays)) + 1.0 if stays.any() else float("inf")
 

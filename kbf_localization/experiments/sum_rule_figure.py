@@ -75,10 +75,12 @@ def _draw_misspecification(
     axes: Axes, metrics: Mapping[str, Any], key: str, title: str, label: str
 ) -> None:
     _draw_over_numbers(axes, "Mb-KSR, misspecified", metrics[key], 1)
-    for index, (rival, name) in enumerate(
+    for index, (estimator, name) in enumerate(
         {"np_ksr_best": "NP-KSR, best ε", "mb_ksr_estimated": "Mb-KSR (est)"}.items()
     ):
-        axes.axhline(metrics[rival]["mean"], color=COLOURS[2 * index], linestyle="--", label=name)
+        axes.axhline(
+            metrics[estimator]["mean"], color=COLOURS[2 * index], linestyle="--", label=name
+        )
     axes.axvline(1.0, color="0.4", linewidth=0.8)
     axes.set(title=title)
     axes.set_xlabel(label)

@@ -73,8 +73,8 @@ class KernelFilter:
         similarities = self.observation_kernel.gram(observations, self.pairs.observations)
         weights = np.zeros((len(observations), len(self.pairs.states)))
         prior = normalized_where_positive(self.initial, self.initial)
-        for step, likeness in enumerate(similarities):
-            posterior = low_rank_posterior_weights(prior, self.factor, likeness, self.delta)
+        for step, similarity in enumerate(similarities):
+            posterior = low_rank_posterior_weights(prior, self.factor, similarity, self.delta)
             weights[step] = normalized_where_positive(posterior, prior)
             predicted = self.prediction @ weights[step]
             prior = normalized_where_positive(predicted, predicted)

@@ -11,7 +11,7 @@ from kbf_localization.simulator.trajectory import Trajectory, named
 FRAME_S = 0.2048
 _STEP_S = 0.0512
 _LOOK_AHEAD_M = 0.45
-_METRES_A_FRAME = 0.07
+_METRES_PER_FRAME = 0.07
 
 
 def drive_through(
@@ -35,14 +35,16 @@ def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> NDArray[np.f
     """
     order = sorted(range(len(plan.routes)), key=lambda k: float(plan.routes[k][0, 0]))
     rooms = 1
-    while rooms < len(order) and _round_trip_m(plan, order[: rooms + 1]) < _METRES_A_FRAME * frames:
+    while (
+        rooms < len(order) and _round_trip_m(plan, order[: rooms + 1]) < _METRES_PER_FRAME * frames
+    ):
         rooms += 1
     order = order[:rooms]
     start = int(rng.integers(rooms))
     order = order[start:] + order[:start]
     points: list[NDArray[np.float64]] = []
     length = 0.0
-    while length < 2 * _METRES_A_FRAME * frames + 5:
+    while length < 2 * _METRES_PER_FRAME * frames + 5:
         for k in order:
             route = plan.routes[k][::-1] if rng.random() < 0.15 else plan.routes[k]
             points.append(route + np.clip(rng.normal(0, 0.08, route.shape), -0.16, 0.16))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kbf_localization.arrays import Floats
 from kbf_localization.vision.settings import (
-    CELLS_A_SIDE,
+    CELLS_PER_SIDE,
     DESCRIPTOR_LENGTH,
     ORIENTATIONS,
     DescriberSettings,
@@ -38,7 +38,7 @@ def dense_sift(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
     down, right, along = cells.strides
     descriptors: Floats = as_strided(
         cells,
-        shape=(rows, columns, CELLS_A_SIDE, CELLS_A_SIDE * ORIENTATIONS),
+        shape=(rows, columns, CELLS_PER_SIDE, CELLS_PER_SIDE * ORIENTATIONS),
         strides=(step * down, step * right, down, along),
         writeable=False,
     ).copy()
@@ -57,8 +57,8 @@ def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> F
     size = settings.cell_size
     rows, columns = settings.grid_shape
     step = settings.grid_step // size
-    cell_rows = (rows - 1) * step + CELLS_A_SIDE
-    cell_columns = (columns - 1) * step + CELLS_A_SIDE
+    cell_rows = (rows - 1) * step + CELLS_PER_SIDE
+    cell_columns = (columns - 1) * step + CELLS_PER_SIDE
 
     # A cell's window reaches half a cell to each side, so blocks of pixels start there, and a
     # cell is the rising half of the window over one block and the falling half over the next.
@@ -135,7 +135,7 @@ def _window_halves(size: int) -> Floats:
 @lru_cache(maxsize=1)
 def _patch_window() -> Floats:
     """Lowe's Gaussian over the patch (128,), with a deviation of half its side, cell by cell."""
-    offsets = (np.arange(CELLS_A_SIDE) - (CELLS_A_SIDE - 1) / 2.0) / (CELLS_A_SIDE / 2.0)
+    offsets = (np.arange(CELLS_PER_SIDE) - (CELLS_PER_SIDE - 1) / 2.0) / (CELLS_PER_SIDE / 2.0)
     profile = np.exp(-0.5 * offsets**2)
     return np.repeat(np.outer(profile, profile), ORIENTATIONS).astype(np.float32)
 

@@ -16,7 +16,7 @@ def pyramid_histogram(words: NDArray[np.intp], settings: DescriberSettings) -> N
     Level 0, the whole image, comes first; then the regions of each level, row by row. Counts are
     divided by the level's divisor and saturate at 255.
     """
-    finest = settings.regions_a_side(settings.levels - 1)
+    finest = settings.regions_per_side(settings.levels - 1)
     counts = np.bincount(
         words + _first_bins(settings), minlength=finest * finest * settings.words
     ).reshape(finest, finest, settings.words)
@@ -37,7 +37,7 @@ def pyramid_histogram(words: NDArray[np.intp], settings: DescriberSettings) -> N
 @lru_cache(maxsize=8)
 def _first_bins(settings: DescriberSettings) -> NDArray[np.intp]:
     """For each patch the first bin (patches,) of its region on the finest level."""
-    side = settings.regions_a_side(settings.levels - 1)
+    side = settings.regions_per_side(settings.levels - 1)
     rows, columns = settings.grid_shape
     down = np.arange(rows) * side // rows
     right = np.arange(columns) * side // columns

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CELLS_A_SIDE = 4
+CELLS_PER_SIDE = 4
 """A descriptor has 4 by 4 cells."""
 
 ORIENTATIONS = 8
 """A cell has 8 orientation bins."""
 
-DESCRIPTOR_LENGTH = CELLS_A_SIDE * CELLS_A_SIDE * ORIENTATIONS
+DESCRIPTOR_LENGTH = CELLS_PER_SIDE * CELLS_PER_SIDE * ORIENTATIONS
 
 LEVEL_WEIGHTS = {1: (1.0,), 2: (0.5, 0.5), 3: (0.25, 0.25, 0.5)}
 """Lazebnik's weights of the pyramid's levels 0 … L: 2^-L, then 2^-(L - l + 1)."""
@@ -34,7 +34,7 @@ class DescriberSettings:
     flat_gradient: float = 3.0
 
     def __post_init__(self) -> None:
-        if self.patch_size % CELLS_A_SIDE or self.patch_size < 2 * CELLS_A_SIDE:
+        if self.patch_size % CELLS_PER_SIDE or self.patch_size < 2 * CELLS_PER_SIDE:
             raise ValueError(f"patch_size must be a multiple of 4 from 8, not {self.patch_size}")
         if self.grid_step < 1 or self.grid_step % self.cell_size:
             raise ValueError(
@@ -47,7 +47,7 @@ class DescriberSettings:
         if not 0.0 <= self.flat_gradient < 256.0:
             raise ValueError(f"flat_gradient must be in [0, 256), not {self.flat_gradient}")
         columns, rows = self.grid_shape[1], self.grid_shape[0]
-        if min(columns, rows) < self.regions_a_side(self.levels - 1):
+        if min(columns, rows) < self.regions_per_side(self.levels - 1):
             raise ValueError(
                 f"images of {self.image_width}x{self.image_height} are too small for a pyramid "
                 f"of {self.levels} levels on patches of {self.patch_size} pixels"
@@ -58,7 +58,7 @@ class DescriberSettings:
     @property
     def cell_size(self) -> int:
         """Pixels a side of one of a patch's 4 by 4 cells."""
-        return self.patch_size // CELLS_A_SIDE
+        return self.patch_size // CELLS_PER_SIDE
 
     @property
     def grid_shape(self) -> tuple[int, int]:
@@ -74,7 +74,7 @@ class DescriberSettings:
         return rows * columns
 
     @staticmethod
-    def regions_a_side(level: int) -> int:
+    def regions_per_side(level: int) -> int:
         """Level l cuts the image into 2^l by 2^l regions."""
         return int(2**level)
 
@@ -82,7 +82,7 @@ class DescriberSettings:
         """Where each level's bins stand in a histogram; level 0 comes first."""
         slices, start = [], 0
         for level in range(self.levels):
-            stop = start + self.words * self.regions_a_side(level) ** 2
+            stop = start + self.words * self.regions_per_side(level) ** 2
             slices.append(slice(start, stop))
             start = stop
         return slices
@@ -101,6 +101,6 @@ class DescriberSettings:
         """
         divisors = []
         for level in range(self.levels):
-            in_region = self.patches / self.regions_a_side(level) ** 2
+            in_region = self.patches / self.regions_per_side(level) ** 2
             divisors.append(max(1, -int(-in_region // (4 * 255))))
         return divisors

@@ -11,7 +11,7 @@ from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synt
 def figures() -> scale.Figures:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scale, "BLOCKS", 2)
-        patch.setattr(scale, "STEPS_A_BLOCK", 3)
+        patch.setattr(scale, "STEPS_PER_BLOCK", 3)
         patch.setattr(scale, "WARM_UP", 3)
         patch.setattr(scale, "GLOBAL_STARTS", 2)
         return scale.measure(300, 3000)

@@ -1,4 +1,4 @@
-"""kbf experiment recovery: finding itself."""
+"""kbf experiment recovery: global localization and relocalization."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def recovery(
     folder.write_metrics(metrics)
     write_files(folder, outcome)
     captions = {"recovery.png": "Errors after global starts and after kidnappings, every trial"}
-    finish(folder, "Finding itself", config, _table(metrics), captions)
+    finish(folder, "Global localization and relocalization", config, _table(metrics), captions)
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:
@@ -79,4 +79,8 @@ def _table(metrics: Mapping[str, Any]) -> Table:
         for group, figures in metrics.items()
         for name, figure in figures.items()
     ]
-    return Table("Finding itself in a simulated office", ("Trial", "Metric", "Value"), rows)
+    return Table(
+        "Global localization and relocalization in a simulated office",
+        ("Trial", "Metric", "Value"),
+        rows,
+    )
