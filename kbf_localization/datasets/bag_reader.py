@@ -155,6 +155,16 @@ def stamp_ns(cdr: bytes | memoryview) -> int:
     return int(seconds) * 1_000_000_000 + int(nanoseconds)
 
 
+def frame_id(cdr: bytes | memoryview) -> str:
+    """The frame of such a message, without decoding the rest; empty where it has none."""
+    if len(cdr) < 16:
+        return ""
+    (length,) = struct.unpack_from("<I" if cdr[1] & 1 else ">I", cdr, 12)
+    if not 1 < length <= len(cdr) - 16:
+        return ""
+    return bytes(cdr[16 : 15 + length]).decode("utf-8", "replace").lstrip("/")
+
+
 def _key(connection: Connection) -> tuple[str, str]:
     return connection.topic, _ROS2_TYPES.get(connection.msgtype, connection.msgtype)
 

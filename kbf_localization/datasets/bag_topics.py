@@ -23,12 +23,14 @@ _LISTED = 12
 
 
 def odometry_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
-    """The wheel odometry."""
+    """The wheel odometry; where no topic has it, /tf, whose odom→base says the same."""
     option = "--odom-topic"
     if wanted is not None:
-        return _named(bag, topics, wanted, (ODOMETRY,), option)
+        return _named(bag, topics, wanted, (ODOMETRY, TRANSFORMS), option)
     found = [one for one in topics if one.type == ODOMETRY and one.count]
-    return _only(bag, topics, found, "odometry", (ODOMETRY,), option)
+    if not found:
+        found = [one for one in topics if one.type == TRANSFORMS and one.name == "/tf"]
+    return _only(bag, topics, found, "odometry", (ODOMETRY, TRANSFORMS), option)
 
 
 def image_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
@@ -41,6 +43,8 @@ def image_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> Ba
         for one in topics
         if one.type in IMAGE_TYPES and one.count and not one.name.endswith("/compressedDepth")
     ]
+    colour = [one for one in found if "depth" not in one.name.lower()]
+    found = colour or found
     compressed = {one.name for one in found if one.type == COMPRESSED_IMAGE}
     found = [one for one in found if f"{one.name}/compressed" not in compressed]
     return _only(bag, topics, found, "image", IMAGE_TYPES, option)

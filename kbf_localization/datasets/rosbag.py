@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.bag_messages import grey_image, pose_of_message
-from kbf_localization.datasets.bag_reader import TRANSFORMS, BagReader, BagTopic, open_bag, stamp_ns
+from kbf_localization.datasets.bag_reader import (
+    TRANSFORMS,
+    BagReader,
+    BagTopic,
+    frame_id,
+    open_bag,
+    stamp_ns,
+)
 from kbf_localization.datasets.bag_topics import (
     COMPRESSED_IMAGE,
     image_topic,
@@ -23,8 +30,14 @@ from kbf_localization.datasets.bag_topics import (
 )
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
 from kbf_localization.datasets.files import printable
-from kbf_localization.datasets.pose_log import PoseLog, known_poses
-from kbf_localization.datasets.transform_log import TransformLog
+from kbf_localization.datasets.planar import Axes, guess_axes, to_plane
+from kbf_localization.datasets.pose_log import (
+    PoseLog,
+    carried_poses,
+    known_poses,
+    largest_gaps,
+)
+from kbf_localization.datasets.transform_log import ODOM_FRAME, TransformLog
 from kbf_localization.errors import DatasetError
 
 CONDITION_NOTE, ODOMETRY_NOTE = "condition", "odometry"
@@ -158,13 +171,15 @@ class _Scan:
         self.pose = pose_topic(bag.path, bag.topics, pose)
         self.image_stamps, self.image_recorded = array("q"), array("q")
         self._late_images = self._damaged = 0
+        self._notes: list[str] = []
         self._odometry, self._known = PoseLog(), PoseLog()
         self._transforms = TransformLog()
-        self.odom_frame = self.base_frame = ""
+        self.odom_frame = self.base_frame = self.image_frame = ""
         static = static_transforms_topic(bag.topics) if self._by_transforms else None
         topics = {one for one in (self.odom, self.image, self.pose, static) if one is not None}
         for topic, recorded_ns, cdr in bag.messages(topics):
             if topic == self.image:
+                self.image_frame = self.image_frame or frame_id(cdr)
                 self._add_image(stamp_ns(cdr), recorded_ns)
                 continue
             try:
@@ -179,10 +194,13 @@ class _Scan:
                 self._add_odometry(stamp_ns(cdr), message)
             if topic == self.pose:
                 self._known.add(stamp_ns(cdr), pose_of_message(message))
+        if self.odom.type == TRANSFORMS:
+            self._odometry_from_transforms()
         self._refuse_what_has_no_stamps()
 
     @property
     def _by_transforms(self) -> bool:
+        """Whether the known poses come from tf."""
         return self.pose is not None and self.pose.type == TRANSFORMS
 
     def _add_image(self, stamp: int, recorded_ns: int) -> None:
@@ -196,6 +214,17 @@ class _Scan:
         self._odometry.add(stamp, pose_of_message(message))
         self.odom_frame = message.header.frame_id.lstrip("/")
         self.base_frame = message.child_frame_id.lstrip("/")
+
+    def _odometry_from_transforms(self) -> None:
+        found = self._transforms.odometry()
+        if found is None:
+            raise DatasetError(
+                f"{self.path}: {self.odom.name} has no transform from '{ODOM_FRAME}' to a base, it "
+                f"has {self._transforms.frames()}; choose another topic with --odom-topic"
+            )
+        log, self.odom_frame, self.base_frame = found
+        for stamp, pose in zip(log.stamps_ns.tolist(), log.poses.tolist()):
+            self._odometry.add(stamp, tuple(pose))
 
     def _refuse_what_has_no_stamps(self) -> None:
         for topic, usable, option in (
@@ -214,9 +243,13 @@ class _Scan:
 
     def poses(self, at_ns: NDArray[np.int64], required: bool) -> NDArray[np.float64] | None:
         """The known poses at the images' stamps; None where the bag knows none."""
+        if self.pose is None:
+            return None
+        odometry = self.odometry()
         known: OdometryLog | None = OdometryLog(self._known.stamps_ns, self._known.poses)
         if self._by_transforms:
-            known = self._transforms.base_in_map(self.odometry(), self.odom_frame, self.base_frame)
+            known = self._transforms.base_in_map(odometry, self.odom_frame, self.base_frame)
+            known = known or self._camera_from_transforms()
         if known is None and required and self.pose is not None:
             raise DatasetError(
                 f"{self.path}: the transforms on {self.pose.name} do not lead from a map to "
@@ -224,9 +257,29 @@ class _Scan:
                 f"{self._transforms.frames()}; "
                 "choose another topic with --pose-topic"
             )
-        if known is None or self.pose is None:
+        if known is None or len(known.stamps_ns) == 0:
             return None
-        return known_poses(known.stamps_ns, known.poses, at_ns)
+        # What tf says is carried along the odometry already.
+        if self._by_transforms:
+            poses, how = known_poses(known.stamps_ns, known.poses, at_ns), "interpolated"
+        else:
+            poses = carried_poses(known.stamps_ns, known.poses, odometry, at_ns)
+            how = f"carried along {self.odom.name}"
+        gaps = largest_gaps(known.stamps_ns, known.poses, at_ns)
+        self._notes.append(
+            f"{len(known.stamps_ns)} known poses from {self.pose.name}, {how} between them; {gaps}"
+        )
+        return poses
+
+    def _camera_from_transforms(self) -> OdometryLog | None:
+        """The camera's pose seen from above, where motion capture knows that and no base."""
+        trajectory = self._transforms.camera_in_world(self.image_frame)
+        if trajectory is None:
+            return None
+        optical = self.image_frame.endswith("optical_frame")
+        motion = to_plane(trajectory, Axes.CAMERA if optical else guess_axes(trajectory))
+        self._notes.append(f"known poses are those of {self.image_frame}; {motion.described}")
+        return OdometryLog(trajectory.stamps_ns, motion.poses)
 
     def warnings(self) -> tuple[str, ...]:
         counted = (
@@ -234,4 +287,5 @@ class _Scan:
             (self._odometry.refused, f"unusable readings on {self.odom.name}"),
             (self._damaged, "damaged messages"),
         )
-        return tuple(f"passed over {count} {what}" for count, what in counted if count)
+        passed_over = (f"passed over {count} {what}" for count, what in counted if count)
+        return (*self._notes, *passed_over)

@@ -1,17 +1,22 @@
-"""The robot's pose in the map from the transforms of a bag: map→base, or map→odom→base."""
+"""What a bag's transforms say: the robot's pose in the map, its odometry, the camera's pose."""
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation, Slerp
 
+from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.bag_messages import pose_of
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.pose_log import PoseLog
+from kbf_localization.datasets.trajectory import Trajectory
 from kbf_localization.geometry import compose, interpolate
 
-GLOBAL_FRAME = "map"
+GLOBAL_FRAME, ODOM_FRAME = "map", "odom"
+BASE_FRAMES = ("base_footprint", "base_link")
 
 
 class TransformLog:
@@ -19,6 +24,7 @@ class TransformLog:
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, str], PoseLog] = {}
+        self._values: dict[tuple[str, str], array[float]] = {}
 
     def add(self, message: Any, static: bool = False) -> None:
         for one in message.transforms:
@@ -27,7 +33,10 @@ class TransformLog:
             pose = pose_of(one.transform.translation, one.transform.rotation)
             edge = (one.header.frame_id.lstrip("/"), one.child_frame_id.lstrip("/"))
             # A static transform holds at all times and is often stamped with zero.
-            self._logs.setdefault(edge, PoseLog()).add(max(stamp_ns, int(static)), pose)
+            if self._logs.setdefault(edge, PoseLog()).add(max(stamp_ns, int(static)), pose):
+                move, turn = one.transform.translation, one.transform.rotation
+                values = (move.x, move.y, move.z, turn.x, turn.y, turn.z, turn.w)
+                self._values.setdefault(edge, array("d")).extend(values)
 
     def frames(self) -> str:
         """What there is, for an error message."""
@@ -53,6 +62,53 @@ class TransformLog:
             within = np.ones_like(within)
         at = odometry.stamps_ns[within]
         return OdometryLog(at, compose(interpolate(stamps, poses, at), odometry.poses[within]))
+
+    def odometry(self) -> tuple[OdometryLog, str, str] | None:
+        """The wheel odometry in odom→base with its two frames; None where there is none."""
+        found = {
+            edge: log
+            for edge, log in self._logs.items()
+            if edge[0].rpartition("/")[2] == ODOM_FRAME and len(log) > 1
+        }
+        by_name = [edge for edge in found if edge[1].rpartition("/")[2] in BASE_FRAMES]
+        edge = next(iter(by_name or found), None) if len(by_name or found) == 1 else None
+        if edge is None:
+            return None
+        return OdometryLog(found[edge].stamps_ns, found[edge].poses), *edge
+
+    def camera_in_world(self, camera_frame: str) -> Trajectory | None:
+        """The camera's poses in the root of its tree, in six degrees; None where nothing moves it.
+
+        Motion capture knows a body on the robot (TUM's world→kinect), not the robot's base.
+        """
+        chain: list[tuple[str, str]] = []
+        frame = camera_frame
+        parents = {child: (parent, child) for parent, child in self._values}
+        while frame in parents and len(chain) < len(parents):
+            chain.append(parents[frame])
+            frame = parents[frame][0]
+        moving = max(chain, key=lambda edge: len(self._logs[edge]), default=None)
+        if moving is None or len(self._logs[moving]) < 2:
+            return None
+        stamps = self._logs[moving].stamps_ns
+        positions, rotations = np.zeros((len(stamps), 3)), Rotation.identity(len(stamps))
+        for edge in chain:  # from the camera up to the root
+            moves, turns = self._at(edge, stamps)
+            positions = turns.apply(positions) + moves
+            rotations = turns * rotations
+        return Trajectory(stamps, positions, rotations.as_matrix())
+
+    def _at(self, edge: tuple[str, str], at_ns: Stamps) -> tuple[Array, Rotation]:
+        """Translations (t, 3) and rotations of a transform at the given times."""
+        values = np.array(self._values[edge]).reshape(-1, 7)
+        stamps = self._logs[edge].stamps_ns
+        turns = Rotation.from_quat(values[:, 3:])
+        if len(values) == 1:
+            return np.tile(values[0, :3], (len(at_ns), 1)), turns[np.zeros(len(at_ns), int)]
+        at = np.clip(at_ns, stamps[0], stamps[-1])
+        seconds, wanted = (stamps - stamps[0]) * 1e-9, (at - stamps[0]) * 1e-9
+        moves = [np.interp(wanted, seconds, values[:, axis]) for axis in range(3)]
+        return np.stack(moves, axis=-1), Slerp(seconds, turns)(wanted)
 
     def _parent_of(self, frame: str, but: str) -> PoseLog | None:
         found = {

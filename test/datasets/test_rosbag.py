@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.open import open_drive
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import compose, relative
@@ -24,8 +26,11 @@ from test.datasets.bags import (
     circle,
     compressed,
     drive_messages,
+    header,
+    new,
     odometry,
     pose_stamped,
+    pose_with_covariance,
     transforms,
     write_messages,
     write_messages_ros1,
@@ -299,3 +304,120 @@ def test_what_is_no_bag_is_said_so(tmp_path: Path) -> None:
     ):
         with pytest.raises(DatasetError, match=says):
             RosbagDrive(path)
+
+
+def stop_and_go(stamp: int) -> tuple[float, float, float]:
+    """Along x: 1 m/s for 1 s, a stop of 20 s, and on for 3 s with a turn of 1 rad."""
+    t = (stamp - START_NS) * 1e-9
+    driving = min(t, 1.0) + max(t - 21.0, 0.0)
+    return driving, 0.3 * driving, max(t - 21.0, 0.0) / 3.0
+
+
+def test_poses_that_come_rarely_are_carried_along_the_odometry(tmp_path: Path) -> None:
+    """AMCL publishes after every 0.25 m: a stop of 20 s must not be smeared over 0.25 m."""
+    messages: list[tuple[str, int, Any]] = []
+    last = -1.0
+    for tick in range(1, 24 * 20):
+        stamp = START_NS + tick * 50_000_000
+        x, y, heading = stop_and_go(stamp)
+        messages.append(("/odom", stamp, odometry(stamp, *compose((3, -2, 1.1), (x, y, heading)))))
+        if x - last >= 0.27:
+            last = x
+            messages.append(("/amcl_pose", stamp, pose_with_covariance(stamp, x, y, heading)))
+        if tick % 4 == 0:
+            messages.append(("/image/compressed", stamp + 7, compressed(stamp + 7, JPEG)))
+    drive = RosbagDrive(write_messages(tmp_path / "bag", messages))
+    assert drive.poses is not None
+    known = np.isfinite(drive.poses).all(axis=1)
+    assert known.mean() > 0.95
+    truth = np.array([stop_and_go(int(stamp)) for stamp in drive.stamps_ns[known]])
+    # Between two odometry readings, 50 ms apart, a turn's arc is taken for a line.
+    np.testing.assert_allclose(drive.poses[known], truth, atol=2e-4)
+    (said,) = (line for line in drive.warnings if "known poses from /amcl_pose" in line)
+    assert re.search(r"carried along /odom between them; largest gap 20\.\d s, 0\.3\d m", said)
+
+
+def test_odometry_that_drifts_is_bent_to_the_poses_at_both_ends(tmp_path: Path) -> None:
+    messages: list[tuple[str, int, Any]] = []
+    for tick in range(1, 61):
+        stamp, x = START_NS + tick * 50_000_000, 0.05 * tick
+        messages.append(("/odom", stamp, odometry(stamp, 1.1 * x, 0.0, 0.0)))
+        messages.append(("/image/compressed", stamp, compressed(stamp, JPEG)))
+        if tick % 20 == 1 or tick == 60:
+            messages.append(("/truth", stamp, pose_stamped(stamp, x, 0.0, 0.0)))
+    poses = RosbagDrive(write_messages(tmp_path / "bag", messages)).poses
+    assert poses is not None
+    np.testing.assert_allclose(poses[:, 0], 0.05 * np.arange(1, 61), atol=1e-9)
+
+
+@pytest.mark.parametrize("named", [None, "/tf"])
+def test_odometry_is_read_from_transforms_where_no_topic_has_it(
+    tmp_path: Path, named: str | None
+) -> None:
+    messages: list[tuple[str, int, Any]] = []
+    for topic, stamp, message in drive_messages(DRIVE):
+        if topic != "/odom":
+            messages.append((topic, stamp, message))
+    log = DRIVE.odometry
+    for stamp, pose in zip(log.stamps_ns.tolist(), log.poses.tolist()):
+        edges = {("odom", "base_footprint"): tuple(pose), ("base_footprint", "laser"): (0.1, 0, 0)}
+        messages.append(("/tf", stamp, transforms(stamp, edges)))
+    bag = write_messages(tmp_path / "bag", sorted(messages, key=lambda one: one[1]))
+    drive = RosbagDrive(bag, odom_topic=named)
+    assert drive.odom_topic.name == "/tf"
+    assert (drive.odom_frame, drive.base_frame) == ("odom", "base_footprint")
+    close(drive.odometry.poses, log.poses)
+    close(drive.poses, DRIVE.poses)
+
+
+def test_transforms_without_odometry_say_which_frames_there_are(tmp_path: Path) -> None:
+    messages = [one for one in drive_messages(DRIVE) if one[0] != "/odom"]
+    messages.append(("/tf", START_NS, transforms(START_NS, {("base_link", "arm"): (0, 0, 0)})))
+    bag = write_messages(tmp_path / "bag", messages)
+    with pytest.raises(DatasetError, match="no transform from 'odom' to a base.*base_link→arm"):
+        RosbagDrive(bag)
+
+
+def test_motion_capture_of_a_camera_on_a_robot_as_tum_recorded_it(tmp_path: Path) -> None:
+    """A ROS 1 bag: wheel odometry, colour and depth images, and tf from /world to the Kinect."""
+    optical = {"x": -0.5, "y": 0.5, "z": -0.5, "w": 0.5}
+    messages: list[tuple[str, int, Any]] = []
+    for tick in range(80):
+        stamp = START_NS + tick * 50_000_000
+        x, y, heading = circle(np.array(stamp), turned=0.0).tolist()
+        messages.append(
+            ("/pose", stamp, odometry(stamp, x, y, heading, frame="/odom", child="/base_link"))
+        )
+        edges = transforms(
+            stamp,
+            {
+                ("/world", "/kinect"): (x, y, heading),
+                ("/kinect", "/openni_camera"): (0.0, 0.0, 0.0),
+                ("/openni_camera", "/openni_rgb_optical_frame"): (0.0, 0.0, 0.0),
+            },
+        )
+        edges.transforms[0].transform.translation.z = 0.6
+        for name, value in optical.items():
+            setattr(edges.transforms[2].transform.rotation, name, value)
+        messages.append(("/tf", stamp, edges))
+        if tick % 2 == 0:
+            kinds = (("rgb/image_color", "bgr8", 3), ("depth/image", "32FC1", 4))
+            for topic, encoding, size in kinds:
+                image = new(
+                    "sensor_msgs/msg/Image",
+                    header=header(stamp + 11, "/openni_rgb_optical_frame"),
+                    height=6,
+                    width=8,
+                    encoding=encoding,
+                    is_bigendian=0,
+                    step=8 * size,
+                    data=np.zeros(48 * size, np.uint8),
+                )
+                messages.append((f"/camera/{topic}", stamp + 11, image))
+    drive = open_drive(write_messages_ros1(tmp_path / "pioneer.bag", messages))
+    assert isinstance(drive, RosbagDrive)
+    assert drive.image_topic.name == "/camera/rgb/image_color"
+    assert drive.odom_topic.name == "/pose"
+    assert drive.poses is not None
+    close(drive.poses, circle(drive.stamps_ns, turned=0.0), tolerance=1e-4)
+    assert any("those of openni_rgb_optical_frame; tilt 0.0°" in line for line in drive.warnings)
