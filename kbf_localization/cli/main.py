@@ -30,6 +30,7 @@ COMMANDS = (
     "simulate",
     "convert",
     "split",
+    "check",
     "map",
     "tune",
     "evaluate",

@@ -1,0 +1,72 @@
+"""Check a recording before a map is built from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
+
+FITTING_S = 0.02
+
+
+@app.callback()
+def check_commands() -> None:
+    """Check a recording before a map is built from it."""
+
+
+@app.command(
+    "time",
+    epilog="Example: [bold]kbf check time office.mcap[/bold] prints the seconds to give the node "
+    "as its parameter camera_time_offset, with a standard deviation.",
+)
+def check_time(
+    source: Annotated[Path, typer.Argument(metavar="BAG", help="A bag or a drive's folder.")],
+    odometry: Odometry = "measured",
+    odom_topic: OdomTopic = None,
+    image_topic: ImageTopic = None,
+    pose_topic: PoseTopic = None,
+) -> None:
+    """Estimate how far the camera's and the odometry's clocks are apart, from the drive's turns.
+
+    The horizontal shift between consecutive images is compared with the odometry's yaw rate, moved
+    in time by up to a second.
+    """
+    from kbf_localization.cli.console import console, print_table
+    from kbf_localization.cli.drives import open_drives
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.datasets.time_offset import estimate_time_offset
+
+    (drive,) = open_drives(
+        [source],
+        odometry=odometry,
+        odom_topic=odom_topic,
+        image_topic=image_topic,
+        pose_topic=pose_topic,
+    )
+    with show_progress() as progress:
+        offset = estimate_time_offset(drive, progress)
+    print_table(
+        "Camera against odometry",
+        ("Figure", "Value", "Units"),
+        [
+            ("camera_time_offset", f"{offset.seconds:+.3f} ± {offset.deviation_s:.3f}", "s"),
+            ("correlation there", offset.correlation, ""),
+            ("correlation as recorded", offset.uncorrected, ""),
+            ("pairs of images", offset.pairs, ""),
+        ],
+    )
+    doubt = max(FITTING_S, 2.0 * offset.deviation_s)
+    if abs(offset.seconds) <= doubt:
+        advice = "The clocks agree as far as this drive can tell; nothing to set."
+    else:
+        late = "late" if offset.seconds < 0.0 else "early"
+        advice = (
+            f"The images are stamped {abs(offset.seconds):.3f} s too {late}: run the node with "
+            f"camera_time_offset:={offset.seconds:.3f}"
+        )
+    console.print(advice, markup=False, highlight=False, soft_wrap=True)
