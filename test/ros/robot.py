@@ -26,7 +26,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from std_srvs.srv import Empty
 from tf2_msgs.msg import TFMessage
 
-from kbf_localization.geometry import relative
+from kbf_localization.geometry import compose, relative
 from kbf_localization.ros.conversions import (
     header,
     nanoseconds,
@@ -174,6 +174,13 @@ class Robot:
             self.metres += 0.5 * metres
             self.stamp_ns += int(0.5e9 * seconds)
             self.publish_odometry()
+
+    def carry_to(self, metres: float) -> None:
+        """Put the robot elsewhere on its route; its wheels do not notice, the node is told."""
+        odometry = relative(self.origin, self.pose)
+        self.metres = metres
+        self.origin = compose(self.pose, relative(odometry, np.zeros(3)))
+        self.call_empty("reinitialize_global_localization")
 
     def frame(self, metres: float = 0.1, wait: float = 10.0) -> PoseWithCovarianceStamped | None:
         """Drive on by one frame, publish it, and give the node's answer (None: there was none)."""
