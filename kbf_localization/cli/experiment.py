@@ -3,6 +3,7 @@
 import typer
 
 from kbf_localization.cli.experiments.localization import localization
+from kbf_localization.cli.experiments.public import public
 from kbf_localization.cli.experiments.recovery import recovery
 from kbf_localization.cli.experiments.sum_rule import sum_rule
 from kbf_localization.cli.experiments.synthetic import synthetic
@@ -28,4 +29,7 @@ app.command(
 )(localization)
 app.command("recovery", epilog="Example: [bold]kbf experiment recovery --trials 20[/bold]")(
     recovery
+)
+app.command("public", epilog="Example: [bold]kbf experiment public ~/datasets/7scenes[/bold]")(
+    public
 )

@@ -37,19 +37,34 @@ def open_drive(
     return drive if wanted is None else DrivePart(drive, wanted)
 
 
+def is_drive(path: Path) -> bool:
+    """Whether `open_drive` would know what this is."""
+    if not path.is_dir():
+        return path.suffix in BAG_SUFFIXES
+    return _is_cold(path) or any(one.recognizes(path) for one in READERS) or _is_bag_folder(path)
+
+
+def _is_cold(path: Path) -> bool:
+    return (path / IMAGES).is_dir() or (path / PLACES).is_file()
+
+
+def _is_bag_folder(path: Path) -> bool:
+    return (path / "metadata.yaml").is_file() or any(
+        entry.suffix in BAG_SUFFIXES for entry in path.iterdir()
+    )
+
+
 def _open(path: Path, topics: dict[str, str | None]) -> Drive:
     try:
         if not path.exists():
             raise DatasetError(f"{path}: no such file or folder")
         if path.is_dir():
-            if (path / IMAGES).is_dir() or (path / PLACES).is_file():
+            if _is_cold(path):
                 return ColdDrive(path)
             for reader in READERS:
                 if reader.recognizes(path):
                     return reader(path)
-            is_bag = (path / "metadata.yaml").is_file() or any(
-                entry.suffix in BAG_SUFFIXES for entry in path.iterdir()
-            )
+            is_bag = _is_bag_folder(path)
         else:
             is_bag = path.suffix in BAG_SUFFIXES
     except (OSError, ValueError) as error:

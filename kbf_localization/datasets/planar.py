@@ -16,6 +16,7 @@ mean up direction does: a tilt of 0.2 rad of that direction weighs like 5 cm of 
 
 MOST_TILT_RAD = np.radians(5.0)
 MOST_HEIGHT_M = 0.1
+SAME_AXIS_RAD = np.radians(10.0)
 STEEPEST_VIEW_RAD = np.radians(75.0)
 """An axis that points up or down more steeply than this has no heading."""
 
@@ -59,12 +60,13 @@ def to_plane(trajectory: Trajectory, axes: Axes) -> PlanarMotion:
 
     The plane's normal is the eigenvector of least eigenvalue of C + κ(I - ūūᵀ), where C is the
     positions' covariance and ū the mean up direction: the path decides where it extends, gravity
-    where it does not. The plane's x axis is the world's, projected.
+    where it does not. An axis of the world within 10° of it is taken instead, so that drives of one
+    world agree about where they are. The plane's x axis is the world's, projected.
     """
     forward = trajectory.rotations @ np.array(axes.value[0])
     up = trajectory.rotations @ np.array(axes.value[1])
     normal = _plane_normal(trajectory.positions, _unit(up.mean(axis=0)))
-    x_axis, y_axis = _plane_axes(normal, forward[0])
+    x_axis, y_axis = _plane_axes(_nearest_axis(normal), forward[0])
     heights = trajectory.positions @ normal
     heading = np.arctan2(forward @ y_axis, forward @ x_axis)
     steep = np.abs(forward @ normal) > np.sin(STEEPEST_VIEW_RAD)
@@ -93,6 +95,14 @@ def _plane_normal(positions: Array, up: Array) -> Array:
     values, vectors = np.linalg.eigh(covariance + PATH_M**2 * (np.eye(3) - np.outer(up, up)))
     normal = vectors[:, int(np.argmin(values))]
     return np.asarray(normal if normal @ up >= 0.0 else -normal)
+
+
+def _nearest_axis(normal: Array) -> Array:
+    """The world's axis that is nearly the normal; the normal where there is none."""
+    largest = int(np.argmax(np.abs(normal)))
+    if abs(normal[largest]) < np.cos(SAME_AXIS_RAD):
+        return normal
+    return np.asarray(np.sign(normal[largest]) * np.eye(3)[largest])
 
 
 def _plane_axes(normal: Array, forward: Array) -> tuple[Array, Array]:

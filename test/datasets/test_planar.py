@@ -91,3 +91,15 @@ def test_stamps(text: str, stamp_ns: int) -> None:
 def test_no_stamps(text: str) -> None:
     with pytest.raises((ValueError, OverflowError)):
         parse_stamp(text)
+
+
+def test_drives_of_one_world_agree_about_where_they_are() -> None:
+    """Cameras that are pitched alike but drive elsewhere would each find another plane."""
+    one, other = planar_path(60), planar_path(60)
+    other[:, 2] += np.pi / 2  # sideways along the same path
+    here, there = (
+        to_plane(trajectory(pitched(matrices(path), -0.12)), Axes.CAMERA).poses
+        for path in (one, other)
+    )
+    np.testing.assert_allclose(here[:, :2], one[:, :2], atol=1e-9)
+    np.testing.assert_allclose(here[:, :2], there[:, :2], atol=1e-9)

@@ -1,0 +1,109 @@
+"""kbf experiment public: all methods on public data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbf_localization.cli.experiments.common import (
+    Jobs,
+    Output,
+    command_line,
+    limit_to_one_thread,
+)
+
+if TYPE_CHECKING:
+    from kbf_localization.evaluation.report import Table
+    from kbf_localization.experiments.public import Outcome
+
+
+def public(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER...", help="Folders with data sets, or drives.")
+    ],
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas.")
+    ] = "kbf,fkbf,nn,nai,kmcf",
+    poses: Annotated[int, typer.Option(min=10, help="Poses of each map, at most.")] = 1000,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Times that odometry is simulated where there is none.")
+    ] = 3,
+    jobs: Jobs = -1,
+    output: Output = None,
+) -> None:
+    """All methods on every public data set in FOLDER: map from one time, test at another.
+
+    7-Scenes by its own split, OpenLORIS by visits, any other drive by its two halves; interleaved,
+    and labelled so, where the later half sees nothing of the first. Where a data set has no wheel
+    odometry it is simulated, several times, and marked.
+    """
+    limit_to_one_thread()
+    from kbf_localization.cli.console import console, print_table
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.errors import DatasetError
+    from kbf_localization.evaluation.report import write_simple_report
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.experiments.public import metrics_of, run_protocol
+    from kbf_localization.experiments.public_protocols import find_protocols
+    from kbf_localization.filters.registry import check_methods
+    from kbf_localization.parallel import workers
+
+    names = check_methods(methods)
+    protocols = find_protocols(folders)
+    folder = ResultsFolder.create("experiment public", output)
+    config = {
+        "command": command_line(),
+        "experiment": "public",
+        "folders": folders,
+        "methods": names,
+        "poses": poses,
+        "seeds": seeds,
+    }
+    folder.write_config(config)
+    outcomes: list[Outcome] = []
+    with show_progress() as progress:
+        for protocol in protocols:
+            try:
+                outcomes.append(
+                    run_protocol(
+                        protocol,
+                        names,
+                        poses=poses,
+                        seeds=seeds,
+                        workers=workers(jobs),
+                        progress=progress,
+                    )
+                )
+            except DatasetError as error:
+                console.print(
+                    f"Note: left out: {error}", markup=False, highlight=False, soft_wrap=True
+                )
+                continue
+            # What is done is kept, should a later set be interrupted.
+            folder.write_metrics(metrics_of(outcomes))
+    if not outcomes:
+        raise DatasetError("none of the data sets could be used")
+    tables = [_table(one) for one in outcomes]
+    report = write_simple_report(folder, "Public data sets", config, tables=tables, pictures=[])
+    for table in tables:
+        print_table(table.title, table.columns, table.rows)
+    console.print(f"Results: {report}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(outcome: Outcome) -> Table:
+    from kbf_localization.evaluation.report import Table
+    from kbf_localization.experiments.public import FIGURES
+    from kbf_localization.experiments.trials import summary
+
+    shown = [key for key in FIGURES if any(key in found for found in outcome.figures.values())]
+    rows = [
+        (method, *(summary(found[key])["mean"] if key in found else None for key in shown))
+        for method, found in outcome.figures.items()
+    ]
+    title = (
+        f"{outcome.protocol.name}: {outcome.protocol.how}, {outcome.images} images, "
+        f"{100 * outcome.covered:.0f} % seen by the map, odometry {outcome.odometry}"
+    )
+    return Table(title, ("Method", *(FIGURES[key] for key in shown)), rows)

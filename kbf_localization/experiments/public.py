@@ -1,0 +1,101 @@
+"""All methods on public data sets: maps from one time, tests at another, errors side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbf_localization.datasets.drive import SIMULATED
+from kbf_localization.evaluation.evaluate import evaluate_drives, metrics_by_method
+from kbf_localization.experiments.public_protocols import (
+    Protocol,
+    coverage,
+    open_with_odometry,
+)
+from kbf_localization.experiments.trials import summary
+from kbf_localization.localization.calibration import calibrate
+from kbf_localization.parallel import Serial, Workers
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map import build_map, with_parameters
+
+FIGURES = {
+    "position_rmse_m": "RMSE (m)",
+    "position_median_m": "median (m)",
+    "share_beyond_1m": "beyond 1 m",
+    "share_confident_wrong": "confident and wrong",
+    "within_three_sigma_share": "within 3 σ",
+    "share_tracking": "tracking",
+    "step_ms_p50": "ms an image",
+}
+"""The figures of the table with their headings."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A protocol's results: `figures` by method and figure, one value for each odometry seed."""
+
+    protocol: Protocol
+    odometry: str
+    covered: float
+    images: int
+    figures: Mapping[str, Mapping[str, Sequence[float]]]
+    notes: tuple[str, ...]
+
+
+def run_protocol(
+    protocol: Protocol,
+    methods: Sequence[str],
+    *,
+    poses: int = 1000,
+    seeds: int = 3,
+    workers: Workers | None = None,
+    progress: Progress = no_progress,
+) -> Outcome:
+    """Build the map with defaults and replay the test; once for each seed of the odometry.
+
+    Measured odometry has no seed: there it is done once.
+    """
+    staff = workers or Serial()
+    figures: dict[str, dict[str, list[float]]] = {method: {} for method in methods}
+    test = open_with_odometry(protocol.test, seed=0)
+    training = [open_with_odometry(one, seed=0) for one in protocol.training]
+    covered = coverage(training, test)
+    for seed in range(seeds if test.odometry_origin == SIMULATED else 1):
+        training = [open_with_odometry(one, seed) for one in protocol.training]
+        test = open_with_odometry(protocol.test, seed)
+        training_map = build_map(training, poses=poses, workers=staff, progress=progress)
+        learned = calibrate(training_map, training, workers=staff, progress=progress)
+        training_map = with_parameters(training_map, training_map.parameters, learned)
+        results = evaluate_drives([test], training_map, methods, seed=seed, progress=progress)
+        for method, found in metrics_by_method(results).items():
+            for key in FIGURES:
+                if key in found:
+                    figures[method].setdefault(key, []).append(float(found[key]))
+    return Outcome(protocol, test.odometry_origin, covered, len(test), figures, test.warnings)
+
+
+def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """{"sets": {name: {"odometry", "protocol", ..., "methods": {method: {figure: summary}}}}}."""
+    return {
+        "sets": {
+            one.protocol.name: {
+                "odometry": one.odometry,
+                "protocol": one.protocol.how,
+                "training": [_said(drives) for drives in one.protocol.training],
+                "test": _said(one.protocol.test),
+                "covered_share": one.covered,
+                "images": one.images,
+                "methods": {
+                    method: {key: summary(values) for key, values in found.items()}
+                    for method, found in one.figures.items()
+                },
+                "notes": list(one.notes),
+            }
+            for one in outcomes
+        }
+    }
+
+
+def _said(drives: Any) -> str:
+    return f"{drives.path} [{drives.part or 'all'}]"

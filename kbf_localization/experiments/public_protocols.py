@@ -1,0 +1,163 @@
+"""Which sequences of public data sets give the map and which are the test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kbf_localization.datasets.drive import NO_ODOMETRY, Drive
+from kbf_localization.datasets.files import printable, read_lines
+from kbf_localization.datasets.open import is_drive, open_drive
+from kbf_localization.datasets.parts import INTERLEAVED
+from kbf_localization.errors import DatasetError
+from kbf_localization.geometry import wrap_angle
+
+DEEPEST = 4
+COVERED_M, COVERED_RAD = 1.0, np.radians(30.0)
+LEAST_COVERED = 0.2
+"""Below this share of a later half near the first one's views there is nothing to recognize."""
+EVERY = 10
+
+_OPENLORIS = re.compile(r"(.+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class Drives:
+    """A path with the part of it that is used; all of it without one."""
+
+    path: Path
+    part: str | None = None
+
+    def open(self, odometry: str) -> Drive:
+        return open_drive(self.path, odometry=odometry, part=self.part)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One row of the table: maps from `training`, tests on `test`; `how` says by which rule."""
+
+    name: str
+    training: tuple[Drives, ...]
+    test: Drives
+    how: str
+
+
+def find_protocols(folders: Sequence[Path]) -> list[Protocol]:
+    """The protocols of all data sets in the folders, in the order of their paths."""
+    drives = [drive for folder in folders for drive in _drives_in(folder, DEEPEST)]
+    if not drives:
+        names = ", ".join(str(folder) for folder in folders)
+        raise DatasetError(f"{names}: no bag and no folder of a known data set in there")
+    protocols: list[Protocol] = []
+    by_parent: dict[Path, list[Path]] = {}
+    for path in drives:
+        by_parent.setdefault(path.parent, []).append(path)
+    for parent, paths in by_parent.items():
+        grouped = _seven_scenes(parent, paths) + _openloris(paths)
+        used = {one.path for protocol in grouped for one in (*protocol.training, protocol.test)}
+        protocols += grouped
+        protocols += [_one_drive(path) for path in paths if path not in used]
+    return protocols
+
+
+def _drives_in(folder: Path, deepest: int) -> Iterable[Path]:
+    if is_drive(folder):
+        yield folder
+    elif folder.is_dir() and deepest:
+        for entry in sorted(folder.iterdir()):
+            yield from _drives_in(entry, deepest - 1)
+
+
+def _seven_scenes(parent: Path, paths: Sequence[Path]) -> list[Protocol]:
+    """The scene's own split; "sequence1" in it is the folder seq-01."""
+    lists = [parent / "TrainSplit.txt", parent / "TestSplit.txt"]
+    if not all(path.is_file() for path in lists):
+        return []
+    train, test = (
+        [
+            parent / f"seq-{int(number):02d}"
+            for line in read_lines(path)
+            for number in re.findall(r"\d+", line)
+        ]
+        for path in lists
+    )
+    there = set(paths)
+    training = tuple(Drives(path) for path in train if path in there)
+    scene = printable(parent.name)
+    return [
+        Protocol(f"{scene}/{path.name}", training, Drives(path), "the scene's split")
+        for path in test
+        if path in there and training
+    ]
+
+
+def _openloris(paths: Sequence[Path]) -> list[Protocol]:
+    """Visits of one place, such as office1-1 to office1-7: the first gives the map."""
+    places: dict[str, list[tuple[int, Path]]] = {}
+    for path in paths:
+        match = _OPENLORIS.fullmatch(path.name)
+        if match and (path / "color.txt").is_file():
+            places.setdefault(match[1], []).append((int(match[2]), path))
+    protocols = []
+    for visits in places.values():
+        (_, first), *later = sorted(visits)
+        protocols += [
+            Protocol(printable(path.name), (Drives(first),), Drives(path), f"map of {first.name}")
+            for _, path in later
+        ]
+    return protocols
+
+
+def _one_drive(path: Path) -> Protocol:
+    """The first half gives the map, the later one is the test.
+
+    Interleaved where the later half sees nothing of what the first one saw.
+    """
+    drive = open_with_odometry(Drives(path), seed=0)
+    first, later = (open_with_odometry(Drives(path, part), seed=0) for part in ("0:0.5", "0.5:"))
+    if coverage([first], later) >= LEAST_COVERED:
+        return Protocol(drive.name, (Drives(path, "0:0.5"),), Drives(path, "0.5:"), "later half")
+    return Protocol(
+        drive.name,
+        (Drives(path, f"every:{EVERY}"),),
+        Drives(path, f"not-every:{EVERY}"),
+        INTERLEAVED,
+    )
+
+
+def open_with_odometry(one: Drives, seed: int) -> Drive:
+    """The drive with its measured odometry, or simulated by `seed` where it has none."""
+    simulated = f"simulate:0.02,0.05,{seed}"
+    try:
+        return one.open("measured")
+    except DatasetError:
+        drive = one.open(simulated)  # raises what is wrong, if it is not the odometry
+        if drive.odometry_origin == NO_ODOMETRY:
+            raise
+        return drive
+
+
+def coverage(training: Sequence[Drive], test: Drive) -> float:
+    """The share of the test's poses within 1 m and 30° of one that gives the map."""
+    known = np.concatenate([_known(drive) for drive in training])
+    asked = _known(test)
+    near = [
+        bool(
+            (
+                (np.hypot(*(known[:, :2] - pose[:2]).T) <= COVERED_M)
+                & (np.abs(wrap_angle(known[:, 2] - pose[2])) <= COVERED_RAD)
+            ).any()
+        )
+        for pose in asked
+    ]
+    return float(np.mean(near)) if near else 0.0
+
+
+def _known(drive: Drive) -> np.ndarray:
+    if drive.poses is None:
+        raise DatasetError(f"{drive.path}: has no known poses")
+    return np.asarray(drive.poses[np.isfinite(drive.poses).all(axis=1)])
