@@ -165,11 +165,11 @@ def _receive(connection: Connection, messages: SimpleQueue[tuple[Any, Any]]) -> 
 class DaskCluster:
     """The workers of the Dask scheduler at `address` (host:port)."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, timeout_s: float = 10.0) -> None:
         with naming_missing_extras():
             from distributed import Client
         try:
-            self._client = Client(address, timeout=10)
+            self._client = Client(address, timeout=timeout_s)
         except (OSError, ValueError) as error:
             raise KbfError(f"no Dask scheduler answers at {address}: {error}") from error
 

@@ -9,6 +9,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 KEYS = {
     "cv2": "python3-opencv",
     "h5py": "python3-h5py",
+    "lz4": "python3-rosbags-pip",  # which depends on it
     "matplotlib": "python3-matplotlib",
     "mpl_toolkits": "python3-matplotlib",
     "numpy": "python3-numpy",

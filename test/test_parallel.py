@@ -161,4 +161,4 @@ def test_a_dask_cluster_of_two_workers_agrees() -> None:
 def test_an_address_without_a_scheduler_is_one_clear_error() -> None:
     pytest.importorskip("distributed", reason="Dask is optional")
     with pytest.raises(KbfError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
-        DaskCluster("tcp://127.0.0.1:9")
+        DaskCluster("tcp://127.0.0.1:9", timeout_s=1.0)
