@@ -15,7 +15,6 @@ from kbf_localization.datasets.image_files import (
     read_image_list,
     read_truth,
 )
-from kbf_localization.datasets.planar import Axes
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_trajectory
 from kbf_localization.errors import DatasetError
 
@@ -46,7 +45,7 @@ class TumDrive(ImageFilesDrive):
 class OpenLorisDrive(ImageFilesDrive):
     """OpenLORIS-Scene (Shi et al. 2020): `color.txt`, `groundtruth.txt`, `odom.txt`.
 
-    Known poses and odometry are the robot's base's.
+    The odometry is the robot's base's, the known poses that or the camera's: their turns tell.
     """
 
     kind = "OpenLORIS folder"
@@ -60,7 +59,7 @@ class OpenLorisDrive(ImageFilesDrive):
             files,
             stamps,
             truth,
-            axes=Axes.BASE,
+            axes=None,
             odometry=odometry,
             warnings=[*warnings, *more, *odometry_warnings],
         )

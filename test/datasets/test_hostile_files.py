@@ -17,6 +17,13 @@ from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
 from test.datasets.bags import MemoryDrive
 from test.datasets.cold_folders import make_cold_drive
+from test.datasets.public_folders import (
+    make_folder,
+    make_kitti,
+    make_openloris,
+    make_seven_scenes,
+    make_tum,
+)
 
 SECONDS = 10.0
 
@@ -44,11 +51,11 @@ def edited(content: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
     return content
 
 
-def check(path: Path) -> None:
+def check(path: Path, odometry: str = "measured") -> None:
     """The drive makes sense in bounded time, or a DatasetError of one line says why not."""
     started = time.process_time()
     try:
-        drive = open_drive(path)
+        drive = open_drive(path, odometry=odometry)
         stamps, poses, odometry = drive.stamps_ns, drive.poses, drive.odometry
         images = list(drive.images())
     except DatasetError as error:
@@ -142,3 +149,52 @@ def test_bags_with_any_metadata(
     file = bag / "metadata.yaml"
     file.write_bytes(edited(file.read_bytes(), changes))
     check(bag)
+
+
+def tum(path: Path) -> None:
+    make_tum(path, 4)
+
+
+def openloris(path: Path) -> None:
+    make_openloris(path, 4)
+
+
+def seven_scenes(path: Path) -> None:
+    make_seven_scenes(path, 4)
+
+
+def kitti(path: Path) -> None:
+    make_kitti(path, 4)
+
+
+def plain(path: Path) -> None:
+    make_folder(path, 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "drive", "file"),
+    [
+        (tum, ".", "rgb.txt"),
+        (tum, ".", "groundtruth.txt"),
+        (openloris, ".", "odom.txt"),
+        (openloris, ".", "color.txt"),
+        (seven_scenes, ".", "frame-000001.pose.txt"),
+        (kitti, "sequences/03", "sequences/03/times.txt"),
+        (kitti, "sequences/03", "poses/03.txt"),
+        (plain, ".", "groundtruth.txt"),
+        (plain, ".", "odometry.txt"),
+    ],
+)
+@hostile
+@given(changes=edits | text_edits)
+def test_public_data_sets_with_anything_in_their_text_files(
+    tmp_path_factory: pytest.TempPathFactory,
+    make: Callable[[Path], object],
+    drive: str,
+    file: str,
+    changes: list[tuple[float, int, bytes]],
+) -> None:
+    folder = restored(tmp_path_factory, make)
+    path = folder / file
+    path.write_bytes(edited(path.read_bytes(), changes))
+    check(folder / drive, odometry="measured" if make in (openloris, plain) else "simulate")
