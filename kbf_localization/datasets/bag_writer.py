@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,11 @@ from rosbags.interfaces import (
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from kbf_localization.atomic_write import atomic_write
 from kbf_localization.datasets.bag_messages import PlanarPose
 from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
 from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.files import new_folder
 from kbf_localization.datasets.image_headers import format_of
 from kbf_localization.datasets.image_messages import decode
 from kbf_localization.datasets.rosbag import CONDITION_NOTE, ODOMETRY_NOTE
@@ -71,26 +69,13 @@ def write_bag(
     """
     if storage not in STORAGES:
         raise DatasetError(f"--storage {storage}: choose one of {', '.join(STORAGES)}")
-    with _appearing(path) as folder:
+    with new_folder(path) as folder:
         plugin = StoragePlugin[storage.upper()]
         with Writer(folder, version=Writer.VERSION_LATEST, storage_plugin=plugin) as writer:
             if drive.condition is not None:
                 writer.set_custom_data(CONDITION_NOTE, drive.condition)
             writer.set_custom_data(ODOMETRY_NOTE, drive.odometry_origin)
             _Messages(writer, raw).write(drive, progress)
-
-
-@contextmanager
-def _appearing(path: Path) -> Iterator[Path]:
-    """A folder of the same name elsewhere on the same disk, moved to `path` at the end."""
-    if path.exists():
-        raise DatasetError(f"{path}: exists already; remove it or name another bag")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary:
-            yield temporary
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 class _Messages:

@@ -1,11 +1,14 @@
-"""Foreign files, read only if they are regular files and of a size that makes sense."""
+"""Foreign files, read only if they are regular and of a size that makes sense; new folders."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import DatasetError
 
 MAX_IMAGE_BYTES = 100_000_000
@@ -49,6 +52,19 @@ def read_image_bytes(path: Path) -> bytes:
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file; bytes that are not UTF-8 become replacement characters."""
     return read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A path to make a folder at, which is moved to `path` when all is written."""
+    if path.exists():
+        raise DatasetError(f"{path}: exists already; remove it or choose another folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            yield temporary
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be written ({_reason(error)})") from error
 
 
 def printable(text: str) -> str:

@@ -69,11 +69,6 @@ class Localizer:
         """Whether the pose was given (`set_pose`) and the images have not yet said otherwise."""
         return self._given is not None and self.state in (State.UNINITIALIZED, State.LOCALIZING)
 
-    @property
-    def newest_odometry_ns(self) -> int | None:
-        """The stamp of the last odometry reading."""
-        return self._odometry.newest_ns
-
     def add_odometry(self, stamp_ns: int, pose: ArrayLike) -> bool:
         """Take an odometry reading (3,); False where it is refused, which is counted."""
         refused = self._odometry.append(stamp_ns, pose)

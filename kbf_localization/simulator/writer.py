@@ -6,27 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kbf_localization.atomic_write import atomic_write
 from kbf_localization.datasets.cold import IMAGES, SIMULATED_NOTE
 from kbf_localization.datasets.drive import OdometryLog
-from kbf_localization.errors import DatasetError
+from kbf_localization.datasets.files import new_folder
 from kbf_localization.simulator.trajectory import Trajectory
 
 
 @contextmanager
 def new_sequence(folder: Path) -> Iterator[Path]:
     """A folder to write into that takes its place as `folder` only when all is written."""
-    if folder.exists():
-        raise DatasetError(f"{folder}: exists already; remove it or choose another folder")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(folder) as partial:
-            (partial / IMAGES).mkdir(parents=True)
-            note = "Images and wheel odometry of this sequence are simulated.\n"
-            (partial / SIMULATED_NOTE).write_text(note, encoding="ascii")
-            yield partial
-    except OSError as error:
-        raise DatasetError(f"{folder}: cannot be written: {error}") from error
+    with new_folder(folder) as partial:
+        (partial / IMAGES).mkdir(parents=True)
+        note = "Images and wheel odometry of this sequence are simulated.\n"
+        (partial / SIMULATED_NOTE).write_text(note, encoding="ascii")
+        yield partial
 
 
 def write_places(sequence: Path, trajectory: Trajectory) -> None:
