@@ -1,6 +1,6 @@
 """Write docs/node.md: topics and services asked of a configured node, parameters of their table.
 
-python tools/make_node_reference.py [FILE]
+python tools/make_node_reference.py [FILE]     (without FILE also config/localization.yaml)
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "node.md"
+PROJECT = Path(__file__).resolve().parents[1]
+REFERENCE = PROJECT / "docs" / "node.md"
+CONFIGURATION = PROJECT / "config" / "localization.yaml"
 INTRODUCTION = """\
 # The node `localizer`
 
@@ -150,5 +152,10 @@ def _write_map(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else REFERENCE
-    target.write_text(make_reference(), encoding="utf-8")
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(make_reference(), encoding="utf-8")
+    else:
+        from kbf_localization.ros.parameters import as_yaml
+
+        REFERENCE.write_text(make_reference(), encoding="utf-8")
+        CONFIGURATION.write_text(as_yaml(), encoding="utf-8")

@@ -8,9 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kbf_localization.cli.main import app
-from kbf_localization.evaluation.trajectory_files import read_tum
 from kbf_localization.training_map import build_map, save_map
-from test.evaluation.synthetic import SyntheticDrive, picture
+from test.evaluation.synthetic import SyntheticDrive, picture, read_tum
 
 METHOD_KEYS = {
     "position_rmse_m",

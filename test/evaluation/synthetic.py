@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.drive import OdometryLog
@@ -117,3 +119,12 @@ def synthetic_run(drive: SyntheticDrive, map_poses: NDArray[np.float64], method:
         beliefs=tuple(beliefs),
         best_rows=nearest,
     )
+
+
+def read_tum(path: Path) -> tuple[list[int], np.ndarray]:
+    """Stamps in nanoseconds and planar poses (t, 3) of a TUM file, by SciPy's rotations."""
+    rows = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
+    numbers = np.array([row[1:] for row in rows], dtype=float)
+    headings = Rotation.from_quat(numbers[:, 3:]).as_euler("zyx")[:, 0]
+    stamps = [int(Decimal(row[0]) * 10**9) for row in rows]
+    return stamps, np.column_stack((numbers[:, :2], headings))
