@@ -15,7 +15,8 @@ PATH_M = 0.25
 mean up direction does: a tilt of 0.2 rad of that direction weighs like 5 cm of height."""
 
 MOST_TILT_RAD = np.radians(5.0)
-MOST_HEIGHT_M = 0.1
+MOST_HEIGHT_M, MOST_HEIGHT_SHARE = 0.1, 0.01
+"""Standard deviation of the height of a motion that is still planar, also as a share of the way."""
 SAME_AXIS_RAD = np.radians(10.0)
 STEEPEST_VIEW_RAD = np.radians(75.0)
 """An axis that points up or down more steeply than this has no heading."""
@@ -42,10 +43,12 @@ class PlanarMotion:
     poses: Array
     tilt_rad: float
     height_m: float
+    length_m: float
 
     @property
     def is_planar(self) -> bool:
-        return self.tilt_rad <= MOST_TILT_RAD and self.height_m <= MOST_HEIGHT_M
+        height = max(MOST_HEIGHT_M, MOST_HEIGHT_SHARE * self.length_m)
+        return self.tilt_rad <= MOST_TILT_RAD and self.height_m <= height
 
     @property
     def described(self) -> str:
@@ -74,7 +77,8 @@ def to_plane(trajectory: Trajectory, axes: Axes) -> PlanarMotion:
     poses[steep] = np.nan
     in_body = np.einsum("mji,j->mi", trajectory.rotations, normal)
     angles = np.arccos(np.clip(in_body @ _unit(in_body.mean(axis=0)), -1.0, 1.0))
-    return PlanarMotion(poses, float(np.sqrt(np.mean(angles**2))), float(heights.std()))
+    tilt = float(np.sqrt(np.mean(angles**2)))
+    return PlanarMotion(poses, tilt, float(heights.std()), trajectory.length_m)
 
 
 def guess_axes(trajectory: Trajectory) -> Axes:

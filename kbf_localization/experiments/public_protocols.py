@@ -18,8 +18,9 @@ from kbf_localization.geometry import wrap_angle
 
 DEEPEST = 4
 COVERED_M, COVERED_RAD = 1.0, np.radians(30.0)
-LEAST_COVERED = 0.2
-"""Below this share of a later half near the first one's views there is nothing to recognize."""
+SPLITS = (0.5, 0.6, 0.7, 0.8, 0.9)
+WELL_COVERED, LEAST_COVERED = 0.7, 0.5
+"""Shares of the test near the map's views: enough, and too little to call it a test."""
 EVERY = 10
 
 _OPENLORIS = re.compile(r"(.+)-(\d+)")
@@ -113,20 +114,28 @@ def _openloris(paths: Sequence[Path]) -> list[Protocol]:
 
 
 def _one_drive(path: Path) -> Protocol:
-    """The first half gives the map, the later one is the test.
+    """The first part of the time gives the map, the rest is the test.
 
-    Interleaved where the later half sees nothing of what the first one saw.
+    The first of SPLITS after which the drive comes back to what it saw, else the best of them;
+    interleaved where it hardly comes back at all. What was seen just before the split is no
+    coming back: the last tenth of the drive's time before it does not count.
     """
-    drive = open_with_odometry(Drives(path), seed=0)
-    first, later = (open_with_odometry(Drives(path, part), seed=0) for part in ("0:0.5", "0.5:"))
-    if coverage([first], later) >= LEAST_COVERED:
-        return Protocol(drive.name, (Drives(path, "0:0.5"),), Drives(path, "0.5:"), "later half")
-    return Protocol(
-        drive.name,
-        (Drives(path, f"every:{EVERY}"),),
-        Drives(path, f"not-every:{EVERY}"),
-        INTERLEAVED,
-    )
+    best, covered = 0.0, 0.0
+    for split in SPLITS:
+        parts = (f"0:{split - 0.1:.1f}", f"{split}:")
+        before, later = (open_with_odometry(Drives(path, part), seed=0) for part in parts)
+        share = coverage([before], later)
+        if share > covered:
+            best, covered = split, share
+        if covered >= WELL_COVERED:
+            break
+    name = printable(path.resolve().name)
+    if covered >= LEAST_COVERED:
+        part = f"{best}:"
+        how = f"map of the first {100 * best:.0f} % of the time"
+        return Protocol(name, (Drives(path, f"0:{best}"),), Drives(path, part), how)
+    every = (Drives(path, f"every:{EVERY}"),)
+    return Protocol(name, every, Drives(path, f"not-every:{EVERY}"), INTERLEAVED)
 
 
 def open_with_odometry(one: Drives, seed: int) -> Drive:

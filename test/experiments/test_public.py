@@ -48,16 +48,21 @@ def test_later_visits_are_tested_on_the_first(tmp_path: Path) -> None:
     assert described(tmp_path) == {
         ("office1-2", ("office1-1",), "office1-2", "map of office1-1"),
         ("office1-10", ("office1-1",), "office1-10", "map of office1-1"),
-        ("cafe1-1", ("cafe1-1 [0:0.5]",), "cafe1-1 [0.5:]", "later half"),
+        ("cafe1-1", ("cafe1-1 [0:0.5]",), "cafe1-1 [0.5:]", "map of the first 50 % of the time"),
     }
 
 
 def test_one_drive_is_halved_or_interleaved_where_nothing_is_seen_twice(tmp_path: Path) -> None:
     make_tum(tmp_path / "short", frames=40)  # an arc of 1 rad: what is ahead is near
-    make_folder(tmp_path / "arc", frames=220)  # 5.5 rad: the later half looks the other way
+    make_folder(tmp_path / "arc", frames=220)  # 5.5 rad: later parts look the other way
     make_kitti(tmp_path / "kitti", frames=20)
     found = described(tmp_path)
-    assert ("short", ("short [0:0.5]",), "short [0.5:]", "later half") in found
+    assert (
+        "short",
+        ("short [0:0.5]",),
+        "short [0.5:]",
+        "map of the first 50 % of the time",
+    ) in found
     flattering = ("arc", ("arc [every:10]",), "arc [not-every:10]", "interleaved, flatters")
     assert flattering in found
     assert len(found) == 3
@@ -87,7 +92,7 @@ def test_the_command_writes_a_table_a_report_and_metrics(tmp_path: Path) -> None
         app, ["experiment", "public", str(tmp_path / "data"), *options, str(output)]
     )
     assert result.exit_code == 0, result.output
-    assert "short: later half, 20 images" in " ".join(result.output.split())
+    assert "short: map of the first 50 % of the time, 20 images" in " ".join(result.output.split())
     sets = json.loads((output / "metrics.json").read_text())["sets"]
     assert sets["short"]["odometry"] == "simulated"
     assert sets["office1-2"]["odometry"] == "measured"
