@@ -65,12 +65,11 @@ def build(
     """Build a map from one or more drives with known poses."""
     from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.localization.calibration import calibrate
+    from kbf_localization.library.build import build_map
     from kbf_localization.parallel import workers
-    from kbf_localization.training_map import build_map, load_map, save_map, with_parameters
+    from kbf_localization.training_map import load_map, save_map
 
-    tuned = None if parameters is None else _read_parameters(parameters)
-    model = None if like is None else load_map(like)
+    tuned, thresholds = (None, None) if parameters is None else _read_parameters(parameters)
     _check_output(output)
     drives = open_drives(
         sources,
@@ -80,24 +79,19 @@ def build(
         image_topic=image_topic,
         pose_topic=pose_topic,
     )
-    pool = workers(jobs, dask)
     with show_progress() as progress:
         training_map = build_map(
             drives,
             poses=poses,
             select=select,
-            seed=seed,
             words=words,
-            settings=None if model is None else model.describer_settings,
-            vocabulary=None if model is None else model.vocabulary,
-            workers=pool,
+            like=None if like is None else load_map(like),
+            parameters=tuned,
+            thresholds=thresholds,
+            seed=seed,
+            workers=workers(jobs, dask),
             progress=progress,
         )
-        if tuned is not None:
-            training_map = with_parameters(training_map, *tuned)
-        if not training_map.thresholds:
-            learned = calibrate(training_map, drives, workers=pool, progress=progress)
-            training_map = with_parameters(training_map, training_map.parameters, learned)
     save_map(training_map, output)
     _print_map(training_map, output)
 

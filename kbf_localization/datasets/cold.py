@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.cold_odometry import read_odometry
-from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
+from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog, summary
 from kbf_localization.datasets.files import printable, read_image_bytes, read_lines
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.errors import DatasetError
@@ -123,6 +123,8 @@ class ColdDrive:
     @property
     def warnings(self) -> tuple[str, ...]:
         return tuple(map(printable, self._warnings))
+
+    __repr__ = summary
 
     def __len__(self) -> int:
         return len(self._frames)

@@ -28,6 +28,13 @@ MEASURED, SIMULATED, NO_ODOMETRY = "measured", "simulated", "none"
 """How a drive's odometry was got: from the robot, derived from the truth, or not at all."""
 
 
+def summary(drive: Drive) -> str:
+    """A drive's `repr`."""
+    seconds = (drive.stamps_ns[-1] - drive.stamps_ns[0]) * 1e-9 if len(drive) else 0.0
+    poses = "without poses" if drive.poses is None else "with poses"
+    return f"<{drive.kind} {drive.name}: {len(drive)} images in {seconds:.0f} s, {poses}>"
+
+
 class Drive(Protocol):
     """One recorded or simulated drive; images are read when asked for, never all at once."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
-from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog
+from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog, summary
 from kbf_localization.datasets.files import printable, read_image_bytes, read_lines
 from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.datasets.image_messages import grey_from_compressed
@@ -78,6 +78,8 @@ class ImageFilesDrive:
     @property
     def warnings(self) -> tuple[str, ...]:
         return tuple(map(printable, self._warnings))
+
+    __repr__ = summary
 
     def __len__(self) -> int:
         return len(self._files)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Image, Stamps
-from kbf_localization.datasets.drive import SIMULATED, Drive, OdometryLog
+from kbf_localization.datasets.drive import SIMULATED, Drive, OdometryLog, summary
 from kbf_localization.datasets.simulated_odometry import OdometryNoise, simulate_odometry
 from kbf_localization.errors import DatasetError, ParameterError
 
@@ -103,6 +103,8 @@ class DrivePart:
         inside = slice(max(first, 0), last)
         return OdometryLog(log.stamps_ns[inside], log.poses[inside])
 
+    __repr__ = summary
+
     def __len__(self) -> int:
         return len(self._indices)
 
@@ -136,6 +138,8 @@ class SimulatedOdometryDrive:
         except DatasetError as error:
             raise DatasetError(f"{drive.path}: {error}") from error
         self.warnings = (*drive.warnings, f"{drive.name}: odometry simulated ({noise})")
+
+    __repr__ = summary
 
     def __len__(self) -> int:
         return len(self._drive)

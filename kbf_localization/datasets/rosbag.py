@@ -28,7 +28,7 @@ from kbf_localization.datasets.bag_topics import (
     pose_topic,
     static_transforms_topic,
 )
-from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
+from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog, summary
 from kbf_localization.datasets.files import printable
 from kbf_localization.datasets.planar import Axes, guess_axes, to_plane
 from kbf_localization.datasets.pose_log import (
@@ -113,6 +113,8 @@ class RosbagDrive:
     @property
     def warnings(self) -> tuple[str, ...]:
         return self._warnings
+
+    __repr__ = summary
 
     def __len__(self) -> int:
         return len(self._stamps_ns)

@@ -38,6 +38,14 @@ class KernelMean:
         self.noise = noise
         self.profile = kernel.smoothed(noise)
 
+    def __repr__(self) -> str:
+        count, dimension = self.points.shape
+        negative = int((self.weights < 0.0).sum())
+        return (
+            f"KernelMean({count} points in {dimension} dimensions, {negative} negative weights, "
+            f"{type(self.kernel).__name__})"
+        )
+
     def evaluate(self, at: ArrayLike) -> Array:
         """m at the points `at` (l, m), as an array (l,)."""
         return self.profile.pairwise(as_points("at", at, self.kernel.dimension), self.points) @ (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
-from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.filters.base import Observation, Weights
 from kbf_localization.progress import Progress, no_progress
 
@@ -86,27 +86,60 @@ def replay_together(
         method: _Recorder(method, localizer, keep_beliefs)
         for method, localizer in localizers.items()
     }
-    odometry, fed, undecodable = drive.odometry, 0, 0
+    undecodable = 0
+    for frame in frames_in_order(drive, training_map, threads=threads, progress=progress):
+        for recorder in recorders.values():
+            frame.feed_odometry(recorder.localizer)
+            recorder.step(frame)
+        undecodable += frame.observation is None
+    return {method: recorder.run(len(drive), undecodable) for method, recorder in recorders.items()}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One image of a drive as a localizer gets it, `observation` None where it cannot be decoded.
+
+    `readings` are the rows of `odometry` that have come since the frame before, up to the first
+    one at or after the image's stamp, which is what covers it.
+    """
+
+    stamp_ns: int
+    observation: Observation | None
+    describe_ms: float
+    truth: NDArray[np.float64] | None
+    odometry: OdometryLog
+    readings: range
+
+    def feed_odometry(self, localizer: Localizer) -> None:
+        """Hand the readings to `localizer`."""
+        for row in self.readings:
+            localizer.add_odometry(int(self.odometry.stamps_ns[row]), self.odometry.poses[row])
+
+
+def frames_in_order(
+    drive: Drive,
+    training_map: LocalizerMap,
+    *,
+    threads: int | None = None,
+    progress: Progress = no_progress,
+) -> Iterator[Frame]:
+    """The drive's images, each described by `training_map`, with the odometry between them."""
+    odometry, fed = drive.odometry, 0
     for index, histogram, describe_ms in _described(drive, training_map, threads):
         progress(index, len(drive), f"replaying {drive.name}")
-        if histogram is None:
-            undecodable += 1
-            continue
         stamp = int(drive.stamps_ns[index])
-        # The first reading at or after the image's stamp is what covers it.
         needed = int(np.searchsorted(odometry.stamps_ns, stamp, side="left")) + 1
         readings = range(fed, min(needed, len(odometry.stamps_ns)))
         fed = max(fed, readings.stop)
-        observation = training_map.observe(histogram)
-        truth = None if drive.poses is None else drive.poses[index]
-        for recorder in recorders.values():
-            for reading in readings:
-                recorder.localizer.add_odometry(
-                    int(odometry.stamps_ns[reading]), odometry.poses[reading]
-                )
-            recorder.step(stamp, observation, describe_ms, truth)
+        yield Frame(
+            stamp_ns=stamp,
+            observation=None if histogram is None else training_map.observe(histogram),
+            describe_ms=describe_ms,
+            truth=None if drive.poses is None else drive.poses[index],
+            odometry=odometry,
+            readings=readings,
+        )
     progress(len(drive), len(drive), f"replaying {drive.name}")
-    return {method: recorder.run(len(drive), undecodable) for method, recorder in recorders.items()}
 
 
 def _described(
@@ -150,25 +183,21 @@ class _Recorder:
         self._step_ms: list[float] = []
         self._best_rows: list[int] = []
 
-    def step(
-        self,
-        stamp_ns: int,
-        observation: Observation,
-        describe_ms: float,
-        truth: NDArray[np.float64] | None,
-    ) -> None:
+    def step(self, frame: Frame) -> None:
+        if frame.observation is None:
+            return
         start = time.perf_counter()
-        localization = self.localizer.add_described(stamp_ns, observation)
-        step_ms = describe_ms + 1e3 * (time.perf_counter() - start)
+        localization = self.localizer.add_described(frame.stamp_ns, frame.observation)
+        step_ms = frame.describe_ms + 1e3 * (time.perf_counter() - start)
         if localization is None:
             return
         self._said.append(localization)
-        self._truth.append(truth)
+        self._truth.append(frame.truth)
         self._step_ms.append(step_ms)
         if self._keep_beliefs:
             weights = localization.estimate.weights
             self._best_rows.append(
-                _best_row(observation, weights, len(self.localizer.training_map.poses))
+                _best_row(frame.observation, weights, len(self.localizer.training_map.poses))
             )
 
     def run(self, frames: int, undecodable: int) -> Run:

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter, PoseMap
+from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import compose, invert, relative
+from kbf_localization.localization.input_checks import check_grey, check_heading, check_stamp
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.state_monitor import BLIND, StateMonitor, StateThresholds
 from kbf_localization.localization.types import Array, Localization, LocalizerSettings, State
@@ -42,15 +44,18 @@ class Localizer:
     def __init__(
         self,
         training_map: LocalizerMap,
-        pose_filter: PoseFilter,
+        pose_filter: PoseFilter | str = "kbf",
         settings: LocalizerSettings = LocalizerSettings(),  # noqa: B008 (frozen)
     ) -> None:
+        """`pose_filter` is one that was made, or the name of a method."""
         self.settings = settings
         self.counts: Counter[str] = Counter()
         self.last: Localization | None = None
         self.training_map = training_map
         self._describer = training_map.describer()
-        self._filter = pose_filter
+        self._filter = (
+            make_filter(pose_filter, training_map) if isinstance(pose_filter, str) else pose_filter
+        )
         self._odometry = OdometryBuffer(settings.odometry_history_s)
         self._monitor = StateMonitor(StateThresholds.of_map(training_map.thresholds))
         self._lock = threading.RLock()
@@ -59,6 +64,9 @@ class Localizer:
         self._given: GaussianPrior | None = None
         self._force = False
         self._filter.reset()
+
+    def __repr__(self) -> str:
+        return f"Localizer({self.training_map!r}, {self.state.value})"
 
     @property
     def state(self) -> State:
@@ -70,8 +78,9 @@ class Localizer:
         return self._given is not None and self.state in (State.UNINITIALIZED, State.LOCALIZING)
 
     def add_odometry(self, stamp_ns: int, pose: ArrayLike) -> bool:
-        """Take an odometry reading (3,); False where it is refused, which is counted."""
-        refused = self._odometry.append(stamp_ns, pose)
+        """Take an odometry reading (3,); False where it is late or not finite, which is counted."""
+        check_heading(pose)
+        refused = self._odometry.append(check_stamp(stamp_ns), pose)
         if refused is not None:
             self.counts[refused] += 1
         return refused is None
@@ -82,8 +91,12 @@ class Localizer:
         return newest is not None and newest >= stamp_ns
 
     def add_image(self, stamp_ns: int, image: NDArray[np.uint8]) -> Localization | None:
-        """Describe an image and use it; None where it cannot be used, the reason being counted."""
-        reason = self._unusable(stamp_ns)
+        """Describe a grey image (h, w) and use it; None where it cannot be used, which is counted.
+
+        `counts` has the reason, such as "image_without_odometry".
+        """
+        check_grey(image)
+        reason = self._unusable(check_stamp(stamp_ns))
         if reason is not None:
             self.counts[reason] += 1
             return None
@@ -112,6 +125,7 @@ class Localizer:
 
     def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:
         """Start from a given pose, valid at `stamp_ns` (None: at the newest odometry)."""
+        check_heading(prior.pose)
         with self._lock:
             self._start_again(prior)
             newest = self._odometry.newest_ns

@@ -62,7 +62,7 @@ class LocalizerSettings:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Localization:
     """One processed image: the pose (3,) and covariance (3, 3) of (x, y, heading) at its stamp.
 
@@ -78,6 +78,14 @@ class Localization:
     estimate: Estimate
     odometry_pose: Array
     used: bool
+
+    def __repr__(self) -> str:
+        x, y, heading = self.pose
+        sigma = float(np.sqrt(np.linalg.eigvalsh(self.covariance[:2, :2])[-1]))
+        return (
+            f"Localization({x:.2f} m, {y:.2f} m, {np.degrees(heading):.0f}°, ± {sigma:.2f} m, "
+            f"{self.state.value}, stamp {self.stamp_ns})"
+        )
 
     @property
     def published_covariance(self) -> Array:

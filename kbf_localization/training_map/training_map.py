@@ -30,7 +30,7 @@ class Source:
     chosen: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainingMap:
     """n poses with their images' histograms.
 
@@ -57,6 +57,11 @@ class TrainingMap:
 
     def __len__(self) -> int:
         return len(self.poses)
+
+    def __repr__(self) -> str:
+        drives = ", ".join(source.name for source in self.sources[:3])
+        more = ", …" if len(self.sources) > 3 else ""
+        return f"TrainingMap({len(self)} poses of {drives}{more})"
 
     def __getstate__(self) -> dict[str, object]:
         """Only what was given; worker processes compute again what they need of the rest."""

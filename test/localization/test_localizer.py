@@ -225,7 +225,9 @@ def test_the_order_of_arrival_does_not_matter(world_map):
                 upto = range(2) if index == 0 else range(index + 1, index + 2)
                 for one in upto:
                     localizer.add_odometry(one * SECOND // 5, odometry[one])
-            said.append(localizer.add_image(index * SECOND // 5 + 1000, view).pose)
+            said.append(
+                localizer.add_described(index * SECOND // 5 + 1000, world_map.observe(view)).pose
+            )
         return np.array(said)
 
     np.testing.assert_array_equal(run(True), run(False))

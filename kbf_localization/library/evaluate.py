@@ -1,0 +1,68 @@
+"""Drives with known poses to the errors of one or more methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.evaluation.evaluate import (
+    Figures,
+    SourceResult,
+    evaluate_drives,
+    metrics_by_method,
+    write_results,
+)
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.filters.registry import check_methods
+from kbf_localization.localization import LocalizerSettings
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map import TrainingMap
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """What came out: a `SourceResult` for each drive, with every method's run."""
+
+    training_map: TrainingMap
+    results: tuple[SourceResult, ...]
+
+    @property
+    def metrics(self) -> dict[str, Figures]:
+        """Each method's figures over all drives, such as `metrics["kbf"]["position_median_m"]`."""
+        return metrics_by_method(self.results)
+
+    def save(self, folder: Path | str, progress: Progress = no_progress) -> Path:
+        """Write metrics, trajectories, pictures and report into `folder`; the report's path."""
+        results = ResultsFolder.create("evaluate", Path(folder))
+        sources = [result.drive.path for result in self.results]
+        config = {"command": "kbf_localization.evaluate", "sources": sources}
+        write_results(results, self.results, self.training_map, config, progress=progress)
+        return results.path / "report.html"
+
+    def __repr__(self) -> str:
+        drives = ", ".join(result.drive.name for result in self.results)
+        medians = ", ".join(
+            f"{method} {figures['position_median_m']:.2f} m"
+            for method, figures in self.metrics.items()
+        )
+        return f"Evaluation(of {drives}; median errors: {medians})"
+
+
+def evaluate(
+    training_map: TrainingMap,
+    drives: Drive | Sequence[Drive],
+    methods: str | Sequence[str] = ("kbf",),
+    *,
+    settings: LocalizerSettings | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Evaluation:
+    """Replay drives with known poses through one or more methods, as fast as the CPU allows."""
+    names = check_methods(methods if isinstance(methods, str) else ",".join(methods))
+    sources = list(drives) if isinstance(drives, Sequence) else [drives]
+    found = evaluate_drives(
+        sources, training_map, names, settings=settings, seed=seed, progress=progress
+    )
+    return Evaluation(training_map, tuple(found))
