@@ -1,8 +1,14 @@
-"""Python processes of our own, which do not look for modules in the current directory."""
+"""Python processes of our own: no module from the current directory, no life after the parent."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+import time
+
+_GRACE_S = 5.0
 
 
 def python_command(statement: str) -> list[str]:
@@ -14,3 +20,18 @@ def python_command(statement: str) -> list[str]:
     """
     path = [entry for entry in sys.path if entry]
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {statement}"]
+
+
+def end_with_parent() -> None:
+    """Interrupt this process when its standard input ends, as it does when the parent, which
+    holds the other end of that pipe, is gone.
+    """
+    threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
+
+
+def _interrupt_at_end_of_input() -> None:
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(_GRACE_S)
+    os._exit(1)

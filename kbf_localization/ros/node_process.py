@@ -50,6 +50,7 @@ class NodeProcess:
         content = {"/**": {"ros__parameters": dict(parameters)}}
         (folder / "parameters.yaml").write_text(json.dumps(content), encoding="utf-8")
         command = python_command(
+            "from kbf_localization.child_process import end_with_parent; end_with_parent(); "
             "from kbf_localization.ros.localizer_node import main; sys.exit(main())"
         )
         command += ["--ros-args", "--params-file", str(folder / "parameters.yaml")]
@@ -61,7 +62,7 @@ class NodeProcess:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # whose end tells the node that we are gone
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
@@ -98,6 +99,8 @@ class NodeProcess:
 
     def close(self) -> None:
         self.interrupt()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._folder.cleanup()
 
     def __enter__(self) -> NodeProcess:

@@ -1,10 +1,13 @@
-"""The node's process takes no module from the directory that it is started in."""
+"""The node's process: what it imports, and when it ends."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kbf_localization.ros.node_process import NodeProcess
+from test.test_parallel import running, wait_until_gone
 
 
 def test_no_module_is_taken_from_the_current_directory(
@@ -18,3 +21,21 @@ def test_no_module_is_taken_from_the_current_directory(
     with NodeProcess({"image_transport": "pigeon"}) as node:
         assert node.wait(60) == 2, node.log()
     assert not (tmp_path / "imported").exists()
+
+
+def test_the_node_does_not_outlive_a_parent_that_was_killed(map_file: Path) -> None:
+    script = (
+        "import sys; from kbf_localization.ros.node_process import NodeProcess\n"
+        "with NodeProcess({'map': sys.argv[1]}, namespace='/orphan') as node:\n"
+        "    print(node.pid, flush=True)\n"
+        "    node.wait(600)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(map_file)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    node = int(parent.stdout.readline())
+    assert running(node)
+    parent.kill()
+    parent.communicate()
+    wait_until_gone({node})
