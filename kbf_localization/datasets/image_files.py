@@ -40,7 +40,6 @@ class ImageFilesDrive:
         *,
         axes: Axes | None = Axes.CAMERA,
         odometry: Trajectory | None = None,
-        labels: Sequence[str] | None = None,
         warnings: Sequence[str] = (),
     ) -> None:
         self.path = path
@@ -52,7 +51,7 @@ class ImageFilesDrive:
         self._check_sizes()
         self.motion: PlanarMotion = to_plane(truth, axes or guess_axes(truth))
         self.poses: Array = self._match(truth)
-        self._odometry = None if odometry is None else planar_odometry(odometry)
+        self._odometry = None if odometry is None else planar_odometry(path, odometry)
         self._warnings.append(
             f"{self.name}: {truth.length_m:.1f} m in {truth.duration_s:.0f} s, seen from above"
             f"; {self.motion.described}"
@@ -155,10 +154,13 @@ class ImageFilesDrive:
         return poses
 
 
-def planar_odometry(trajectory: Trajectory) -> OdometryLog:
+def planar_odometry(path: Path, trajectory: Trajectory) -> OdometryLog:
     """Wheel odometry in a frame of its own."""
     poses = to_plane(trajectory, Axes.BASE).poses
-    return OdometryLog(trajectory.stamps_ns, poses)
+    level = np.isfinite(poses).all(axis=1)
+    if level.sum() < 2:
+        raise DatasetError(f"{path}: its odometry points up or down; x must be forward and z up")
+    return OdometryLog(trajectory.stamps_ns[level], poses[level])
 
 
 def read_image_list(path: Path) -> tuple[list[Path], list[int], list[str]]:
