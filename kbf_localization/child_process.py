@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 _GRACE_S = 5.0
 
@@ -18,7 +19,8 @@ def python_command(statement: str) -> list[str]:
     would be run. What forbids that, -P and PYTHONSAFEPATH, came with Python 3.11; so the path is
     put right before anything but the built-in sys is imported.
     """
-    path = [entry for entry in sys.path if entry]
+    # This package is found even where it lies in the current directory itself.
+    path = [*filter(None, sys.path), str(Path(__file__).resolve().parents[1])]
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {statement}"]
 
 
