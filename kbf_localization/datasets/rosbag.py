@@ -275,7 +275,7 @@ class _Scan:
 
     def _camera_from_transforms(self) -> OdometryLog | None:
         """The camera's pose seen from above, where motion capture knows that and no base."""
-        trajectory = self._transforms.camera_in_world(self.image_frame)
+        trajectory = self._transforms.camera_in_world(self.image_frame, self.odom_frame)
         if trajectory is None:
             return None
         optical = self.image_frame.endswith("optical_frame")

@@ -76,10 +76,11 @@ class TransformLog:
             return None
         return OdometryLog(found[edge].stamps_ns, found[edge].poses), *edge
 
-    def camera_in_world(self, camera_frame: str) -> Trajectory | None:
+    def camera_in_world(self, camera_frame: str, odom_frame: str) -> Trajectory | None:
         """The camera's poses in the root of its tree, in six degrees; None where nothing moves it.
 
-        Motion capture knows a body on the robot (TUM's world→kinect), not the robot's base.
+        Motion capture knows a body on the robot (TUM's world→kinect), not the robot's base. A way
+        through the odometry's frame is odometry, and no known pose.
         """
         chain: list[tuple[str, str]] = []
         frame = camera_frame
@@ -87,6 +88,8 @@ class TransformLog:
         while frame in parents and len(chain) < len(parents):
             chain.append(parents[frame])
             frame = parents[frame][0]
+        if frame in (odom_frame, ODOM_FRAME) or any(odom_frame in edge for edge in chain):
+            return None
         moving = max(chain, key=lambda edge: len(self._logs[edge]), default=None)
         if moving is None or len(self._logs[moving]) < 2:
             return None

@@ -421,3 +421,12 @@ def test_motion_capture_of_a_camera_on_a_robot_as_tum_recorded_it(tmp_path: Path
     assert drive.poses is not None
     close(drive.poses, circle(drive.stamps_ns, turned=0.0), tolerance=1e-4)
     assert any("those of openni_rgb_optical_frame; tilt 0.0°" in line for line in drive.warnings)
+
+
+def test_odometry_that_carries_the_camera_is_not_taken_for_known_poses(tmp_path: Path) -> None:
+    messages = drive_messages(DRIVE, "none")
+    for stamp, pose in zip(DRIVE.odometry.stamps_ns.tolist(), DRIVE.odometry.poses.tolist()):
+        edges = {("odom", "base_link"): tuple(pose), ("base_link", "camera"): (0.1, 0.0, 0.0)}
+        messages.append(("/tf", stamp, transforms(stamp, edges)))
+    bag = write_messages(tmp_path / "bag", sorted(messages, key=lambda one: one[1]))
+    assert RosbagDrive(bag).poses is None
