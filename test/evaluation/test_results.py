@@ -1,6 +1,7 @@
 """The folder of a run: its names, its link, and that its files are whole or not there."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +76,12 @@ def test_a_link_in_the_folder_does_not_lead_out_of_it(tmp_path: Path) -> None:
     (tmp_path / "run" / "link").symlink_to(tmp_path)
     with pytest.raises(KbfError, match="not a file name within"):
         ResultsFolder(tmp_path / "run").file("link/outside")
+
+
+def test_a_file_name_that_is_not_utf8_is_written_by_its_bytes(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path)
+    strange = Path(os.fsdecode(b"drive\xff"))
+    folder.write_metrics({"source": strange})
+    folder.write_config({"source": strange})
+    assert json.loads((tmp_path / "metrics.json").read_text(encoding="utf-8"))["source"]
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text(encoding="utf-8"))["source"]
