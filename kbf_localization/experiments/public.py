@@ -17,7 +17,7 @@ from kbf_localization.experiments.trials import summary
 from kbf_localization.localization.calibration import calibrate
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map import build_map, with_parameters
+from kbf_localization.training_map import TrainingMap, build_map, with_parameters
 
 FIGURES = {
     "position_rmse_m": "RMSE (m)",
@@ -61,10 +61,19 @@ def run_protocol(
     test = open_with_odometry(protocol.test, seed=0)
     training = [open_with_odometry(one, seed=0) for one in protocol.training]
     covered = coverage(training, test)
+    training_map: TrainingMap | None = None
     for seed in range(seeds if test.odometry_origin == SIMULATED else 1):
         training = [open_with_odometry(one, seed) for one in protocol.training]
         test = open_with_odometry(protocol.test, seed)
-        training_map = build_map(training, poses=poses, workers=staff, progress=progress)
+        training_map = build_map(
+            training,
+            poses=poses,
+            # The images are the same for each seed, and so are the words.
+            settings=None if training_map is None else training_map.describer_settings,
+            vocabulary=None if training_map is None else training_map.vocabulary,
+            workers=staff,
+            progress=progress,
+        )
         learned = calibrate(training_map, training, workers=staff, progress=progress)
         training_map = with_parameters(training_map, training_map.parameters, learned)
         results = evaluate_drives([test], training_map, methods, seed=seed, progress=progress)
