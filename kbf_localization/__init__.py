@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kbf_localization.localization import Localizer as Localizer
     from kbf_localization.localization import LocalizerSettings as LocalizerSettings
     from kbf_localization.localization import State as State
+    from kbf_localization.simulator import simulate as simulate
     from kbf_localization.training_map import load_map as load_map
     from kbf_localization.training_map import save_map as save_map
 
@@ -44,6 +45,7 @@ _HOMES = {
     "localize": "library.localize",
     "open_drive": "datasets.open",
     "save_map": "training_map",
+    "simulate": "simulator",
 }
 """The module in which each exported name is defined."""
 

@@ -70,3 +70,13 @@ def test_belief_is_better_with_its_negative_weights(run) -> None:
     narrow = variables["narrow"]
     assert 10.0 * variables["on_points"].distance(narrow) < variables["clipped"].distance(narrow)
     assert variables["posterior"].distance(variables["exact"]) < 0.25 * variables["exact"].norm()
+
+
+@pytest.mark.slow
+def test_drive_is_localized(run) -> None:
+    name = "localize_a_drive.ipynb"
+    variables, folder = run(name)
+    variables["workspace"].cleanup()
+    assert (folder / picture_of(name)).is_file()
+    assert len(variables["fixes"]) == len(variables["test"])
+    assert variables["errors"][variables["tracking"]].max() < 1.0
