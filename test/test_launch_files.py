@@ -3,9 +3,15 @@
 import importlib.util
 import os
 import re
+import shutil
+import signal
+import subprocess
 import sys
-import threading
+import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +64,8 @@ def texts(path: Path) -> list[str]:
 
 
 def test_there_are_launch_files() -> None:
-    assert {path.name for path in LAUNCH_FILES} >= {"localization.launch.xml", "replay.launch.xml"}
+    names = {path.name.removesuffix(".launch.xml") for path in LAUNCH_FILES}
+    assert names >= {"localization", "nav2_localization", "replay"}
 
 
 @every_launch_file
@@ -116,9 +123,16 @@ def test_arguments_are_described_declared_before_use_and_used(path: Path) -> Non
     assert declared <= used, declared - used
 
 
+def test_known_arguments_is_given_what_it_reads() -> None:
+    source = (PROJECT / "launch" / "known_arguments.py").read_text(encoding="utf-8")
+    assert 'launch_configurations["launch_file"]' in source
+
+
 @every_launch_file
 def test_included_files_have_the_arguments_that_they_are_given(path: Path) -> None:
     for include in ElementTree.parse(path).getroot().iter("include"):
+        if not str(include.get("file")).endswith(".launch.xml"):
+            continue
         included = PROJECT / "launch" / Path(str(include.get("file"))).name
         declared = {
             arg.get("name")
@@ -134,8 +148,39 @@ def test_conditions_stand_on_arguments_that_are_true_or_false(path: Path) -> Non
     defaults = {arg.get("name"): arg.get("default") for arg in root.iter("arg")}
     for element in root.iter():
         for attribute in ("if", "unless"):
-            for name in re.findall(r"\$\(var ([\w.]+)\)", element.get(attribute, "")):
+            condition = element.get(attribute, "")
+            for name in re.findall(r"^\$\(var ([\w.]+)\)$", condition):
                 assert defaults.get(name) in ("true", "false"), name
+
+
+@every_launch_file
+def test_command_line_is_checked_for_arguments_that_the_file_does_not_have(path: Path) -> None:
+    includes = list(ElementTree.parse(path).getroot().iter("include"))
+    (check,) = [one for one in includes if str(one.get("file")).endswith("known_arguments.py")]
+    (argument,) = check
+    assert str(argument.get("value")).endswith(f"/launch/{path.name}")
+
+
+def test_localization_connects_to_a_robots_topics_frames_and_namespace() -> None:
+    """What `ros2 launch` is given reaches the node: as a remapping or as a parameter."""
+    root = ElementTree.parse(PROJECT / "launch" / "localization.launch.xml").getroot()
+    (node,) = [one for one in root.iter("node") if one.get("pkg") == PACKAGE]
+    lets = {let.get("name"): str(let.get("value")) for let in root.iter("let")}
+    remaps = {remap.get("from"): str(remap.get("to")) for remap in node.iter("remap")}
+    assert remaps["odom"] == "$(var odom_topic)"
+    for topic in ("image", "image/compressed"):
+        (name,) = re.findall(r"\$\(var (\w+)\)", remaps[topic])
+        assert "$(var image_topic)" in lets[name]
+        assert f"'{topic}" in lets[name]
+    assert (remaps["/tf"], remaps["/tf_static"]) == ("tf", "tf_static")
+    parameters = {one.get("name"): one.get("value") for one in root.iter("set_parameter")}
+    names = ("image_transport", "autostart", "base_frame_id", "odom_frame_id", "global_frame_id")
+    assert parameters == {name: f"$(var {name})" for name in names}
+
+
+def test_rviz_comes_first_so_that_its_absence_leaves_nothing_running() -> None:
+    root = ElementTree.parse(PROJECT / "launch" / "localization.launch.xml").getroot()
+    assert [node.get("pkg") for node in root.iter("node")] == ["rviz2", PACKAGE]
 
 
 @pytest.fixture
@@ -147,8 +192,9 @@ def installed_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in (share, index, programs):
         folder.mkdir(parents=True)
     (index / PACKAGE).touch()
-    for name in ("launch", "config", "rviz", "package.xml"):
-        (share / name).symlink_to(PROJECT / name)
+    for name in ("launch", "config", "rviz"):
+        shutil.copytree(PROJECT / name, share / name)
+    shutil.copy(PROJECT / "package.xml", share)
     for name, module in (("localizer", "ros.localizer_node"), ("kbf", "cli.main")):
         program = programs / name
         program.write_text(f"#!{sys.executable}\nfrom {PACKAGE}.{module} import main\nmain()\n")
@@ -158,29 +204,134 @@ def installed_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+needs_launch = pytest.mark.skipif(
+    not HAS_LAUNCH, reason="launch comes with a ROS installation, not from PyPI"
+)
+
+
+@contextmanager
+def launched(path: Path, **arguments: str) -> Iterator[Path]:
+    """`ros2 launch` of a file with these arguments, in a process of its own; its log's path."""
+    words = [f"{name}:={value}" for name, value in arguments.items()]
+    log = Path(tempfile.mkdtemp()) / "log.txt"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, str(path), *words],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield log
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60.0)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+LAUNCH = """
+import sys
+from launch import LaunchDescription, LaunchService
+from launch.actions import IncludeLaunchDescription
+from launch.launch_description_sources import AnyLaunchDescriptionSource
+
+path, *words = sys.argv[1:]
+service = LaunchService(argv=words)
+arguments = [tuple(word.split(":=", 1)) for word in words]
+source = AnyLaunchDescriptionSource(path)
+include = IncludeLaunchDescription(source, launch_arguments=arguments)
+service.include_launch_description(LaunchDescription([include]))
+sys.exit(service.run())
+"""
+
+
+def wait_for_line(log: Path, pattern: str, seconds: float = 60.0) -> str:
+    """The log once it has a line like this."""
+    end = time.monotonic() + seconds
+    while not re.search(pattern, text := log.read_text(errors="replace")):
+        assert time.monotonic() < end, text
+        time.sleep(0.05)
+    return text
+
+
+ROBOT = {
+    "namespace": "anna",
+    "image_topic": "/camera/image/compressed",
+    "odom_topic": "/wheels/odom",
+    "base_frame_id": "base_link",
+    "autostart": "false",
+}
+
+
 @pytest.mark.ros
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_LAUNCH, reason="launch comes with a ROS installation, not from PyPI")
-@every_launch_file
-def test_runs_and_stops_when_asked(path: Path, installed_prefix: Path) -> None:
-    from launch import LaunchDescription, LaunchService
-    from launch.actions import IncludeLaunchDescription
-    from launch.launch_description_sources import AnyLaunchDescriptionSource
+@needs_launch
+@pytest.mark.parametrize(
+    ("arguments", "name", "expected"),
+    [
+        (ROBOT, "/anna/localizer", {"base_frame_id": "base_link", "autostart": False}),
+        ({}, "/localizer", {"base_frame_id": "base_footprint", "autostart": True}),
+        ({"amcl_compatible": "true"}, "/amcl", {"autostart": False}),
+        ({"image_transport": "raw"}, "/localizer", {"image_transport": "raw"}),
+    ],
+    ids=["robot", "defaults", "amcl", "raw"],
+)
+def test_launched_node_has_what_the_arguments_and_the_file_say(
+    installed_prefix: Path, arguments: dict[str, str], name: str, expected: dict[str, Any]
+) -> None:
+    path = installed_prefix / "share" / PACKAGE / "launch" / "localization.launch.xml"
+    file = installed_prefix / "parameters.yaml"
+    file.write_text("/**: {ros__parameters: {odom_frame_id: wheels, update_min_d: 0.25}}")
+    expected = {"odom_frame_id": "wheels", "update_min_d": 0.25, **expected}
+    with launched(path, map="/nonexistent", params_file=str(file), **arguments) as log:
+        assert parameters_of(name, list(expected)) == expected, log.read_text()
 
-    required = [
-        arg.get("name")
-        for arg in ElementTree.parse(path).getroot().iter("arg")
-        if is_declaration(arg) and arg.get("default") is None
-    ]
-    arguments = [(name, "/nonexistent") for name in required]
-    include = IncludeLaunchDescription(
-        AnyLaunchDescriptionSource(str(path)), launch_arguments=arguments
-    )
-    service = LaunchService()
-    service.include_launch_description(LaunchDescription([include]))
-    timer = threading.Timer(5.0, service.shutdown)
-    timer.start()
+
+def parameters_of(node_name: str, names: list[str]) -> dict[str, Any]:
+    """The values that a running node has."""
+    import rclpy
+    from rcl_interfaces.srv import GetParameters
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.parameter import parameter_value_to_python
+
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = rclpy.create_node("asker", context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
     try:
-        assert service.run() == 0
+        client = node.create_client(GetParameters, f"{node_name}/get_parameters")
+        assert client.wait_for_service(60.0), f"no node {node_name}"
+        future = client.call_async(GetParameters.Request(names=names))
+        executor.spin_until_future_complete(future, 60.0)
+        values = [parameter_value_to_python(value) for value in future.result().values]
+        return dict(zip(names, values, strict=True))
     finally:
-        timer.cancel()
+        executor.shutdown()
+        node.destroy_node()
+        context.try_shutdown()
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+@needs_launch
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"odom_topci": "/odom"}, "has no argument 'odom_topci'; it has: map, "),
+        ({"rviz": "true"}, "'rviz2' not found"),
+    ],
+)
+def test_launch_that_cannot_be_starts_nothing(
+    installed_prefix: Path, arguments: dict[str, str], said: str
+) -> None:
+    path = installed_prefix / "share" / PACKAGE / "launch" / "localization.launch.xml"
+    if "rviz" in arguments and shutil.which("rviz2"):
+        pytest.skip("rviz2 is installed")
+    with launched(path, map="/nonexistent", **arguments) as log:
+        text = wait_for_line(log, re.escape(said))
+    assert "process started" not in text
