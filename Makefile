@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TEST_WORKERS ?= 2
-SET_UP_FROM := $(wildcard tools/*.py tools/constraints.txt tools/hashes.txt tools/tf2_msgs/* tools/tf2_msgs/msg/*) setup.py package.xml
+SET_UP_FROM := $(wildcard tools/*.py tools/constraints.txt tools/hashes.txt tools/interfaces/*.in tools/interfaces/*/*/*) setup.py package.xml
 
 # A shell that was started by another environment of ROS 2 wheels hands on that one's libraries.
 ifdef _ROS_WHEELS_BOOTSTRAP_COMPLETE

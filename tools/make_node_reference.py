@@ -27,32 +27,77 @@ with a covariance.
 States: `uninitialized` → `localizing` → `tracking` ⇄ `lost`. No confident pose is published while
 it is lost.
 
-Every relative name is remapped as in any ROS 2 node; the launch file's argument `amcl_compatible`
-calls the node `amcl` and its pose `amcl_pose`.
+Every relative name is remapped as in any ROS 2 node; the launch file has arguments for the topics
+and frames of a robot (`ros2 launch kbf_localization localization.launch.xml --show-args`), and its
+argument `amcl_compatible` calls the node `amcl` and its pose `amcl_pose` ([with Nav2](nav2.md)).
+
+## When the transform stops
+
+Nav2 drives by the transform, not by `status`. So it is sent only while the pose can be trusted: in
+the state `tracking`, or on a pose given by hand until the images confirm or refute it. Without
+images odometry may carry it for `dead_reckoning_max_seconds` and up to a standard deviation of
+`dead_reckoning_max_sigma`; then it stops, `status` says why, and it comes back with the first image
+that can be trusted. Its stamps are those of the odometry, up to `transform_tolerance` ahead; at an
+image's stamp it is what the pose of that image says.
+
+## Clocks
+
+An image is used with the odometry of its stamp, so both must be stamped by the same clock. `status`
+has `image_offset_s`, the images' stamps minus those of the odometry that arrives with them, and its
+drift. Where no image can be used for `watchdog_timeout`, a warning gives the reason and the offset.
+`kbf check time BAG` estimates the error of the images' stamps from a drive; `camera_time_offset`
+is added to them.
+
+## Raw images
+
+Fast DDS loses most raw images at its default settings (of 30 images of 1280×720 a second 11 came).
+Use `image_transport: compressed`, or give both the camera's process and the node the profile that
+this package has:
+
+```bash
+share=$(ros2 pkg prefix --share kbf_localization)
+export FASTRTPS_DEFAULT_PROFILES_FILE=$share/config/fastdds_large_images.xml
+```
+
+`status` counts as `images_missing` what the camera's own rhythm lacks.
+
+## Standing still
+
+While the robot tracks and stands still, an image is used each `standing_update_period` only, for
+they all show the same; `request_nomotion_update` asks for one at once. The pose is published for
+every image all the same.
 """
 
 # Every topic and service needs its line here: one that has none, or is no more, is an error.
 PUBLISHED = {
     "pose": "the pose with its covariance, at the stamp of the image it comes from; kept for late "
     "subscribers. While lost or uninitialized its covariance says so",
-    "/tf": "the transform from `global_frame_id` to `odom_frame_id`, on a timer of its own",
+    "/tf": "the transform from `global_frame_id` to `odom_frame_id`, stamped as the odometry is, "
+    "while the pose can be trusted",
     "belief": "the map's poses coloured by weight: positive blue, negative orange; made only while "
     "somebody subscribes",
     "belief_poses": "the map poses of highest weight",
+    "particle_cloud": "the same with their weights, as AMCL publishes it; where nav2_msgs is "
+    "installed",
     "map_poses": "the map's poses, once, kept for late subscribers",
     "path": "the poses so far",
     "status": "state, evidence and latency after each image",
+    "bond": "heartbeats to Nav2's lifecycle manager; where bond is installed",
     "/diagnostics": "once a second: state, rates, ages, latencies, dropped frames, resets",
 }
 SUBSCRIBED = {
-    "odom": "wheel odometry; its frame must be `odom_frame_id`",
+    "odom": "wheel odometry; its frame must be `odom_frame_id`. With `odom_source: tf` the node "
+    "takes it from `/tf` and `/tf_static` instead",
     "image": "raw images, with `image_transport: raw`",
     "image/compressed": "JPEG or PNG images, with `image_transport: compressed` (the default)",
-    "initialpose": "a pose set by hand, as from RViz; its frame must be `global_frame_id`",
+    "initialpose": "a pose set by hand, as from RViz; its frame must be `global_frame_id`; kept "
+    "where the node is configured but not active yet",
+    "bond": "heartbeats of Nav2's lifecycle manager",
 }
 SERVICES = {
     "reinitialize_global_localization": "forget the pose and start from anywhere on the map",
     "request_nomotion_update": "use the next image even when the robot stands still",
+    "set_initial_pose": "the same as `initialpose`; where nav2_msgs is installed",
 }
 # What every ROS 2 lifecycle node has; not this node's own.
 COMMON = ("parameter", "type_description", "_state", "_transition", "rosout", "clock")

@@ -27,7 +27,7 @@ CONSTRAINTS = TOOLS / "constraints.txt"
 HASHES = TOOLS / "hashes.txt"
 GROUPS = ("build", "run", "ros", "dev", "docs", "cmake")
 SOURCES = (
-    *(CONSTRAINTS, HASHES, Path(__file__), TOOLS / "build_tf2_msgs.py"),
+    *(CONSTRAINTS, HASHES, Path(__file__), TOOLS / "build_interfaces.py"),
     *(PROJECT / "setup.py", PROJECT / "package.xml"),
 )
 KINDS = ("run", "dev", "docs")
@@ -89,7 +89,7 @@ def pip_requirements(pins: list[str]) -> str:
 def fingerprint(arguments: list[str]) -> str:
     """Changes with anything that the environment is made from."""
     digest = hashlib.sha256(repr((arguments, sys.version, str(PROJECT))).encode())
-    for path in (*SOURCES, *sorted((TOOLS / "tf2_msgs").rglob("*"))):
+    for path in (*SOURCES, *sorted((TOOLS / "interfaces").rglob("*"))):
         if path.is_file():
             digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -180,7 +180,7 @@ def check_machine(ros_wheels: bool) -> None:
     for name, variable, package in (("cc", "CC", "gcc"), ("c++", "CXX", "g++")):
         if shutil.which(os.environ.get(variable, name)) is None:
             raise SetUpError(
-                f"no compiler {os.environ.get(variable, name)!r}, which builds tf2_msgs; install "
+                f"no compiler {os.environ.get(variable, name)!r}, which builds messages; install "
                 f"{package} (Debian, Ubuntu: apt-get install {package})"
             )
 
@@ -202,12 +202,12 @@ def make_run(environment: Environment, ros: str, ubuntu: bool) -> None:
     environment.install(*environment.hashed(pins))
     builder = None
     if ros == "wheels":
-        builder = environment.start(str(TOOLS / "build_tf2_msgs.py"), str(environment.wheels))
+        builder = environment.start(str(TOOLS / "build_interfaces.py"), str(environment.wheels))
     install_project = ("install", "--no-deps", "--no-build-isolation", "-e", str(PROJECT))
     environment.finish(environment.start_pip(*install_project), "installing kbf_localization")
     if builder is not None:
-        environment.finish(builder, "building tf2_msgs")
-        environment.install("tf2_msgs")
+        environment.finish(builder, "building messages")
+        environment.install("tf2_msgs", "bond", "nav2_msgs")
 
 
 def add_group(environment: Environment, group: str, ubuntu: bool) -> None:

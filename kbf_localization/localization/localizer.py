@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,6 +18,9 @@ from kbf_localization.localization.input_checks import check_grey, check_heading
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.state_monitor import BLIND, StateMonitor, StateThresholds
 from kbf_localization.localization.types import Array, Localization, LocalizerSettings, State
+
+STANDING_M, STANDING_RAD = 0.005, 0.005
+"""A robot that has gone and turned by less since the last used image stands still."""
 
 
 class Describer(Protocol):
@@ -90,19 +94,32 @@ class Localizer:
         newest = self._odometry.newest_ns
         return newest is not None and newest >= stamp_ns
 
-    def add_image(self, stamp_ns: int, image: NDArray[np.uint8]) -> Localization | None:
+    @property
+    def dead_reckoned_s(self) -> float | None:
+        """Seconds of odometry since the last image, or the given pose; None before a pose."""
+        last, started, newest = self.last, self._last_used, self._odometry.newest_ns
+        since = last.stamp_ns if last is not None else started.stamp_ns if started else None
+        return None if since is None or newest is None else (newest - since) * 1e-9
+
+    def add_image(
+        self, stamp_ns: int, image: NDArray[np.uint8] | Callable[[], NDArray[np.uint8]]
+    ) -> Localization | None:
         """Describe a grey image (h, w) and use it; None where it cannot be used, which is counted.
 
-        `counts` has the reason, such as "image_without_odometry".
+        `counts` has the reason, such as "image_without_odometry". `image` may be a function that
+        gives it, which is called only if the image is needed.
         """
-        check_grey(image)
+        if not callable(image):
+            check_grey(image)
         reason = self._unusable(check_stamp(stamp_ns))
         if reason is not None:
             self.counts[reason] += 1
             return None
-        return self.add_described(
-            stamp_ns, self.training_map.observe(self._describer.describe(image))
-        )
+        now = self._odometry.at(stamp_ns)
+        if now is not None and not self._needs_image(now):
+            return self._carry_on(stamp_ns, now)
+        histogram = self._describer.describe(image() if callable(image) else image)
+        return self.add_described(stamp_ns, self.training_map.observe(histogram))
 
     def add_described(self, stamp_ns: int, observation: Observation) -> Localization | None:
         """The same with an image that is already described."""
@@ -112,10 +129,9 @@ class Localizer:
             if reason is not None or now is None:
                 self.counts[reason or "image_before_odometry"] += 1
                 return None
+            if not self._needs_image(now):
+                return self._carry_on(stamp_ns, now)
             self._last_image_ns = stamp_ns
-            if self.last is not None and not self._force and not self._moved_enough(now):
-                self.last = self._dead_reckoned(self.last, now, stamp_ns)
-                return self.last
             estimate = self._filter.step(self._motion(now, stamp_ns), observation)
             self.counts.update(estimate.events)
             self._force = False
@@ -194,15 +210,18 @@ class Localizer:
             return "image_without_odometry"
         return None
 
-    def _moved_enough(self, now: OdometryReading) -> bool:
-        then = self._last_used
-        if then is None:
+    def _needs_image(self, now: OdometryReading) -> bool:
+        """Whether the robot has moved, or stood for long enough, since the last used image."""
+        then, settings = self._last_used, self.settings
+        if self.last is None or then is None or self._force:
             return True
+        way, turn = now.distance_m - then.distance_m, now.turned_rad - then.turned_rad
+        stands = way < STANDING_M and turn < STANDING_RAD and self.state is State.TRACKING
+        if stands and (now.stamp_ns - then.stamp_ns) * 1e-9 < settings.standing_update_s:
+            return False
         step = relative(then.pose, now.pose)
-        return bool(
-            np.hypot(step[0], step[1]) >= self.settings.update_min_d
-            or abs(step[2]) >= self.settings.update_min_a
-        )
+        moved = np.hypot(step[0], step[1]) >= settings.update_min_d
+        return bool(moved or abs(step[2]) >= settings.update_min_a)
 
     def _motion(self, now: OdometryReading, stamp_ns: int) -> Array | None:
         """The motion since the last used image; None at the start and where odometry jumped."""
@@ -254,6 +273,15 @@ class Localizer:
         if self.settings.estimate == "preimage" and estimate.preimage_pose is not None:
             return estimate.preimage_pose
         return estimate.pose
+
+    def _carry_on(self, stamp_ns: int, now: OdometryReading) -> Localization | None:
+        """An image that is not needed: the pose at its stamp by odometry."""
+        with self._lock:
+            if self.last is None:
+                return None
+            self._last_image_ns = stamp_ns
+            self.last = self._dead_reckoned(self.last, now, stamp_ns)
+            return self.last
 
     def _dead_reckoned(
         self, last: Localization, now: OdometryReading, stamp_ns: int

@@ -32,15 +32,18 @@ class LocalizerSettings:
     """How the localizer uses what it is given.
 
     An image is used when the robot has moved by `update_min_d` (m) or turned by `update_min_a`
-    (rad) since the last used one. `estimate` chooses the published pose. Odometry that would need
-    more than `max_speed` (m/s) or `max_turn_rate` (rad/s) between two used images is a jump, not
-    a motion. The drifts say how the uncertainty grows while only odometry speaks: standard
-    deviations after one metre (and, for the heading, one radian), growing with the root of the
-    way; they are real wheel odometry's (on COLD's robots 0.13 m and 2° after 5 s).
+    (rad) since the last used one; while it tracks and stands still, at most one each
+    `standing_update_s` seconds, for they all show the same. `estimate` chooses the published pose.
+    Odometry that would need more than `max_speed` (m/s) or `max_turn_rate` (rad/s) between two
+    used images is a jump, not a motion. The drifts say how the uncertainty grows while only
+    odometry speaks: standard deviations after one metre (and, for the heading, one radian),
+    growing with the root of the way; they are real wheel odometry's (on COLD's robots 0.13 m and
+    2° after 5 s).
     """
 
     update_min_d: float = 0.0
     update_min_a: float = 0.0
+    standing_update_s: float = 0.5
     estimate: Literal["mode_mean", "highest_weight", "preimage"] = "mode_mean"
     max_speed: float = 5.0
     max_turn_rate: float = 10.0
@@ -50,7 +53,8 @@ class LocalizerSettings:
     heading_drift: float = 0.05
 
     def __post_init__(self) -> None:
-        for name in ("update_min_d", "update_min_a", "position_drift", "heading_drift"):
+        not_negative = ("update_min_d", "update_min_a", "standing_update_s")
+        for name in (*not_negative, "position_drift", "heading_drift"):
             if not getattr(self, name) >= 0.0:
                 raise ParameterError(f"{name} is {getattr(self, name)}, must be 0 or more")
         for name in ("max_speed", "max_turn_rate", "odometry_history_s", "max_odometry_age_s"):
@@ -89,7 +93,7 @@ class Localization:
 
     @property
     def published_covariance(self) -> Array:
-        """The covariance (3, 3) for others: while lost it says that the pose is a guess."""
-        if self.state is State.LOST:
-            return self.covariance + np.diag(LOST_SIGMA**2)
-        return self.covariance
+        """The covariance (3, 3) for others: unless it tracks, it says that the pose is a guess."""
+        if self.state is State.TRACKING:
+            return self.covariance
+        return self.covariance + np.diag(LOST_SIGMA**2)

@@ -30,7 +30,7 @@ from kbf_localization.datasets.image_messages import (
     grey_from_raw,
     why_refused,
 )
-from kbf_localization.geometry import heading_of, quaternion_of
+from kbf_localization.geometry import compose, heading_of, quaternion_of
 
 try:
     from cv_bridge import CvBridge, CvBridgeError
@@ -129,8 +129,41 @@ def transform_message(parent: str, child: str, stamp_ns: int, transform: Array) 
     return message
 
 
+class TransformChain:
+    """The pose of `base` in `odom` from the transforms of tf, as they come."""
+
+    def __init__(self, odom: str, base: str) -> None:
+        self._odom, self._base = odom, base
+        self._edges: dict[str, tuple[str, Array]] = {}
+
+    def add(self, transform: TransformStamped) -> Array | None:
+        """The pose (3,) where this transform is part of it and all of it is known.
+
+        ValueError for a transform that is none, and for a loop.
+        """
+        child = transform.child_frame_id.lstrip("/")
+        moved = Pose(orientation=transform.transform.rotation)
+        moved.position.x = transform.transform.translation.x
+        moved.position.y = transform.transform.translation.y
+        self._edges[child] = (transform.header.frame_id.lstrip("/"), planar_pose(moved))
+        frame, pose, passed = self._base, np.zeros(3), [self._base]
+        while frame != self._odom:
+            if frame not in self._edges:
+                return None
+            frame, step = self._edges[frame]
+            if frame in passed:
+                raise ValueError(f"tf loops: {' → '.join((*passed, frame))}")
+            passed.append(frame)
+            pose = compose(step, pose)
+        return pose if child in passed[:-1] else None
+
+
+class ImageError(ValueError):
+    """A message holds no image."""
+
+
 def decode(message: Image | CompressedImage) -> GreyImage:
-    """The grey image (h, w) of a message; ValueError, saying why, where it has none.
+    """The grey image (h, w) of a message; ImageError, saying why, where it has none.
 
     The project's own decoder comes first, so that an image gives the same bits on every machine
     and in the offline replay; cv_bridge, where it is installed, adds the encodings that are left.
@@ -138,9 +171,11 @@ def decode(message: Image | CompressedImage) -> GreyImage:
     if isinstance(message, CompressedImage):
         image = grey_from_compressed(message.data)
         if image is None:
-            raise ValueError(f"format '{message.format}': {why_refused(message.data)}")
+            raise ImageError(f"format '{message.format}': {why_refused(message.data)}")
         return image
-    if message.encoding in ENCODINGS or CvBridge is None:
+    if message.encoding not in ENCODINGS and CvBridge is not None:
+        return decode_by_cv_bridge(message)
+    try:
         return grey_from_raw(
             message.data,
             encoding=message.encoding,
@@ -149,16 +184,17 @@ def decode(message: Image | CompressedImage) -> GreyImage:
             step=message.step,
             is_bigendian=bool(message.is_bigendian),
         )
-    return decode_by_cv_bridge(message)
+    except ValueError as error:
+        raise ImageError(str(error)) from error
 
 
 def decode_by_cv_bridge(message: Image) -> GreyImage:
     """The same by cv_bridge."""
     if not 0 < message.width * message.height <= MAX_PIXELS:
         size = f"{message.width}x{message.height}"
-        raise ValueError(f"{message.encoding} image of {size} pixels")
+        raise ImageError(f"{message.encoding} image of {size} pixels")
     bridge: Any = CvBridge()
     try:
         return np.asarray(bridge.imgmsg_to_cv2(message, desired_encoding="mono8"), dtype=np.uint8)
     except (CvBridgeError, TypeError) as error:
-        raise ValueError(f"encoding '{message.encoding}': {error}") from error
+        raise ImageError(f"encoding '{message.encoding}': {error}") from error

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from kbf_localization.localization import State
+from kbf_localization.ros.timeline import CameraRhythm, StampOffset
 
 
 class Event(str, Enum):
@@ -20,8 +22,10 @@ class Event(str, Enum):
     ODOMETRY_WRONG_FRAME = "odometry_wrong_frame"
     ODOMETRY_INVALID = "odometry_invalid"
     ODOMETRY_STRAY = "odometry_stray"
+    ODOMETRY_OTHER_BASE = "odometry_other_base"
     IMAGE_INVALID = "image_invalid"
     IMAGE_DROPPED = "image_dropped"
+    IMAGES_MISSING = "images_missing"
     IMAGE_WITHOUT_ODOMETRY = "image_without_odometry"
     INITIAL_POSE_WRONG_FRAME = "initial_pose_wrong_frame"
     INITIAL_POSE_INVALID = "initial_pose_invalid"
@@ -29,6 +33,10 @@ class Event(str, Enum):
     UNEXPECTED_ERROR = "unexpected_error"
 
 
+_LARGE_OFFSET_S = 0.3
+"""Images that come later than this after the odometry of their stamp are worth a warning."""
+_MANY_MISSING = 0.1
+"""Share of missing images from which on the transport is at fault."""
 _LEVELS = {
     State.UNINITIALIZED: DiagnosticStatus.WARN,
     State.LOCALIZING: DiagnosticStatus.WARN,
@@ -47,18 +55,18 @@ def status(
     name: str,
     hardware_id: str,
     state: State,
-    complaints: tuple[str, ...],
+    complaints: Iterable[str],
     values: Mapping[str, object],
 ) -> DiagnosticStatus:
-    """The state, what is wrong with the topics, and figures."""
-    level = _LEVELS[state]
-    if complaints and level == DiagnosticStatus.OK:
+    """The state, what is wrong with the inputs, and figures."""
+    level, lines = _LEVELS[state], [_MESSAGES[state], *complaints]
+    if len(lines) > 1 and level == DiagnosticStatus.OK:
         level = DiagnosticStatus.WARN
     return DiagnosticStatus(
         level=level,
         name=name,
         hardware_id=hardware_id,
-        message="; ".join((_MESSAGES[state], *complaints)),
+        message="; ".join(lines),
         values=[KeyValue(key=key, value=_text(value)) for key, value in values.items()],
     )
 
@@ -72,6 +80,77 @@ def inactive(name: str, hardware_id: str, label: str) -> DiagnosticStatus:
 
 def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+class ImageHealth:
+    """Whether the images that arrive can be used, and what is wrong with their stamps."""
+
+    def __init__(self, counts: Counter[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._counts, self._clock = counts, clock
+        self._offset, self._rhythm = StampOffset(), CameraRhythm()
+        self._arrived = 0
+        self.used()
+
+    def arrived(self, stamp_ns: int, newest_odometry_ns: int | None) -> None:
+        """An image has come while this was the newest odometry."""
+        self._arrived += 1
+        self._counts[Event.IMAGES_MISSING.value] += self._rhythm.missing(stamp_ns)
+        if newest_odometry_ns is not None:
+            self._offset.add(self._clock(), (stamp_ns - newest_odometry_ns) * 1e-9)
+
+    def used(self) -> None:
+        """An image could be used; or the node begins to listen."""
+        self._used_at, self._counts_then = self._clock(), dict(self._counts)
+
+    def time_jumped(self) -> None:
+        self._offset.clear()
+
+    def figures(self) -> dict[str, float]:
+        """Image stamps against the odometry's, as both arrive."""
+        return {
+            "image_offset_s": self._offset.seconds(),
+            "image_offset_drift_ms_per_min": self._offset.drift_ms_per_minute(),
+        }
+
+    def complaints(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """A line for each kind of fault, while odometry and images arrive."""
+        found = {}
+        offset, unused = self._offset.seconds(), self._clock() - self._used_at
+        if unused > values["watchdog_timeout"]:
+            why = "; ".join(self._reasons(values["camera_time_offset"])) or "none is in time"
+            found["refused"] = f"no image could be used for {unused:.0f} s: {why}"
+        elif abs(offset) > _LARGE_OFFSET_S:
+            found["offset"] = (
+                f"images are {ahead(offset)} the odometry that arrives with them: a slow camera, "
+                "or clocks that disagree, which 'kbf check time' tells"
+            )
+        missing = self._counts[Event.IMAGES_MISSING.value]
+        many = missing > max(30, _MANY_MISSING * self._arrived)
+        if many and values["image_transport"] == "raw":
+            found["missing"] = (
+                f"{missing} raw images are missing beside {self._arrived} that came: give camera "
+                "and node the Fast DDS profile config/fastdds_large_images.xml, or use "
+                "image_transport compressed"
+            )
+        return found
+
+    def _reasons(self, correction_s: float) -> list[str]:
+        """What happened to the images since the last one that could be used."""
+        since = Counter(dict(self._counts))
+        since.subtract(self._counts_then)
+        reasons = sorted((name, count) for name, count in since.items() if count > 0)
+        lines = [f"{name} {count} times" for name, count in reasons if name.startswith("image_")]
+        offset = self._offset.seconds()
+        if abs(offset) > _LARGE_OFFSET_S:
+            lines.append(
+                f"they are {ahead(offset)} the odometry: synchronize the clocks, or set "
+                f"camera_time_offset to {correction_s - offset:.2f}"
+            )
+        return lines
+
+
+def ahead(offset_s: float) -> str:
+    return f"stamped {abs(offset_s):.2f} s {'ahead of' if offset_s > 0.0 else 'behind'}"
 
 
 class Rate:

@@ -124,10 +124,11 @@ class Intake:
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self._thread.start()
 
-    def silent(self, timeout: float) -> tuple[str, ...]:
+    def silent(self, timeout: float) -> dict[str, str]:
         """A line for each steady topic without a message for more than `timeout` seconds."""
-        steady = (self.watches[topic.name] for topic in self._topics if topic.steady)
-        return tuple(filter(None, (watch.explain(timeout) for watch in steady)))
+        steady = (topic.name for topic in self._topics if topic.steady)
+        explained = {name: self.watches[name].explain(timeout) for name in steady}
+        return {name: line for name, line in explained.items() if line is not None}
 
     def close(self) -> None:
         """End the thread and the subscriptions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -25,12 +26,14 @@ def _run(arguments: list[str] | None) -> int:
         return 2
     from rclpy.exceptions import ParameterException
     from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+    from rclpy.signals import SignalHandlerOptions
 
     from kbf_localization.ros.node import LocalizerNode
 
     # The worker's Python must not keep a service waiting for long.
     sys.setswitchinterval(0.001)
-    rclpy.init(args=arguments)
+    # rclpy's own handlers end the communication before the node can say good-bye.
+    rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     try:
         node = LocalizerNode()
     except ParameterException as error:
@@ -39,9 +42,12 @@ def _run(arguments: list[str] | None) -> int:
         return 2
     executor = MultiThreadedExecutor(num_threads=4)
     executor.add_node(node)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: node.ending.set())
     try:
-        executor.spin()
-    except (KeyboardInterrupt, ExternalShutdownException):
+        while rclpy.ok() and not node.ending.is_set():
+            executor.spin_once(timeout_sec=0.5)
+    except ExternalShutdownException:
         pass
     finally:
         node.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import PoseWithCovarianceStamped
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
@@ -19,15 +20,21 @@ from std_srvs.srv import Empty
 
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.geometry import compose, invert
 from kbf_localization.localization import Localization
 from kbf_localization.ros import diagnostics, parameters
 from kbf_localization.ros.conversions import header
 from kbf_localization.ros.diagnostics import Event
 from kbf_localization.ros.intake import Intake
-from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.ros.lifecycle import Bond, SafeLifecycleNode, make_bond
 from kbf_localization.ros.outputs import Outputs
 from kbf_localization.ros.running_localizer import RunningLocalizer
 from kbf_localization.ros.startup import SavedPoseError, first_pose, load_localizer, save_pose
+
+try:
+    from nav2_msgs.srv import SetInitialPose
+except ImportError:
+    SetInitialPose = None
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
@@ -37,12 +44,15 @@ class LocalizerNode(SafeLifecycleNode):
 
     `_running` is there between configure and clean-up, `_intake` while active. Timers run on other
     threads than transitions: they hold `_in_use` while they use either, and a transition takes it
-    to put them away, so that nothing is destroyed under a timer's hands.
+    to put them away, so that nothing is destroyed under a timer's hands. `ending` is set when the
+    process is told to end, so that no map is waited for.
     """
 
     def __init__(self, **arguments: Any) -> None:
         self._running: RunningLocalizer | None = None
         self._intake: Intake | None = None
+        self._bond: Bond | None = None
+        self.ending = threading.Event()
         self._in_use = threading.RLock()
         super().__init__("localizer", **arguments)
         self.add_on_set_parameters_callback(self._check_parameters)
@@ -50,6 +60,7 @@ class LocalizerNode(SafeLifecycleNode):
         self.add_post_set_parameters_callback(self._apply_parameters)
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._warned: dict[str, float] = {}
+        self._clocks_compared = False
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._group = MutuallyExclusiveCallbackGroup()
         self.create_timer(1.0, self._diagnose, callback_group=self._group, clock=self._steady)
@@ -68,7 +79,7 @@ class LocalizerNode(SafeLifecycleNode):
         values = parameters.read(self)
         self._values = values
         try:
-            localizer = load_localizer(values, self.context.ok)
+            localizer = load_localizer(values, lambda: not self.ending.is_set())
         except KbfError as error:
             self.get_logger().error(f"cannot configure: {error}")
             return FAILURE
@@ -83,22 +94,38 @@ class LocalizerNode(SafeLifecycleNode):
             training_map.poses,
             values["path_length"],
         )
-        self._running = RunningLocalizer(localizer, values, self._publish, self._warn)
+        log = self.get_logger().info
+        self._running = RunningLocalizer(localizer, values, self._publish, log, self._warn)
         prior, said = first_pose(values, self._map_identity)
         if prior is not None:
             localizer.set_pose(prior)
+        self._listen_while_configured(self._running)
+        count, method = len(training_map.poses), values["method"]
+        self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {said}")
+        return super().on_configure(state)
+
+    def _listen_while_configured(self, running: RunningLocalizer) -> None:
+        """Services and poses set by hand, which count even before the node is active."""
         # As deep as the parameters' services: rclpy's 10 lose calls when many come at once.
         deep = QoSProfile(depth=1000)
-        self._services_made = tuple(
+        self._services_made = [
             self.create_service(Empty, name, callback, qos_profile=deep)
             for name, callback in (
                 ("reinitialize_global_localization", self._on_reinitialize),
                 ("request_nomotion_update", self._on_no_motion_update),
             )
+        ]
+        if SetInitialPose is None:
+            self.get_logger().info(
+                "nav2_msgs is not installed: no service set_initial_pose, no topic particle_cloud"
+            )
+        else:
+            self._services_made.append(
+                self.create_service(SetInitialPose, "set_initial_pose", self._on_set_initial_pose)
+            )
+        self._by_hand = self.create_subscription(
+            PoseWithCovarianceStamped, "initialpose", running.on_initial_pose, QoSProfile(depth=5)
         )
-        count, method = len(training_map.poses), values["method"]
-        self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {said}")
-        return super().on_configure(state)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         result = super().on_activate(state)
@@ -123,6 +150,7 @@ class LocalizerNode(SafeLifecycleNode):
                 )
             )
         self._outputs.publish_map_poses(self.get_clock().now().nanoseconds)
+        self._bond = make_bond(self, values["bond_heartbeat_period"])
         return result
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -153,6 +181,8 @@ class LocalizerNode(SafeLifecycleNode):
             intake, self._intake = self._intake, None
         if intake is None:
             return
+        if self._bond is not None:
+            self._bond.end()
         intake.close()
         for timer in self._active_timers:
             self.destroy_timer(timer)
@@ -168,6 +198,7 @@ class LocalizerNode(SafeLifecycleNode):
         running.stop()
         for service in self._services_made:
             self.destroy_service(service)
+        self.destroy_subscription(self._by_hand)
         self._outputs.destroy()
 
     def _publish(self, localization: Localization) -> None:
@@ -177,44 +208,68 @@ class LocalizerNode(SafeLifecycleNode):
         self._outputs.publish_pose(localization)
         self._outputs.publish_status(self._status())
         self._outputs.publish_pictures(localization, self._values["belief_poses_count"])
+        running = self._running
+        if running is not None and self._values["tf_broadcast"] and running.distrust() is None:
+            # So that tf gives at the image's stamp what the pose says.
+            transform = compose(localization.pose, invert(localization.odometry_pose))
+            self._outputs.send_transform(transform, localization.stamp_ns)
 
     def _broadcast(self) -> None:
         with self._in_use:
             running = self._running
             if running is None or not self._values["tf_broadcast"]:
                 return
-            transform, now = running.map_to_odom(), self.get_clock().now().nanoseconds
-            if transform is not None and now > 0:
-                tolerance = int(self._values["transform_tolerance"] * 1e9)
-                self._outputs.send_transform(now + tolerance, transform)
+            newest_ns = running.localizer.newest_odometry_ns
+            transform = running.localizer.map_to_odom()
+            if newest_ns is None or transform is None or running.distrust() is not None:
+                return
+            tolerance_ns = int(self._values["transform_tolerance"] * 1e9)
+            self._outputs.keep_transform(transform, newest_ns, tolerance_ns)
 
     def _status(self) -> DiagnosticStatus:
         """The state with its figures."""
         name, running, intake = self.get_fully_qualified_name(), self._running, self._intake
         if running is None or intake is None:
             return diagnostics.inactive(name, self.get_name(), self.state_label)
-        complaints = intake.silent(self._values["watchdog_timeout"])
+        lines = running.complaints(intake).values()
         state, values = running.localizer.state, running.figures(intake)
-        return diagnostics.status(name, self.get_name(), state, complaints, values)
+        return diagnostics.status(name, self.get_name(), state, lines, values)
 
     def _diagnose(self) -> None:
         with self._in_use:
             status = self._status()
             now = self.get_clock().now().nanoseconds
             self._diagnostics.publish(DiagnosticArray(header=header("", now), status=[status]))
-            if self._intake is None:
+            running, intake = self._running, self._intake
+            if running is None or intake is None:
                 return
             self._outputs.publish_status(status)
-            for complaint in self._intake.silent(self._values["watchdog_timeout"]):
-                self._warn(complaint.split(" for ")[0], complaint)
+            for kind, line in running.complaints(intake).items():
+                self._warn(kind, line)
+            self._compare_clocks(running, now)
+
+    def _compare_clocks(self, running: RunningLocalizer, now_ns: int) -> None:
+        """Say once that the transform, stamped as odometry is, will not be found at "now"."""
+        newest_ns = running.localizer.newest_odometry_ns
+        if newest_ns is None or self._clocks_compared:
+            return
+        ahead_s = (newest_ns - now_ns) * 1e-9
+        if abs(ahead_s) > max(1.0, self._values["transform_tolerance"]):
+            self._clocks_compared = True
+            self.get_logger().warning(
+                f"odometry, and so the transform, is {diagnostics.ahead(ahead_s)} this computer's "
+                "clock: set use_sim_time for a bag, or synchronize the clocks"
+            )
 
     def _save_pose(self) -> None:
         """Without `_in_use`: the transform must not wait for a slow disk."""
         running = self._running
         if running is None or not self._values["saved_pose_file"]:
             return
+        if self._values["save_pose_rate"] < 0.0:
+            return
         known = running.localizer.pose_at()
-        if known is None or running.map_to_odom() is None:
+        if known is None or running.distrust() is not None:
             return
         path = Path(self._values["saved_pose_file"]).expanduser()
         try:
@@ -228,6 +283,12 @@ class LocalizerNode(SafeLifecycleNode):
             self.get_logger().info("localizing anew, from anywhere on the map")
             running.localizer.reinitialize()
             self._outputs.forget_path()
+        return response
+
+    def _on_set_initial_pose(self, request: Any, response: Any) -> Any:
+        running = self._running
+        if running is not None:
+            running.on_initial_pose(request.pose)
         return response
 
     def _on_no_motion_update(self, request: Any, response: Any) -> Any:

@@ -10,7 +10,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import Point, PoseArray, PoseWithCovarianceStamped
 from nav_msgs.msg import Path
 from rclpy.lifecycle import LifecycleNode
-from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_msgs.msg import ColorRGBA, Header
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import Marker, MarkerArray
@@ -25,6 +25,11 @@ from kbf_localization.ros.conversions import (
     stamped_pose,
     transform_message,
 )
+
+try:
+    from nav2_msgs.msg import Particle, ParticleCloud
+except ImportError:
+    ParticleCloud = None
 
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _MAP_POSES_SHOWN = 5000
@@ -52,6 +57,7 @@ class Outputs:
         self._map_poses = map_poses
         self._path: deque[tuple[int, Array]] = deque(maxlen=path_length)
         self._path_shown_ns = 0
+        self._tf_newest_ns = self._tf_ahead_ns = 0
         publisher = node.create_lifecycle_publisher
         self._pose = publisher(PoseWithCovarianceStamped, "pose", _LATCHED)
         self._belief = publisher(MarkerArray, "belief", 1)
@@ -59,6 +65,10 @@ class Outputs:
         self._map_poses_publisher = publisher(PoseArray, "map_poses", _LATCHED)
         self._path_publisher = publisher(Path, "path", 1)
         self._status = publisher(DiagnosticStatus, "status", 10)
+        self._particles = None
+        if ParticleCloud is not None:
+            best_effort = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
+            self._particles = publisher(ParticleCloud, "particle_cloud", best_effort)
         # As tf2's broadcaster has it; tf2_ros itself is not needed for one transform.
         self._tf = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
         self._all: tuple[Any, ...] = (
@@ -68,17 +78,36 @@ class Outputs:
             self._map_poses_publisher,
             self._path_publisher,
             self._status,
+            self._particles,
         )
 
     def destroy(self) -> None:
-        for publisher in self._all:
+        for publisher in filter(None, self._all):
             self._node.destroy_lifecycle_publisher(publisher)
         self._node.destroy_publisher(self._tf)
 
-    def send_transform(self, stamp_ns: int, map_to_odom: Array) -> None:
-        """Publish the odometry's frame (3,) on the map."""
-        message = transform_message(self._frame_id, self._odom_frame_id, stamp_ns, map_to_odom)
-        self._tf.publish(TFMessage(transforms=[message]))
+    def send_transform(self, map_to_odom: Array, *stamps_ns: int) -> None:
+        """Publish the odometry's frame (3,) on the map, as it is at these times."""
+        frames = self._frame_id, self._odom_frame_id
+        messages = [transform_message(*frames, stamp_ns, map_to_odom) for stamp_ns in stamps_ns]
+        self._tf.publish(TFMessage(transforms=messages))
+
+    def keep_transform(self, map_to_odom: Array, newest_ns: int, tolerance_ns: int) -> None:
+        """Publish it for the newest odometry, and ahead of it so that it is there "now".
+
+        Ahead only when the last one ahead has nearly been reached: when its time comes, it still
+        says what was known when it was sent, between newer ones.
+        """
+        if newest_ns < self._tf_newest_ns:
+            self._tf_ahead_ns = 0
+        elif newest_ns == self._tf_newest_ns:
+            return  # tf2 has no use for a second transform of the same time
+        self._tf_newest_ns = newest_ns
+        stamps = [newest_ns]
+        if self._tf_ahead_ns - newest_ns < tolerance_ns // 2:
+            self._tf_ahead_ns = newest_ns + tolerance_ns
+            stamps.append(self._tf_ahead_ns)
+        self.send_transform(map_to_odom, *stamps)
 
     def publish_map_poses(self, stamp_ns: int) -> None:
         """The map's poses, thinned evenly where they are too many to look at."""
@@ -103,10 +132,8 @@ class Outputs:
         """Belief and path, where somebody looks."""
         top = header(self._frame_id, localization.stamp_ns)
         weights = localization.estimate.weights
-        if weights is not None and self._belief.get_subscription_count():
-            self._belief.publish(belief_markers(top, self._map_poses, weights))
-        if weights is not None and self._belief_poses.get_subscription_count():
-            self._belief_poses.publish(belief_poses(top, self._map_poses, weights, belief_count))
+        if weights is not None and localization.used:
+            self._publish_belief(top, weights, belief_count)
         if self._path.maxlen and localization.state is State.TRACKING:
             self._path.append((localization.stamp_ns, localization.pose))
             # The whole path is sent each time: once a second is often enough.
@@ -114,6 +141,15 @@ class Outputs:
             if elapsed >= 1_000_000_000 and self._path_publisher.get_subscription_count():
                 self._path_shown_ns = localization.stamp_ns
                 self._path_publisher.publish(self._path_message(top))
+
+    def _publish_belief(self, top: Header, weights: Weights, count: int) -> None:
+        poses = self._map_poses
+        if self._belief.get_subscription_count():
+            self._belief.publish(belief_markers(top, poses, weights))
+        if self._belief_poses.get_subscription_count():
+            self._belief_poses.publish(belief_poses(top, poses, weights, count))
+        if self._particles is not None and self._particles.get_subscription_count():
+            self._particles.publish(particle_cloud(top, poses, weights, count))
 
     def _path_message(self, top: Header) -> Path:
         poses = [stamped_pose(self._frame_id, stamp_ns, pose) for stamp_ns, pose in self._path]
@@ -171,9 +207,24 @@ def _marker_pair(
 
 def belief_poses(header: Header, poses: Array, weights: Weights, count: int) -> PoseArray:
     """The `count` map poses of highest positive weight, heaviest first."""
+    return pose_array(header, poses[_heaviest(weights, count).rows])
+
+
+def particle_cloud(header: Header, poses: Array, weights: Weights, count: int) -> Any:
+    """The same as AMCL's particles, whose weights add up to 1."""
+    heaviest = _heaviest(weights, count)
+    shares = heaviest.values / max(float(heaviest.values.sum()), 1e-300)
+    particles = [
+        Particle(pose=pose_message(pose), weight=float(share))
+        for pose, share in zip(poses[heaviest.rows], shares, strict=True)
+    ]
+    return ParticleCloud(header=header, particles=particles)
+
+
+def _heaviest(weights: Weights, count: int) -> Weights:
     order = np.argsort(-weights.values)[:count]
-    rows = weights.rows[order[weights.values[order] > 0.0]]
-    return pose_array(header, poses[rows])
+    order = order[weights.values[order] > 0.0]
+    return Weights(weights.rows[order], weights.values[order])
 
 
 def pose_array(header: Header, poses: Array) -> PoseArray:

@@ -95,7 +95,17 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "odom_frame_id", "odom", "Frame of the odometry; odometry in another frame is refused."
     ),
-    NodeParameter("base_frame_id", "base_footprint", "Frame of the robot whose pose is estimated."),
+    NodeParameter(
+        "base_frame_id",
+        "base_footprint",
+        "Frame of the robot whose pose is estimated; a warning says when odometry is of another.",
+    ),
+    NodeParameter(
+        "odom_source",
+        "topic",
+        "Where odometry comes from: the topic odom, or tf (odom_frame_id to base_frame_id).",
+        choices=("topic", "tf"),
+    ),
     NodeParameter(
         "tf_broadcast",
         True,
@@ -105,13 +115,30 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "transform_tolerance",
         1.0,
-        "Seconds by which the transform is post-dated, so that it can be looked up at 'now'.",
+        "Seconds beyond the newest odometry for which the transform can be looked up already.",
         low=0.0,
         high=10.0,
         live=True,
     ),
     NodeParameter(
         "transform_rate", 30.0, "How often the transform is published, in Hz.", low=1.0, high=200.0
+    ),
+    NodeParameter(
+        "dead_reckoning_max_sigma",
+        1.0,
+        "Standard deviation in metres to which odometry without images may carry the transform; "
+        "beyond it the transform stops, and comes back with an image that can be trusted.",
+        low=0.01,
+        high=1000.0,
+        live=True,
+    ),
+    NodeParameter(
+        "dead_reckoning_max_seconds",
+        5.0,
+        "Seconds for which odometry without images may carry the transform.",
+        low=0.1,
+        high=1e6,
+        live=True,
     ),
     NodeParameter(
         "update_min_d",
@@ -127,6 +154,15 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "Radians to turn before another image is used; 0 uses every image.",
         low=0.0,
         high=6.283185307179586,
+        live=True,
+    ),
+    NodeParameter(
+        "standing_update_period",
+        0.5,
+        "Seconds between two used images while the robot tracks and stands still; 0 uses every "
+        "image.",
+        low=0.0,
+        high=60.0,
         live=True,
     ),
     NodeParameter(
@@ -161,8 +197,8 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "save_pose_rate",
         0.5,
-        "How often the pose is saved, in Hz; 0 saves at deactivation alone.",
-        low=0.0,
+        "How often the pose is saved, in Hz; 0 saves at deactivation alone, -1 never.",
+        low=-1.0,
         high=10.0,
     ),
     NodeParameter(
@@ -177,6 +213,15 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "compressed",
         "Subscribe to image/compressed (JPEG, PNG) or to image (raw).",
         choices=("compressed", "raw"),
+    ),
+    NodeParameter(
+        "camera_time_offset",
+        0.0,
+        "Seconds added to the stamps of images, where the camera's clock or latency puts them "
+        "wrong; 'kbf check time' estimates it.",
+        low=-60.0,
+        high=60.0,
+        live=True,
     ),
     NodeParameter(
         "image_reliability",
@@ -211,10 +256,17 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "watchdog_timeout",
         5.0,
-        "Seconds without odometry or images until a warning names the topic and the reason.",
+        "Seconds without odometry, images or a usable image until a warning names the reason.",
         low=0.1,
         high=3600.0,
         live=True,
+    ),
+    NodeParameter(
+        "bond_heartbeat_period",
+        0.1,
+        "Seconds between heartbeats to Nav2's lifecycle manager, on the topic bond; 0: no bond.",
+        low=0.0,
+        high=1.0,
     ),
     NodeParameter(
         "path_length", 2000, "Poses kept for the topic path; 0 for none.", low=0, high=100000

@@ -11,19 +11,22 @@ from typing import Any
 import numpy as np
 from geometry_msgs.msg import PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry
-from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
+from tf2_msgs.msg import TFMessage
 
 from kbf_localization.arrays import Array
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization import Localization, Localizer, State
 from kbf_localization.ros.conversions import (
+    ImageError,
+    TransformChain,
     decode,
     nanoseconds,
     planar_covariance,
     planar_pose,
 )
-from kbf_localization.ros.diagnostics import Event, Latency, Rate
+from kbf_localization.ros.diagnostics import Event, ImageHealth, Latency, Rate
 from kbf_localization.ros.intake import Intake, Topic
 from kbf_localization.ros.startup import localizer_settings
 from kbf_localization.ros.timeline import Timeline
@@ -42,8 +45,8 @@ _SURE = np.diag([0.01, 0.01, 0.01]) ** 2
 class RunningLocalizer:
     """Feeds the localizer, which has the state; calls `publish` for every processed image.
 
-    `values` are the node's parameters by name, `warn(kind, line)` logs a warning. All that is
-    refused is counted in `localizer.counts`.
+    `values` are the node's parameters by name, `warn(kind, line)` logs a warning, of one kind not
+    too often. All that is refused is counted in `localizer.counts`.
     """
 
     def __init__(
@@ -51,14 +54,17 @@ class RunningLocalizer:
         localizer: Localizer,
         values: Mapping[str, Any],
         publish: Callable[[Localization], None],
+        log: Callable[[str], None],
         warn: Callable[[str, str], None],
     ) -> None:
         self.localizer = localizer
         self._values = values
-        self._publish, self._warn = publish, warn
+        self._publish, self._log, self._warn = publish, log, warn
         self._latency, self._pose_rate = Latency(), Rate()
         self._last_step_ms = math.nan
         self._timeline: Timeline[Array] = Timeline()
+        self._chain = TransformChain(values["odom_frame_id"], values["base_frame_id"])
+        self._health = ImageHealth(localizer.counts)
         self._worker = ImageWorker(
             self._process,
             localizer.covers,
@@ -69,7 +75,8 @@ class RunningLocalizer:
         )
 
     def topics(self) -> tuple[Topic, ...]:
-        """What the active node listens to."""
+        """What the active node listens to; odometry comes first, images last."""
+        self._health.used()
         values = self._values
         odom_qos = QoSProfile(
             depth=values["odom_queue_depth"], reliability=_RELIABILITY[values["odom_reliability"]]
@@ -78,19 +85,17 @@ class RunningLocalizer:
             depth=max(5, values["image_queue_depth"]),
             reliability=_RELIABILITY[values["image_reliability"]],
         )
-        images = (
-            Topic("image/compressed", CompressedImage, image_qos, self._on_image)
-            if values["image_transport"] == "compressed"
-            else Topic("image", Image, image_qos, self._on_image)
+        compressed = values["image_transport"] == "compressed"
+        name, kind = ("image/compressed", CompressedImage) if compressed else ("image", Image)
+        images = Topic(name, kind, image_qos, self._on_image)
+        if values["odom_source"] == "topic":
+            return Topic("odom", Odometry, odom_qos, self._on_odometry), images
+        static = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        return (
+            Topic("/tf", TFMessage, odom_qos, self._on_transforms),
+            Topic("/tf_static", TFMessage, static, self._on_transforms, steady=False),
+            images,
         )
-        by_hand = Topic(
-            "initialpose",
-            PoseWithCovarianceStamped,
-            QoSProfile(depth=5),
-            self._on_initial_pose,
-            steady=False,
-        )
-        return Topic("odom", Odometry, odom_qos, self._on_odometry), by_hand, images
 
     def apply(self, values: Mapping[str, Any]) -> None:
         """Make parameters take effect that may change while it runs; the belief stays."""
@@ -98,17 +103,40 @@ class RunningLocalizer:
         self._worker.patience = values["odometry_patience"]
         self.localizer.settings = localizer_settings(values)
 
-    def map_to_odom(self) -> Array | None:
-        """The odometry's frame (3,) on the map; None while it is not to be trusted."""
-        localizer = self.localizer
-        if localizer.state is State.TRACKING or localizer.rests_on_given_pose:
-            return localizer.map_to_odom()
+    def distrust(self) -> str | None:
+        """Why map→odom must not be sent now; None while it can be trusted."""
+        localizer, values = self.localizer, self._values
+        given = localizer.rests_on_given_pose
+        if localizer.state is not State.TRACKING and not given:
+            return f"the state is {localizer.state.value}"
+        known, seconds = localizer.pose_at(), localizer.dead_reckoned_s
+        if known is None or seconds is None:
+            return "there is no odometry"
+        sigma = math.sqrt(max(np.linalg.eigvalsh(known[1][:2, :2])[-1], 0.0))
+        if sigma > values["dead_reckoning_max_sigma"] and not given:
+            return (
+                f"odometry alone has carried the pose to a standard deviation of {sigma:.2f} m, "
+                "more than dead_reckoning_max_sigma"
+            )
+        if seconds > values["dead_reckoning_max_seconds"]:
+            return f"no image for {seconds:.1f} s, more than dead_reckoning_max_seconds"
         return None
+
+    def complaints(self, intake: Intake) -> dict[str, str]:
+        """What is wrong with the inputs, a line for each kind of fault."""
+        found = intake.silent(self._values["watchdog_timeout"])
+        if not found:
+            found = self._health.complaints(self._values)
+        reason = self.distrust()
+        if reason is not None and self.localizer.state is not State.UNINITIALIZED:
+            found["transform"] = f"map→odom is not sent: {reason}"
+        return found
 
     def time_jumped_back(self, why: str) -> None:
         """Start over, as when a bag is played again."""
         self._warn("time_jumped_back", f"{why}: starting over")
         self._timeline.reset()
+        self._health.time_jumped()
         self.drop_images()
         self.localizer.reset()
 
@@ -131,9 +159,9 @@ class RunningLocalizer:
 
     def figures(self, intake: Intake) -> dict[str, object]:
         """State, evidence, rates, ages, latencies, and how often what was refused or dropped."""
-        last = self.localizer.last
+        last, dead_reckoned = self.localizer.last, self.localizer.dead_reckoned_s
         weights = None if last is None else last.estimate.weights
-        odometry, _, image = intake.watches.values()
+        odometry, *_, image = intake.watches.values()
         return {
             "state": self.localizer.state.value,
             "evidence": math.nan if last is None else last.evidence,
@@ -147,34 +175,13 @@ class RunningLocalizer:
             "pose_hz": self._pose_rate.hertz(),
             "odometry_age_s": odometry.age,
             "image_age_s": image.age,
+            **self._health.figures(),
+            "dead_reckoned_s": math.nan if dead_reckoned is None else dead_reckoned,
             **dict(sorted(dict(self.localizer.counts).items())),
         }
 
-    def _on_odometry(self, message: Odometry) -> None:
-        frame, expected = message.header.frame_id, self._values["odom_frame_id"]
-        if frame and frame != expected:
-            self.refuse(
-                Event.ODOMETRY_WRONG_FRAME,
-                f"odometry in frame '{frame}' is not used: odom_frame_id is '{expected}'",
-            )
-            return
-        try:
-            pose = planar_pose(message.pose.pose)
-        except ValueError as error:
-            self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
-            return
-        admitted = self._timeline.admit(nanoseconds(message.header.stamp), pose)
-        self.localizer.counts[Event.ODOMETRY_STRAY.value] += admitted.strays
-        if admitted.jumped_back:
-            self.time_jumped_back("odometry's time has jumped back")
-        for stamp_ns, reading in admitted.items:
-            self.localizer.add_odometry(stamp_ns, reading)
-        self._worker.odometry_arrived()
-
-    def _on_image(self, message: Image | CompressedImage) -> None:
-        self._worker.submit(nanoseconds(message.header.stamp), message)
-
-    def _on_initial_pose(self, message: PoseWithCovarianceStamped) -> None:
+    def on_initial_pose(self, message: PoseWithCovarianceStamped) -> None:
+        """Start from the pose that somebody has given."""
         frame, expected = message.header.frame_id.lstrip("/"), self._values["global_frame_id"]
         if frame != expected:
             self.refuse(
@@ -190,19 +197,70 @@ class RunningLocalizer:
             return
         stamp_ns = nanoseconds(message.header.stamp)
         self.localizer.set_pose(GaussianPrior(pose, covariance + _SURE), stamp_ns or None)
+        self._log(f"starting from the given pose ({pose[0]:.2f}, {pose[1]:.2f}, {pose[2]:.2f})")
+
+    def _on_odometry(self, message: Odometry) -> None:
+        frame, expected = message.header.frame_id, self._values["odom_frame_id"]
+        if frame and frame != expected:
+            self.refuse(
+                Event.ODOMETRY_WRONG_FRAME,
+                f"odometry in frame '{frame}' is not used: odom_frame_id is '{expected}'",
+            )
+            return
+        base, expected = message.child_frame_id, self._values["base_frame_id"]
+        if base and base != expected:
+            self.refuse(
+                Event.ODOMETRY_OTHER_BASE,
+                f"odometry is of '{base}', not of base_frame_id '{expected}': the pose will be "
+                f"that of '{base}'",
+            )
+        try:
+            pose = planar_pose(message.pose.pose)
+        except ValueError as error:
+            self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
+            return
+        self._add_odometry(nanoseconds(message.header.stamp), pose)
+
+    def _on_transforms(self, message: TFMessage) -> None:
+        for transform in message.transforms:
+            try:
+                pose = self._chain.add(transform)
+            except ValueError as error:
+                self.refuse(Event.ODOMETRY_INVALID, f"odometry from tf is not used: {error}")
+                continue
+            stamp_ns = nanoseconds(transform.header.stamp)
+            if pose is not None and stamp_ns:
+                self._add_odometry(stamp_ns, pose)
+
+    def _add_odometry(self, stamp_ns: int, pose: Array) -> None:
+        admitted = self._timeline.admit(stamp_ns, pose)
+        self.localizer.counts[Event.ODOMETRY_STRAY.value] += admitted.strays
+        if admitted.jumped_back:
+            self.time_jumped_back("odometry's time has jumped back")
+        for at_ns, reading in admitted.items:
+            self.localizer.add_odometry(at_ns, reading)
+        self._worker.odometry_arrived()
+
+    def _on_image(self, message: Image | CompressedImage) -> None:
+        stamp_ns = nanoseconds(message.header.stamp)
+        stamp_ns += round(self._values["camera_time_offset"] * 1e9)
+        self._health.arrived(stamp_ns, self.localizer.newest_odometry_ns)
+        self._worker.submit(stamp_ns, message)
 
     def _process(self, pending: PendingImage) -> None:
         """On the worker's thread: decode, localize, publish."""
         started = time.perf_counter()
         try:
-            image = decode(pending.message)
-        except ValueError as error:
+            localization = self.localizer.add_image(
+                pending.stamp_ns, lambda: decode(pending.message)
+            )
+        except ImageError as error:
             self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
             return
-        localization = self.localizer.add_image(pending.stamp_ns, image)
         # Meanwhile the localizer may have been told to start anew: then this pose is of the past.
         if localization is None or localization is not self.localizer.last:
             return
+        self._health.used()
         self._last_step_ms = 1e3 * (time.perf_counter() - started)
         self._publish(localization)
         self._latency.add(time.perf_counter() - pending.arrived)

@@ -135,7 +135,10 @@ def load_localizer(values: Mapping[str, Any], wanted: Callable[[], bool]) -> Loc
 def localizer_settings(values: Mapping[str, Any]) -> LocalizerSettings:
     """The localizer's share of the node's parameters."""
     names = ("update_min_d", "update_min_a", "estimate")
-    return LocalizerSettings(**{name: values[name] for name in names})
+    return LocalizerSettings(
+        standing_update_s=values["standing_update_period"],
+        **{name: values[name] for name in names},
+    )
 
 
 def _make(values: Mapping[str, Any]) -> Localizer:

@@ -1,9 +1,13 @@
-"""Tells a stray stamp from a clock that really jumped."""
+"""What the stamps of messages tell: stray ones, clocks that jump or disagree, missing images."""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+import numpy as np
 
 Item = TypeVar("Item")
 
@@ -64,3 +68,53 @@ class Timeline(Generic[Item]):
         strays = len(self._held)
         self._held.clear()
         return strays
+
+
+class StampOffset:
+    """How far the stamps of one topic are ahead of another's that arrive at the same time."""
+
+    def __init__(self, size: int = 300) -> None:
+        self._points: deque[tuple[float, float]] = deque(maxlen=size)
+
+    def add(self, arrived_s: float, offset_s: float) -> None:
+        """One message, by a clock that never jumps, with its stamp minus the other's newest."""
+        self._points.append((arrived_s, offset_s))
+
+    def clear(self) -> None:
+        self._points.clear()
+
+    def seconds(self) -> float:
+        """The median offset; NaN before the first message."""
+        offsets = [offset for _, offset in list(self._points)]
+        return float(np.median(offsets)) if offsets else math.nan
+
+    def drift_ms_per_minute(self) -> float:
+        """How fast the offset grows, by least squares; NaN before 5 s are seen."""
+        points = np.array(list(self._points)).reshape(-1, 2)
+        if len(points) < 10 or np.ptp(points[:, 0]) < 5.0:
+            return math.nan
+        return float(np.polyfit(points[:, 0] - points[0, 0], points[:, 1], 1)[0]) * 60e3
+
+
+class CameraRhythm:
+    """Counts the images that are missing, by the rhythm of those that come."""
+
+    _LONGEST_GAP_S = 2.0
+    """A camera that is silent for longer has been switched off: nothing is missing."""
+
+    def __init__(self, size: int = 60) -> None:
+        self._intervals: deque[float] = deque(maxlen=size)
+        self._last_ns: int | None = None
+
+    def missing(self, stamp_ns: int) -> int:
+        """How many images should have come between the one before and this one."""
+        last, self._last_ns = self._last_ns, stamp_ns
+        interval = 0.0 if last is None else (stamp_ns - last) * 1e-9
+        if not 0.0 < interval <= self._LONGEST_GAP_S:
+            return 0
+        self._intervals.append(interval)
+        if len(self._intervals) < 10:
+            return 0
+        # Of the intervals a good part may be too long, for that is what is looked for.
+        period = float(np.percentile(self._intervals, 10))
+        return round(interval / period) - 1

@@ -47,7 +47,7 @@ def test_cpu_starved_to_a_tenth(survival: Survival) -> None:
             robot.compressed.publish(robot.image_message())
             time.sleep(0.05)
         robot.call_empty("request_nomotion_update")
-    survival.check(frames=15, transform_goes_on=False)
+    survival.check(frames=15)
 
 
 def test_map_file_vanishes_while_running(world: World, map_file: Path, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_map_file_vanishes_while_running(world: World, map_file: Path, tmp_path:
             survival = Survival(robot, process)
             fault()
             robot.call_empty("reinitialize_global_localization")
-            survival.check(frames=15, transform_goes_on=False)
+            survival.check(frames=15)
             assert robot.transition("deactivate")
             assert robot.transition("cleanup")
             assert not robot.transition("configure"), name

@@ -44,7 +44,7 @@ def test_parameters_changed_at_random_while_driving(survival: Survival) -> None:
     for parameter in PARAMETERS:
         if parameter.live:
             assert robot.set_parameter(parameter.name, parameter.default).successful
-    survival.check(frames=15, transform_goes_on=False)
+    survival.check(frames=15)
 
 
 def test_transitions_in_random_order(world: World, map_file: Path) -> None:
@@ -91,4 +91,4 @@ def test_storm_of_service_calls(survival: Survival) -> None:
             robot.compressed.publish(robot.image_message())
         time.sleep(0.001)
     assert robot.wait_for(lambda: all(future.done() for future in futures))
-    survival.check(frames=15, transform_goes_on=False)
+    survival.check(frames=15)

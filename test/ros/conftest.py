@@ -57,5 +57,5 @@ def lost_robot(robot: Robot) -> Robot:
     robot.call_empty("reinitialize_global_localization")
     assert robot.wait_for(lambda: robot.state == "uninitialized")
     robot.poses.clear()
-    robot.transforms.clear()
+    robot.tf.clear()
     return robot

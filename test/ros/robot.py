@@ -35,6 +35,7 @@ from kbf_localization.ros.conversions import (
     pose_with_covariance,
 )
 from kbf_localization.ros.node_process import NodeProcess
+from test.ros.tf_buffer import TransformBuffer
 from test.ros.world import FRAME_SECONDS, World
 
 RELIABLE = QoSProfile(depth=200)
@@ -61,7 +62,6 @@ class Robot:
         self,
         world: World,
         namespace: str = "",
-        frame_prefix: str = "",
         odom_qos: QoSProfile = RELIABLE,
         image_qos: QoSProfile = RELIABLE,
         node_name: str = "localizer",
@@ -70,9 +70,8 @@ class Robot:
         self.metres = 0.0
         self.stamp_ns = time.time_ns()
         self.origin = world.route(0.0)
-        self.prefix = frame_prefix
         self.poses: list[PoseWithCovarianceStamped] = []
-        self.transforms: list[tuple[float, Any]] = []
+        self.tf = TransformBuffer()
         self.status: DiagnosticStatus | None = None
         self.diagnostics: dict[str, DiagnosticStatus] = {}
         self.context = Context()
@@ -85,7 +84,7 @@ class Robot:
         self.initialpose = make(PoseWithCovarianceStamped, "initialpose", 10)
         take(PoseWithCovarianceStamped, "pose", self.poses.append, LATCHED)
         take(DiagnosticStatus, "status", self._on_status, 10)
-        take(TFMessage, "/tf", self._on_transforms, QoSProfile(depth=100))
+        take(TFMessage, "tf", self._on_transforms, QoSProfile(depth=100))
         take(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
         self.node_name = f"{namespace}/{node_name}".replace("//", "/").lstrip("/")
         self._clients: dict[str, Any] = {}
@@ -156,8 +155,8 @@ class Robot:
         self.odom.publish(message)
 
     def odometry_message(self, pose: np.ndarray, stamp_ns: int) -> Odometry:
-        message = Odometry(header=header(f"{self.prefix}odom", stamp_ns))
-        message.child_frame_id = f"{self.prefix}base_footprint"
+        message = Odometry(header=header("odom", stamp_ns))
+        message.child_frame_id = "base_footprint"
         message.pose.pose = pose_message(pose)
         return message
 
@@ -204,6 +203,11 @@ class Robot:
         self.wait_for(lambda: self.value("stamp_ns") == str(stamp_ns), wait)
         return self.state
 
+    def transform_comes(self, stamp_ns: int | None = None) -> bool:
+        """Whether map→odom can be looked up at a time (None: now), or soon can."""
+        at_ns = self.stamp_ns if stamp_ns is None else stamp_ns
+        return bool(self.wait_for(lambda: self.tf.knows(at_ns)))
+
     def drive(self, frames: int, metres: float = 0.1) -> list[PoseWithCovarianceStamped]:
         """Several frames; the answers that came."""
         answers = [self.frame(metres) for _ in range(frames)]
@@ -227,19 +231,27 @@ class Robot:
         self.initialpose.publish(pose_with_covariance(frame_id, self.stamp_ns, pose, covariance))
 
     def call(self, kind: Any, name: str, request: Any = None, seconds: float = PATIENCE) -> Any:
-        """A service's answer; AssertionError when none comes."""
+        """A service's answer; AssertionError when none comes.
+
+        A service that this side has found may not have found this side yet, and its answer is then
+        lost: a question is asked again after a while. A transition is no question.
+        """
         client = self._clients.get(name)
         if client is None:
             client = self._clients[name] = self.node.create_client(kind, name)
         assert client.wait_for_service(seconds), f"no service {name}"
-        future = client.call_async(kind.Request() if request is None else request)
-        assert self.wait_for(future.done, seconds), f"no answer from {name}"
-        return future.result()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            future = client.call_async(kind.Request() if request is None else request)
+            if self.wait_for(future.done, seconds if kind is ChangeState else 5.0):
+                return future.result()
+        raise AssertionError(f"no answer from {name}")
 
     def call_empty(self, name: str) -> None:
         self.call(Empty, name)
 
     def transition(self, name: str, seconds: float = PATIENCE) -> bool:
+        self.lifecycle_state()
         request = ChangeState.Request()
         request.transition.id = TRANSITIONS[name]
         return bool(
@@ -270,12 +282,9 @@ class Robot:
         self.status = status
 
     def _on_transforms(self, message: TFMessage) -> None:
-        now = time.time()
-        self.transforms += [
-            (now, transform)
-            for transform in message.transforms
-            if transform.child_frame_id == f"{self.prefix}odom"
-        ]
+        for transform in message.transforms:
+            if (transform.header.frame_id, transform.child_frame_id) == ("map", "odom"):
+                self.tf.insert(transform)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         self.diagnostics.update({status.name: status for status in message.status})
@@ -292,11 +301,10 @@ _names = (f"robot{number}" for number in itertools.count(1))
 def robot_with_node(
     world: World, parameters: Mapping[str, Any], **arguments: Any
 ) -> Iterator[tuple[Robot, NodeProcess]]:
-    """A robot and a node that meet no others: they have a namespace and frames of their own."""
+    """A robot and a node that meet no others: they have a namespace of their own, tf included."""
     name = next(_names)
-    own = {"odom_frame_id": f"{name}/odom", **parameters}
-    with NodeProcess(own, namespace=f"/{name}") as process:
-        robot = Robot(world, f"/{name}", f"{name}/", **arguments)
+    with NodeProcess(parameters, namespace=f"/{name}", remap={"/tf": "tf"}) as process:
+        robot = Robot(world, f"/{name}", **arguments)
         try:
             yield robot, process
         finally:

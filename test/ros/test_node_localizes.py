@@ -1,21 +1,17 @@
 """The node on a simulated drive, over DDS, in its own process."""
 
-import time
-
 import numpy as np
 
-from kbf_localization.geometry import compose, relative
-from kbf_localization.ros.conversions import heading, planar_pose
 from test.ros.robot import Robot
 
 
 def test_no_pose_and_no_transform_before_the_first_image(lost_robot: Robot) -> None:
     for _ in range(5):
         lost_robot.move()
-    time.sleep(0.3)
-    assert lost_robot.poses == []
-    assert lost_robot.transforms == []
+    lost_robot.status = None
     assert lost_robot.wait_for(lambda: lost_robot.state == "uninitialized")
+    assert lost_robot.poses == []
+    assert lost_robot.tf.newest_ns is None
 
 
 def test_global_start_converges(lost_robot: Robot) -> None:
@@ -32,7 +28,8 @@ def test_global_start_converges(lost_robot: Robot) -> None:
 def test_initial_pose_from_rviz_is_used_at_once(lost_robot: Robot) -> None:
     lost_robot.move()
     lost_robot.give_pose(lost_robot.pose)
-    assert lost_robot.wait_for(lambda: lost_robot.transforms)
+    lost_robot.move()
+    assert lost_robot.transform_comes()
     answer = lost_robot.frame()
     assert lost_robot.error(answer) < 0.5
 
@@ -59,37 +56,12 @@ def test_reinitialization_starts_from_anywhere(robot: Robot) -> None:
     robot.drive_until_tracking()
     robot.call_empty("reinitialize_global_localization")
     assert robot.wait_for(lambda: robot.state == "uninitialized")
-    time.sleep(0.1)
-    robot.transforms.clear()
-    time.sleep(0.2)
-    assert robot.transforms == []
+    robot.tf.clear()
+    robot.move()
+    robot.status = None
+    assert robot.wait_for(lambda: robot.state == "uninitialized")
+    assert robot.tf.newest_ns is None
     assert robot.drive_until_tracking() > 1
-
-
-def test_transform_can_be_looked_up_now_and_goes_on_when_the_camera_stops(robot: Robot) -> None:
-    robot.drive_until_tracking()
-    robot.transforms.clear()
-    start = time.time()
-    time.sleep(1.0)
-    arrived = [seconds for seconds, _ in robot.transforms]
-    rate = len(arrived) / (time.time() - start)
-    assert 25.0 <= rate <= 35.0
-    seconds, last = robot.transforms[-1]
-    stamp = last.header.stamp.sec + 1e-9 * last.header.stamp.nanosec
-    assert 0.5 < stamp - seconds <= 1.0
-    assert (last.header.frame_id, last.child_frame_id) == ("map", "odom")
-
-
-def test_transform_takes_odometry_to_the_published_pose(robot: Robot) -> None:
-    robot.drive_until_tracking()
-    robot.frame()
-    robot.transforms.clear()
-    assert robot.wait_for(lambda: robot.transforms)
-    transform = robot.transforms[-1][1].transform
-    map_to_odom = (transform.translation.x, transform.translation.y, heading(transform.rotation))
-    odometry = relative(robot.origin, robot.pose)
-    expected = planar_pose(robot.poses[-1].pose.pose)
-    np.testing.assert_allclose(compose(map_to_odom, odometry), expected, atol=1e-9)
 
 
 def test_image_older_than_all_odometry_is_dropped_and_counted(lost_robot: Robot) -> None:

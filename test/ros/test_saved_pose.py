@@ -95,4 +95,4 @@ def test_node_starts_where_it_was_stopped(world: World, map_file: Path, tmp_path
         assert "starting from the pose saved" in process.log()
         assert robot.frame() is not None
         assert robot.error() < 0.5
-        assert robot.wait_for(lambda: robot.transforms)
+        assert robot.transform_comes()

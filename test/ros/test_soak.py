@@ -59,7 +59,7 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
             unanswered += robot.answer(robot.stamp_ns, 2.0) is None
             seconds.append(time.perf_counter() - started)
             cpu.append(cpu_seconds(process.pid))
-            del robot.poses[:-5], robot.transforms[:-5]
+            del robot.poses[:-5]
             if number >= warm_up and number % max(1, (frames - warm_up) // 20) == 0:
                 memory.append(resident_mb(process.pid))
                 handles.append(threads_and_files(process.pid))

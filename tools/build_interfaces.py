@@ -1,9 +1,10 @@
-"""Build the interface package tools/tf2_msgs into a wheel, for an environment of ROS 2 wheels.
+"""Build the interface packages of tools/interfaces into wheels, for an environment of ROS 2 wheels.
 
-PyPI has ROS 2's messages, but not tf2_msgs. A robot has the real one, so this one must never
-become part of kbf_localization, where it would stand in the real one's way.
+PyPI has most of ROS 2's messages, but not tf2_msgs, bond and nav2_msgs. A robot has the real
+ones, so these must never become part of kbf_localization, where they would stand in their way.
+nav2_msgs holds only what this project speaks.
 
-Usage: .venv/bin/python tools/build_tf2_msgs.py FOLDER    (the wheel is written into FOLDER)
+Usage: .venv/bin/python tools/build_interfaces.py FOLDER    (the wheels are written into FOLDER)
 """
 
 import base64
@@ -16,10 +17,12 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent / "tf2_msgs"
-VERSION = "0.36.0"
+INTERFACES = Path(__file__).resolve().parent / "interfaces"
+# Jazzy's versions.
+VERSIONS = {"tf2_msgs": "0.36.0", "bond": "4.1.0", "nav2_msgs": "1.3.0"}
 # What Jazzy's own TFMessage has; nodes with another hash do not hear each other.
 JAZZY_TYPE_HASH = "RIHS01_e369d0f05a23ae52508854b66f6aa0437f3449d652e8cbf22d5abe85d020f087"
 
@@ -36,11 +39,21 @@ def build_environment() -> dict[str, str]:
     return variables
 
 
-def compile_package(build: Path, installed: Path) -> None:
+def write_package(name: str, folder: Path) -> Path:
+    """The package's interfaces with the files that ament builds them by."""
+    shutil.copytree(INTERFACES / name, folder)
+    for file in ("CMakeLists.txt", "package.xml"):
+        text = (INTERFACES / f"{file}.in").read_text(encoding="utf-8")
+        text = text.replace("@NAME@", name).replace("@VERSION@", VERSIONS[name])
+        (folder / file).write_text(text, encoding="utf-8")
+    return folder
+
+
+def compile_package(name: str, source: Path, build: Path, installed: Path) -> None:
     """Configure, generate, compile and install the package below `installed`."""
     variables = build_environment()
     configure = [
-        "cmake", "-S", str(SOURCE), "-B", str(build),
+        "cmake", "-S", str(source), "-B", str(build),
         f"-DCMAKE_INSTALL_PREFIX={installed}",
         f"-DPython3_EXECUTABLE={sys.executable}",
         "-DBUILD_TESTING=OFF",
@@ -50,7 +63,7 @@ def compile_package(build: Path, installed: Path) -> None:
     for command in (configure, compile_and_install):
         done = subprocess.run(command, env=variables, capture_output=True, text=True)
         if done.returncode != 0:
-            sys.exit(f"{done.stdout}{done.stderr}\ntf2_msgs could not be built; see above")
+            raise SystemExit(f"{done.stdout}{done.stderr}\n{name} could not be built; see above")
 
 
 def check_type_hash(installed: Path) -> None:
@@ -58,22 +71,23 @@ def check_type_hash(installed: Path) -> None:
     hashes = {entry["type_name"]: entry["hash_string"] for entry in described["type_hashes"]}
     found = hashes["tf2_msgs/msg/TFMessage"]
     if found != JAZZY_TYPE_HASH:
-        sys.exit(f"tf2_msgs has the type hash {found}, but Jazzy's is {JAZZY_TYPE_HASH}")
+        raise SystemExit(f"tf2_msgs has the type hash {found}, but Jazzy's is {JAZZY_TYPE_HASH}")
 
 
-def wheel_files(installed: Path) -> dict[str, bytes]:
+def wheel_files(name: str, installed: Path) -> dict[str, bytes]:
     """Contents by name in the wheel: the module, its libraries in C, and its ament resources."""
     site_packages = installed / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
-    data = f"tf2_msgs-{VERSION}.data/data"
+    data = f"{name}-{VERSIONS[name]}.data/data"
     files = {
         str(path.relative_to(site_packages)): path
-        for path in (site_packages / "tf2_msgs").rglob("*")
+        for path in (site_packages / name).rglob("*")
         if path.suffix in (".py", ".so")
     }
     libraries = [path for path in (installed / "lib").glob("*.so") if "_cpp." not in path.name]
-    resources = (installed / "share" / "ament_index").rglob("tf2_msgs")
-    described = (installed / "share" / "tf2_msgs" / "msg").iterdir()
-    manifest = installed / "share" / "tf2_msgs" / "package.xml"
+    resources = (installed / "share" / "ament_index").rglob(name)
+    kinds = (installed / "share" / name / kind for kind in ("msg", "srv"))
+    described = (path for kind in kinds if kind.is_dir() for path in kind.iterdir())
+    manifest = installed / "share" / name / "package.xml"
     for path in (*libraries, *resources, *described, manifest):
         files[f"{data}/{path.relative_to(installed)}"] = path
     return {name: path.read_bytes() for name, path in sorted(files.items())}
@@ -84,37 +98,47 @@ def digest(content: bytes) -> str:
     return f"sha256={encoded.rstrip(b'=').decode()}"
 
 
-def write_wheel(files: dict[str, bytes], folder: Path) -> Path:
+def write_wheel(name: str, files: dict[str, bytes], folder: Path) -> Path:
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     tag = f"{python}-{python}-{platform}"
-    info = f"tf2_msgs-{VERSION}.dist-info"
+    stem = f"{name}-{VERSIONS[name]}"
+    info = f"{stem}.dist-info"
     files = dict(files)
-    metadata = f"Metadata-Version: 2.1\nName: tf2_msgs\nVersion: {VERSION}\n"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {VERSIONS[name]}\n"
     about = f"Wheel-Version: 1.0\nGenerator: kbf\nRoot-Is-Purelib: false\nTag: {tag}\n"
     files[f"{info}/METADATA"] = metadata.encode()
     files[f"{info}/WHEEL"] = about.encode()
-    record = [f"{name},{digest(content)},{len(content)}" for name, content in files.items()]
+    record = [f"{path},{digest(content)},{len(content)}" for path, content in files.items()]
     files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""]).encode()
-    folder.mkdir(parents=True, exist_ok=True)
-    wheel = folder / f"tf2_msgs-{VERSION}-{tag}.whl"
+    wheel = folder / f"{stem}-{tag}.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
+        for path, content in files.items():
+            archive.writestr(path, content)
     return wheel
+
+
+def build(name: str, folder: Path) -> Path:
+    """The wheel of one package."""
+    work = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    try:
+        installed = work / "installed"
+        compile_package(name, write_package(name, work / name), work / "build", installed)
+        if name == "tf2_msgs":
+            check_type_hash(installed)
+        return write_wheel(name, wheel_files(name, installed), folder)
+    finally:
+        shutil.rmtree(work)
 
 
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    work = Path(tempfile.mkdtemp(prefix="tf2-msgs-"))
-    try:
-        installed = work / "installed"
-        compile_package(work / "build", installed)
-        check_type_hash(installed)
-        print(write_wheel(wheel_files(installed), Path(sys.argv[1])))
-    finally:
-        shutil.rmtree(work)
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor() as threads:
+        for wheel in threads.map(lambda name: build(name, folder), VERSIONS):
+            print(wheel)
 
 
 if __name__ == "__main__":
