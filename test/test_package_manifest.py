@@ -1,27 +1,29 @@
 """package.xml names everything that the package imports, so that rosdep can install it."""
 
 import ast
+import importlib.util
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+
+import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
 KEYS = {
     "cv2": "python3-opencv",
     "h5py": "python3-h5py",
-    "lz4": "python3-rosbags-pip",  # which depends on it
     "matplotlib": "python3-matplotlib",
     "mpl_toolkits": "python3-matplotlib",
     "numpy": "python3-numpy",
     "PIL": "python3-pil",
     "rich": "python3-rich",
-    "rosbags": "python3-rosbags-pip",
     "scipy": "python3-scipy",
     "typer": "python3-typer",
     "yaml": "python3-yaml",
 }
-OPTIONAL = {"distributed"}
-"""Imported only when asked for (--dask), with an error that says what to install."""
+OPTIONAL = {"distributed", "lz4", "nav2_msgs", "rosbags"}
+"""Imported where they are there: for --dask, as a part of AMCL's contract, for commands on bags."""
 
 
 def imported_packages() -> set[str]:
@@ -49,3 +51,13 @@ def test_the_manifest_is_one_that_ros_accepts() -> None:
     assert root.findtext("license") == "Apache-2.0"
     assert root.findtext("export/build_type") == "ament_python"
     assert (PROJECT / "resource" / "kbf_localization").is_file()
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("rclpy"), reason="needs ROS")
+def test_the_node_starts_without_the_packages_that_only_commands_need() -> None:
+    """A robot that localizes reads no bags, draws no figures and prints no tables."""
+    commands_only = ("rosbags", "typer", "rich", "matplotlib", "PIL")
+    block = f"import sys; sys.modules.update(dict.fromkeys({commands_only}))"
+    code = f"{block}; import kbf_localization.ros.node"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,20 +1,24 @@
-"""How long the node takes from an image's arrival to its pose, against the core alone.
+"""How long the node takes from an image's arrival to its pose, and how much of a core it needs.
 
 The frames of a simulated drive (640×480, JPEG) go to the node in its own process at 15 Hz, with
 odometry at 50 Hz and service calls meanwhile; the same frames then go to the core in this
-process. Both have one BLAS thread.
+process. Both have one BLAS thread. Then the frames come as a modern camera's, 1280×720 at 30 Hz
+with odometry at 100 Hz, first driving, then standing.
 """
 
 from __future__ import annotations
 
 import array
+import os
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import rclpy
 from geometry_msgs.msg import PoseWithCovarianceStamped
@@ -63,16 +67,21 @@ def run(progress: Progress) -> dict[str, Any]:
             drives[1].odometry.poses,
             drives[1].stamps_ns[:FRAMES],
         )
-        progress(0, 2, "core alone")
+        progress(0, 3, "core alone")
         core_ms = _core(training_map, frames, odometry)
-        progress(1, 2, "through the node")
+        progress(1, 3, "through the node")
         with NodeProcess({"map": str(folder / "office.kbfmap")}) as process:
             client = _Client(process)
             try:
-                through = client.run(frames, odometry)
+                through = client.run(frames, odometry, _ROBOT, call_services=True)
+                progress(2, 3, "1280×720 at 30 Hz, driving and standing")
+                large = [_enlarged(data) for data in frames]
+                driving = client.run(large, odometry, _CAMERA)
+                still = np.repeat(odometry[-1:], FRAMES, axis=0)
+                standing = client.run(large[-1:] * FRAMES, still, _CAMERA)
             finally:
                 client.close()
-        progress(2, 2, "done")
+        progress(3, 3, "done")
     reference = float(np.median(core_ms))
     ours = float(np.median(through.latency_ms))
     return {
@@ -88,7 +97,20 @@ def run(progress: Progress) -> dict[str, Any]:
         "frames_lost_15hz": through.lost,
         "service_p50_ms": float(np.percentile(through.service_ms, 50)),
         "service_p99_ms": float(np.percentile(through.service_ms, 99)),
+        "hd30_poses_per_s": driving.poses_per_s,
+        "hd30_frames_lost": driving.lost,
+        "hd30_latency_p50_ms": float(np.percentile(driving.latency_ms, 50)),
+        "hd30_latency_p95_ms": float(np.percentile(driving.latency_ms, 95)),
+        "hd30_cpu_percent": driving.cpu_percent,
+        "hd30_standing_poses_per_s": standing.poses_per_s,
+        "hd30_standing_cpu_percent": standing.cpu_percent,
     }
+
+
+def _enlarged(data: bytes) -> bytes:
+    """A frame as a camera of 1280×720 pixels would send it."""
+    image: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    return bytes(cv2.imencode(".jpg", cv2.resize(image, (1280, 720)))[1].tobytes())
 
 
 def _core(training_map: TrainingMap, frames: list[bytes], odometry: Any) -> list[float]:
@@ -108,11 +130,27 @@ def _core(training_map: TrainingMap, frames: list[bytes], odometry: Any) -> list
     return times[_WARM_UP:]
 
 
-class _Through:
-    """What was measured through the node."""
+@dataclass(frozen=True)
+class _Rates:
+    """How often images and odometry are sent, in Hz."""
 
-    def __init__(self, latency_ms: list[float], service_ms: list[float], lost: int) -> None:
-        self.latency_ms, self.service_ms, self.lost = latency_ms, service_ms, lost
+    image: float
+    odometry: float
+
+
+_ROBOT = _Rates(IMAGE_HZ, ODOMETRY_HZ)
+_CAMERA = _Rates(30.0, 100.0)
+
+
+@dataclass(frozen=True)
+class _Through:
+    """What was measured through the node; the CPU time as a share of one core."""
+
+    latency_ms: list[float]
+    service_ms: list[float]
+    lost: int
+    poses_per_s: float
+    cpu_percent: float
 
 
 class _Client:
@@ -138,21 +176,25 @@ class _Client:
         self._context.try_shutdown()
         self._thread.join(5.0)
 
-    def run(self, frames: list[bytes], odometry: Any) -> _Through:
+    def run(
+        self, frames: list[bytes], odometry: Any, rates: _Rates, call_services: bool = False
+    ) -> _Through:
         """Send the frames at their rate, and odometry between them."""
         messages = [CompressedImage(format="jpeg", data=array.array("B", data)) for data in frames]
         self._connect()
         stop = threading.Event()
         service_ms: list[float] = []
         caller = threading.Thread(target=self._call_services, args=(stop, service_ms), daemon=True)
-        caller.start()
+        if call_services:
+            caller.start()
         sent: dict[int, float] = {}
         start_ns, start = time.time_ns(), time.perf_counter()
-        between = round(ODOMETRY_HZ / IMAGE_HZ)
+        between = round(rates.odometry / rates.image)
+        cpu_s = self._cpu_seconds()
         for number, message in enumerate(messages):
             before = odometry[max(number - 1, 0)]
             for part in range(1, between + 1):
-                at = (number + part / between) / IMAGE_HZ
+                at = (number + part / between) / rates.image
                 time.sleep(max(0.0, start + at - time.perf_counter()))
                 pose = before + part / between * (odometry[number] - before)
                 stamp_ns = start_ns + int(at * 1e9)
@@ -160,9 +202,12 @@ class _Client:
             message.header = header("camera", stamp_ns)
             sent[stamp_ns] = time.perf_counter()
             self._image.publish(message)
+        seconds = time.perf_counter() - start
+        cpu_s = self._cpu_seconds() - cpu_s
         time.sleep(1.0)
         stop.set()
-        caller.join()
+        if call_services:
+            caller.join()
         latency = [
             1e3 * (self._arrived[stamp] - when)
             for stamp, when in list(sent.items())[_WARM_UP:]
@@ -170,7 +215,19 @@ class _Client:
         ]
         if not latency:
             raise KbfError(f"the node gave no pose: {self._process.log()}")
-        return _Through(latency, service_ms, sum(stamp not in self._arrived for stamp in sent))
+        answered = sum(stamp in self._arrived for stamp in sent)
+        return _Through(
+            latency,
+            service_ms,
+            lost=len(sent) - answered,
+            poses_per_s=answered / seconds,
+            cpu_percent=100.0 * cpu_s / seconds,
+        )
+
+    def _cpu_seconds(self) -> float:
+        """What the node's process has used so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _connect(self) -> None:
         """Send odometry until the node is subscribed, then let the topics settle."""

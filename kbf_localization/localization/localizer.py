@@ -81,6 +81,11 @@ class Localizer:
         """Whether the pose was given (`set_pose`) and the images have not yet said otherwise."""
         return self._given is not None and self.state in (State.UNINITIALIZED, State.LOCALIZING)
 
+    @property
+    def newest_odometry_ns(self) -> int | None:
+        """The stamp of the last odometry reading."""
+        return self._odometry.newest_ns
+
     def add_odometry(self, stamp_ns: int, pose: ArrayLike) -> bool:
         """Take an odometry reading (3,); False where it is late or not finite, which is counted."""
         check_heading(pose)

@@ -35,6 +35,8 @@ class Event(str, Enum):
 
 _LARGE_OFFSET_S = 0.3
 """Images that come later than this after the odometry of their stamp are worth a warning."""
+LARGEST_CORRECTION_S = 60.0
+"""What camera_time_offset can be."""
 _MANY_MISSING = 0.1
 """Share of missing images from which on the transport is at fault."""
 _LEVELS = {
@@ -142,10 +144,10 @@ class ImageHealth:
         lines = [f"{name} {count} times" for name, count in reasons if name.startswith("image_")]
         offset = self._offset.seconds()
         if abs(offset) > _LARGE_OFFSET_S:
-            lines.append(
-                f"they are {ahead(offset)} the odometry: synchronize the clocks, or set "
-                f"camera_time_offset to {correction_s - offset:.2f}"
-            )
+            line = f"they are {ahead(offset)} the odometry: synchronize the clocks"
+            if abs(correction_s - offset) <= LARGEST_CORRECTION_S:
+                line += f", or set camera_time_offset to {correction_s - offset:.2f}"
+            lines.append(line)
         return lines
 
 

@@ -17,6 +17,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from kbf_localization.filters.registry import METHODS
+from kbf_localization.ros.diagnostics import LARGEST_CORRECTION_S
 
 Value = bool | int | float | str
 
@@ -219,8 +220,8 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         0.0,
         "Seconds added to the stamps of images, where the camera's clock or latency puts them "
         "wrong; 'kbf check time' estimates it.",
-        low=-60.0,
-        high=60.0,
+        low=-LARGEST_CORRECTION_S,
+        high=LARGEST_CORRECTION_S,
         live=True,
     ),
     NodeParameter(

@@ -16,7 +16,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from kbf_localization.arrays import Rows
-from kbf_localization.datasets.bag_reader import open_bag
+from kbf_localization.datasets.bag_reader import TRANSFORMS, open_bag
 from kbf_localization.datasets.bag_topics import IMAGE
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import KbfError, ParameterError
@@ -168,13 +168,14 @@ def _spin(executor: SingleThreadedExecutor) -> None:
 def _start_localizer(
     drive: RosbagDrive, map_path: Path, parameters: Mapping[str, Value]
 ) -> Iterator[NodeProcess]:
-    raw = drive.image_topic.type == IMAGE
+    raw, by_tf = drive.image_topic.type == IMAGE, drive.odom_topic.type == TRANSFORMS
     given: dict[str, Value] = {
         "map": str(Path(map_path).resolve()),
         "use_sim_time": True,
         "autostart": True,
         "always_reset_initial_pose": True,
         "image_transport": "raw" if raw else "compressed",
+        "odom_source": "tf" if by_tf else "topic",
         "odom_frame_id": drive.odom_frame or "odom",
         "base_frame_id": drive.base_frame or "base_footprint",
         "image_reliability": "reliable",
@@ -182,7 +183,7 @@ def _start_localizer(
         **parameters,
     }
     topics = {
-        "odom": drive.odom_topic.name,
+        "/tf" if by_tf else "odom": drive.odom_topic.name,
         "image" if raw else "image/compressed": drive.image_topic.name,
     }
     with NodeProcess(given, remap=topics) as process:

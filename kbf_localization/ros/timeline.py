@@ -115,6 +115,8 @@ class CameraRhythm:
         self._intervals.append(interval)
         if len(self._intervals) < 10:
             return 0
-        # Of the intervals a good part may be too long, for that is what is looked for.
-        period = float(np.percentile(self._intervals, 10))
-        return round(interval / period) - 1
+        # Of the intervals a good part may be too long, for that is what is looked for: a short one
+        # tells how many periods each of them has.
+        intervals = np.array(self._intervals)
+        periods = np.maximum(np.round(intervals / np.percentile(intervals, 10)), 1.0)
+        return max(round(interval / float(np.median(intervals / periods))) - 1, 0)

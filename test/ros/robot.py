@@ -33,6 +33,7 @@ from kbf_localization.ros.conversions import (
     planar_pose,
     pose_message,
     pose_with_covariance,
+    transform_message,
 )
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.tf_buffer import TransformBuffer
@@ -81,6 +82,9 @@ class Robot:
         self.odom = make(Odometry, "odom", odom_qos)
         self.compressed = make(CompressedImage, "image/compressed", image_qos)
         self.raw = make(Image, "image", image_qos)
+        self.tf_out = make(TFMessage, "tf", QoSProfile(depth=100))
+        self.tf_static = make(TFMessage, "/tf_static", LATCHED)
+        self.drives_by_tf = False
         self.initialpose = make(PoseWithCovarianceStamped, "initialpose", 10)
         take(PoseWithCovarianceStamped, "pose", self.poses.append, LATCHED)
         take(DiagnosticStatus, "status", self._on_status, 10)
@@ -128,7 +132,8 @@ class Robot:
     def wait_until_heard(self, seconds: float = PATIENCE, camera: str = "compressed") -> None:
         """Until an image that is too old has been refused: then all topics are connected."""
         image = self.compressed if camera == "compressed" else self.raw
-        topics = (self.odom, image, self.initialpose)
+        odometry = self.tf_out if self.drives_by_tf else self.odom
+        topics = (odometry, image, self.initialpose)
         old = self.image_message(stamp_ns=1) if camera == "compressed" else Image()
         assert self.wait_for(lambda: self.status, seconds), "the node has no status"
         before = self.refused_images()
@@ -151,8 +156,12 @@ class Robot:
 
     def publish_odometry(self, pose: np.ndarray | None = None, stamp_ns: int | None = None) -> None:
         seen = relative(self.origin, self.pose if pose is None else pose)
-        message = self.odometry_message(seen, self.stamp_ns if stamp_ns is None else stamp_ns)
-        self.odom.publish(message)
+        stamp_ns = self.stamp_ns if stamp_ns is None else stamp_ns
+        if self.drives_by_tf:
+            message = transform_message("odom", "base_footprint", stamp_ns, seen)
+            self.tf_out.publish(TFMessage(transforms=[message]))
+        else:
+            self.odom.publish(self.odometry_message(seen, stamp_ns))
 
     def odometry_message(self, pose: np.ndarray, stamp_ns: int) -> Odometry:
         message = Odometry(header=header("odom", stamp_ns))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import Pose, Quaternion
+from geometry_msgs.msg import Pose, Quaternion, TransformStamped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,3 +86,25 @@ def test_impossible_covariance_is_refused(row: int, column: int, value: float) -
     values[row, column] = value
     with pytest.raises(ValueError, match="covariance"):
         conversions.planar_covariance(values.ravel())
+
+
+def edge(parent: str, child: str, pose: tuple[float, float, float]) -> TransformStamped:
+    return conversions.transform_message(parent, child, 1, np.array(pose))
+
+
+def test_pose_of_the_base_comes_through_the_chain_of_transforms() -> None:
+    """odom → wheels → base, the last one fixed; by hand: turned left, the base is to the left."""
+    chain = conversions.TransformChain("odom", "base")
+    assert chain.add(edge("wheels", "base", (1.0, 0.0, 0.0))) is None
+    pose = chain.add(edge("odom", "/wheels", (3.0, 4.0, math.pi / 2)))
+    np.testing.assert_allclose(pose, [3.0, 5.0, math.pi / 2], atol=1e-12)
+    assert chain.add(edge("map", "odom", (9.0, 9.0, 0.0))) is None
+    assert chain.add(edge("base", "camera", (0.1, 0.0, 0.0))) is None
+
+
+def test_transforms_that_loop_are_named() -> None:
+    chain = conversions.TransformChain("odom", "base")
+    chain.add(edge("wheels", "base", (1.0, 0.0, 0.0)))
+    with pytest.raises(ValueError, match="base → wheels → base"):
+        chain.add(edge("base", "wheels", (1.0, 0.0, 0.0)))
+    np.testing.assert_allclose(chain.add(edge("odom", "wheels", (0.0, 0.0, 0.0))), [1.0, 0.0, 0.0])

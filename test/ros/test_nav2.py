@@ -75,6 +75,7 @@ def test_third_party_on_the_bond_is_named_in_the_log(
 ) -> None:
     robot, process, manager = managed
     assert manager.start_up()
+    assert robot.wait_for(lambda: "bond with the lifecycle manager formed" in process.log())
     stranger = robot.node.create_publisher(Status, "bond", 5)
     status = Status(id="localizer", instance_id="stranger", active=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,12 @@ from test.ros.world import World
 
 FRAMES = 60
 WHOLE_QUEUE = {"image_queue_depth": 1000}
+
+
+@pytest.fixture(scope="module")
+def map_file(map_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of its own, by which this file's nodes are told from those of other workers."""
+    return Path(shutil.copy(map_file, tmp_path_factory.mktemp("map")))
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,13 @@
-"""Stray stamps against clocks that jump."""
+"""Stray stamps against clocks that jump; clocks that disagree; images that are missing."""
 
+import math
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbf_localization.ros.timeline import Timeline
+from kbf_localization.ros.timeline import CameraRhythm, StampOffset, Timeline
 
 SECOND = 1_000_000_000
 
@@ -52,3 +56,49 @@ def test_any_stamps_are_passed_held_or_counted(stamps: list[int]) -> None:
     passed, strays = admitted(timeline, stamps)
     held = len(stamps) - len(passed) - strays
     assert 0 <= held < timeline.confirmations
+
+
+@given(st.floats(-30.0, 30.0), st.floats(-50.0, 50.0))
+def test_offset_and_drift_of_a_clock_that_runs_at_another_rate(
+    offset_s: float, drift_ms_per_minute: float
+) -> None:
+    """The median of a straight line is its value in the middle."""
+    seconds = np.arange(0.0, 10.01, 0.1)
+    stamps = StampOffset()
+    for at in seconds:
+        stamps.add(at, offset_s + drift_ms_per_minute / 60e3 * at)
+    assert stamps.drift_ms_per_minute() == pytest.approx(drift_ms_per_minute, abs=1e-6)
+    assert stamps.seconds() == pytest.approx(offset_s + drift_ms_per_minute / 60e3 * 5.0)
+
+
+def test_offset_is_unknown_before_the_first_message_and_after_a_jump() -> None:
+    stamps = StampOffset()
+    assert math.isnan(stamps.seconds())
+    stamps.add(0.0, 1.0)
+    assert stamps.seconds() == 1.0
+    assert math.isnan(stamps.drift_ms_per_minute())
+    stamps.clear()
+    assert math.isnan(stamps.seconds())
+
+
+@pytest.mark.parametrize(
+    ("hertz", "lost"), [(5, 0.0), (5, 0.3), (15, 0.1), (15, 0.6), (30, 0.0), (30, 0.6)]
+)
+def test_missing_images_are_counted_by_the_cameras_rhythm(hertz: int, lost: float) -> None:
+    """Between the tenth image that came and the last, as many as were left out, with jitter."""
+    random = np.random.default_rng(hertz)
+    rhythm, came, left_out, counted = CameraRhythm(), 0, 0, 0
+    for number in range(400):
+        if random.random() < lost and number < 399:
+            left_out += came > 30
+            continue
+        missing = rhythm.missing(round((number / hertz + random.normal(0.0, 0.05 / hertz)) * 1e9))
+        came += 1
+        counted += missing if came > 31 else 0
+    assert counted == left_out
+
+
+def test_camera_that_was_off_has_missed_nothing() -> None:
+    rhythm = CameraRhythm()
+    stamps = [number * 100_000_000 for number in range(20)]
+    assert sum(rhythm.missing(stamp) for stamp in [*stamps, 60 * SECOND, 0, 60 * SECOND]) == 0
