@@ -30,3 +30,14 @@ def with_clock_and_map_to_odom(bag_path: Path, new_path: Path) -> Path:
                 messages.append(("/clock", at, clock(at - 10**12)))
                 messages.append(("/tf", at, transforms(at, edges)))
     return write_messages(new_path, messages)
+
+
+def without_odometry_topic(bag_path: Path, new_path: Path) -> Path:
+    """The same bag as a robot records it whose odometry is in tf alone."""
+    with open_bag(bag_path) as bag:
+        messages = [
+            (topic.name, at, TYPES.deserialize_cdr(cdr, topic.type))
+            for topic, at, cdr in bag.messages(bag.topics)
+            if topic.name != "/odom"
+        ]
+    return write_messages(new_path, messages)

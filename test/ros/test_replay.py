@@ -24,7 +24,11 @@ from kbf_localization.localization import Localizer
 from kbf_localization.ros import replay
 from kbf_localization.ros.replay import ReplaySettings, replay_through_node
 from kbf_localization.training_map import load_map
-from test.ros.bag_world import with_clock_and_map_to_odom, write_world_bag
+from test.ros.bag_world import (
+    with_clock_and_map_to_odom,
+    without_odometry_topic,
+    write_world_bag,
+)
 from test.ros.world import World
 
 FRAMES = 60
@@ -58,6 +62,22 @@ def test_the_nodes_poses_equal_the_offline_replays(bag: Path, map_file: Path) ->
     assert node.states == offline.states
     assert np.isfinite(node.step_ms).all()
     np.testing.assert_array_equal(node.truth, offline.truth)
+
+
+def test_odometry_in_tf_alone_gives_the_offline_replays_poses_too(
+    bag: Path, map_file: Path, tmp_path: Path
+) -> None:
+    drive = RosbagDrive(without_odometry_topic(bag, tmp_path / "bag"))
+    replayed = replay_through_node(
+        drive, map_file, ReplaySettings(rate=4.0, duration_s=2.0), parameters=WHOLE_QUEUE
+    )
+    training_map = load_map(map_file)
+    localizer = Localizer(training_map, make_filter("kbf", training_map))
+    offline = replay_offline(drive, localizer, "kbf")
+    assert len(replayed.run) == 20
+    difference = replayed.run.estimates - offline.estimates[:20]
+    difference[:, 2] = wrap_angle(difference[:, 2])
+    assert np.abs(difference).max() < 1e-9
 
 
 def test_raw_images_give_the_offline_replays_poses_too(
