@@ -16,6 +16,7 @@ myst_heading_anchors = 3
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Array": "Array", "Form": "Form"}
+autodoc_preserve_defaults = True
 add_module_names = False
 html_show_sourcelink = False
 autodoc_default_options = {"members": True, "show-inheritance": True, "special-members": "__call__"}
