@@ -129,19 +129,20 @@ class _BoundedFile:
 
 
 def install() -> None:
-    """Put the limits into `rosbags`, once."""
+    """Put the limits into `rosbags`, once; older versions of it have not all of these places."""
     ros1_reader: Any = importlib.import_module("rosbags.rosbag1.reader")
     ros2_reader: Any = importlib.import_module("rosbags.rosbag2.reader")
     storage_mcap: Any = importlib.import_module("rosbags.rosbag2.storage_mcap")
-    if isinstance(ros2_reader.zstd, _BoundedZstd):
-        return
-    zstd = _BoundedZstd(ros2_reader.zstd)
-    ros2_reader.zstd = zstd
-    storage_mcap.DECOMPRESSORS.update(
-        lz4=lambda data, size: _bounded(_unpack_lz4, data, min(size, MAX_CHUNK_BYTES)),
-        zstd=lambda data, size: _bounded(zstd.unpack, data, min(size, MAX_CHUNK_BYTES)),
-    )
-    ros1_reader.decompressors.update(
+    chunks = getattr(storage_mcap, "DECOMPRESSORS", {})
+    zstd = getattr(ros2_reader, "zstd", None)
+    if zstd is not None and not isinstance(zstd, _BoundedZstd):
+        bounded = _BoundedZstd(zstd)
+        ros2_reader.zstd = bounded
+        chunks["zstd"] = lambda data, size: _bounded(
+            bounded.unpack, data, min(size, MAX_CHUNK_BYTES)
+        )
+    chunks["lz4"] = lambda data, size: _bounded(_unpack_lz4, data, min(size, MAX_CHUNK_BYTES))
+    getattr(ros1_reader, "decompressors", {}).update(
         lz4=lambda data: _bounded(_unpack_lz4, data, MAX_CHUNK_BYTES),
         bz2=lambda data: _bounded(_unpack_bz2, data, MAX_CHUNK_BYTES),
     )
