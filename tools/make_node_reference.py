@@ -55,8 +55,8 @@ Use `image_transport: compressed`, or give both the camera's process and the nod
 this package has:
 
 ```bash
-share=$(ros2 pkg prefix --share kbf_localization)
-export FASTRTPS_DEFAULT_PROFILES_FILE=$share/config/fastdds_large_images.xml
+export FASTRTPS_DEFAULT_PROFILES_FILE=\
+$(ros2 pkg prefix --share kbf_localization)/config/fastdds_large_images.xml
 ```
 
 `status` counts as `images_missing` what the camera's own rhythm lacks.

@@ -39,6 +39,8 @@ NOT_OURS = [
     "git",
     "cd",
     "source",
+    "export",
+    "pip",
     "make",
     "sudo",
     "python3",
