@@ -30,6 +30,7 @@ from test.docs.commands import (
 )
 
 NOT_OURS = [
+    "export",
     "pip",
     "tar",
     "ros2",
