@@ -4,13 +4,13 @@ Usage: .venv/bin/python tools/lock.py [--upgrade]     (`make lock`, `make lock U
 
 The hashes are those that the index gives: of all wheels for Linux and the Pythons that the project
 runs on, and of the source archive where a package has no such wheel. With --upgrade the groups
-build, run and dev are first pinned anew to the newest versions that go together, on Python 3.10
-and on this one; ROS's packages and Ubuntu's versions stay, which are what their distributions have.
+build, run, dev and docs are first pinned anew to the newest versions that go together (as uv finds
+them), on Python 3.10 and on this one; ROS's packages and Ubuntu's versions stay, which are what
+their distributions have.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -19,24 +19,37 @@ import tempfile
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
-from importlib.metadata import distributions
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-from packaging.requirements import Requirement
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
-    canonicalize_name,
     parse_sdist_filename,
     parse_wheel_filename,
 )
 from packaging.version import Version
-from set_up import CONSTRAINTS, GROUPS, HASHES, read_pins
+from set_up import CONSTRAINTS, GROUPS, HASHES, pip_requirements, read_hashes, read_pins
 
 INDEX = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
 PYTHONS = range(10, 15)
-UPGRADED = ("build", "run", "dev")
+WANTED = {
+    "build": ["setuptools<80", "wheel"],
+    "run": [
+        *("h5py", "matplotlib", "numpy", "opencv-python-headless", "pillow", "pyyaml", "rich"),
+        *("rosbags", "scipy", "typer"),
+    ],
+    "dev": [
+        *("colcon-cmake", "colcon-core", "colcon-library-path", "colcon-output"),
+        *("colcon-package-information", "colcon-package-selection", "colcon-pkg-config"),
+        *("colcon-python-setup-py", "colcon-recursive-crawl", "colcon-ros", "colcon-test-result"),
+        *("distributed", "evo", "hypothesis", "import-linter", "mypy", "playwright"),
+        *("pytest", "pytest-cov", "pytest-timeout", "pytest-xdist", "ruff", "types-pyyaml"),
+        *("tomli; python_version < '3.11'", "scipy-stubs; python_version >= '3.11'", "vulture"),
+    ],
+    "docs": [f"{name}; python_version >= '3.11'" for name in ("furo", "myst-parser", "sphinx")],
+}
+"""What each group is for; all else in it are dependencies."""
 
 
 class _Links(HTMLParser):
@@ -109,49 +122,47 @@ def write_hashes() -> None:
     print(f"{HASHES.name}: {len(pins)} packages, {len(lines) - len(pins) - 1} files")
 
 
-def resolved(requirements: list[str], python: str) -> dict[str, str]:
-    """The newest versions that go together on a Python, dependencies included, as pip says."""
+def resolved(requirements: list[str], python: str, pins: dict[str, str]) -> dict[str, str]:
+    """The newest versions that go together on a Python and with `pins`, dependencies included."""
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"]
-        command += ["--ignore-installed", "--report", str(report), "--target", folder]
-        command += ["--only-binary", ":all:", "--python-version", python, *requirements]
-        subprocess.run(command, check=True)
-        installed = json.loads(report.read_text(encoding="utf-8"))["install"]
-    return {
-        canonicalize_name(one["metadata"]["name"]): one["metadata"]["version"] for one in installed
-    }
-
-
-def first_level(group: str) -> list[str]:
-    """The packages of a group that no other pinned package asks for."""
-    asked = set()
-    for one in distributions():
-        for text in one.requires or ():
-            requirement = Requirement(text)
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-                asked.add(canonicalize_name(requirement.name))
-    names = dict.fromkeys(pin.partition("==")[0] for pin in read_pins(group, False))
-    return [name for name in names if name not in asked]
+        wanted, known = Path(folder) / "wanted.in", Path(folder) / "known.txt"
+        wanted.write_text("\n".join(requirements), encoding="utf-8")
+        known.write_text("\n".join(f"{name}=={pins[name]}" for name in pins), encoding="utf-8")
+        command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--quiet"]
+        command += ["--no-header", "--no-annotate", "--only-binary", ":all:"]
+        for pin, files in read_hashes().items():
+            if not any(name.endswith(".whl") for name, _ in files):
+                command += ["--no-binary", pin.partition("==")[0]]
+        command += ["--python-version", python, "--constraints", str(known), str(wanted)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(line.split("==") for line in done.stdout.split())
 
 
 def upgrade() -> None:
-    """Pin the groups anew; a package that is new joins the first group that needs it."""
+    """Pin the groups anew; a dependency belongs to the first group that needs it."""
+    with tempfile.TemporaryDirectory() as folder:
+        solver = Path(folder) / "solver.txt"
+        solver.write_text(pip_requirements(read_pins("lock", False)), encoding="utf-8")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes"]
+        subprocess.run([*pip, "-r", str(solver)], check=True)
     newest = f"{sys.version_info.major}.{sys.version_info.minor}"
-    known: dict[str, str] = {}
+    ros = dict(pin.split("==") for pin in read_pins("ros", False))
+    pins = {"3.10": dict(ros), newest: dict(ros)}
     sections: dict[str, list[str]] = {}
-    for group in UPGRADED:
-        wanted = [*known, *first_level(group)]
-        old, new = resolved(wanted, "3.10"), resolved(wanted, newest)
+    for group, wanted in WANTED.items():
+        before = {name for known in pins.values() for name in known}
+        for python, known in pins.items():
+            known.update(resolved(wanted, python, known))
+        old, new = pins["3.10"], pins[newest]
         sections[group] = []
-        for name in sorted((old.keys() | new.keys()) - known.keys()):
-            known[name] = group
-            for version, marker in ((old.get(name), "<"), (new.get(name), ">=")):
-                if old.get(name) == new.get(name):
-                    sections[group].append(f"{name}=={version}")
-                    break
-                if version is not None:
-                    sections[group].append(f'{name}=={version}; python_version {marker} "3.11"')
+        for name in sorted((old.keys() | new.keys()) - before):
+            if old.get(name) == new.get(name):
+                sections[group].append(f"{name}=={new[name]}")
+                continue
+            for known, marker in ((old, "<"), (new, ">=")):
+                if name in known:
+                    pin = f'{name}=={known[name]}; python_version {marker} "3.11"'
+                    sections[group].append(pin)
     text = CONSTRAINTS.read_text(encoding="utf-8")
     for group, pins in sections.items():
         heading, _, rest = text.partition(f"# [{group}]")

@@ -25,7 +25,7 @@ TOOLS = Path(__file__).resolve().parent
 PROJECT = TOOLS.parent
 CONSTRAINTS = TOOLS / "constraints.txt"
 HASHES = TOOLS / "hashes.txt"
-GROUPS = ("build", "run", "ros", "dev", "docs", "cmake")
+GROUPS = ("build", "run", "ros", "dev", "docs", "cmake", "lock")
 SOURCES = (
     *(CONSTRAINTS, HASHES, Path(__file__), TOOLS / "build_interfaces.py"),
     *(PROJECT / "setup.py", PROJECT / "package.xml"),
