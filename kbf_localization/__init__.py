@@ -9,6 +9,7 @@ used.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from kbf_localization.simulator import simulate as simulate
     from kbf_localization.training_map import load_map as load_map
     from kbf_localization.training_map import save_map as save_map
+
+# OpenCV reads its limits when it is loaded, so they are set before anything here loads it: the
+# decoders stop at a size (in pixels) that no camera has, whatever an image's header claimed.
+for _name, _limit in (("PIXELS", 50_000_000), ("WIDTH", 65_536), ("HEIGHT", 65_536)):
+    os.environ.setdefault(f"OPENCV_IO_MAX_IMAGE_{_name}", str(_limit))
 
 _HOMES = {
     "DatasetError": "errors",
