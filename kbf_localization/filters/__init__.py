@@ -1,1 +1,1 @@
-"""Pose filters: the kernel Bayes filter and its rivals."""
+"""Pose filters: the bank of hypotheses, Algorithm 1 of the paper, and the baselines."""

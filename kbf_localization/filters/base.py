@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
-
-
-class Observation(Protocol):
-    """One described image, asked for its similarity with the map's images.
-
-    A live observation computes what is asked for; a precomputed one looks it up.
-    """
-
-    def similarities(self, rows: NDArray[np.intp] | None = None) -> Array:
-        """k_Z(Z_i, z_t) with power 1, in [0, 1], for these rows of the map (None: for all)."""
+from kbf_localization.arrays import Array, Rows
+from kbf_localization.training_map.view import Picture
 
 
-@runtime_checkable
-class SearchableObservation(Observation, Protocol):
-    """An observation that can say quickly where on a large map it is worth looking closer."""
+class Event(str, Enum):
+    """What did not go as usual in a step; counted by its name."""
 
-    def top_level_similarities(self) -> Array:
-        """A first look (n,) at the whole map, much cheaper than `similarities`."""
+    UNRECOGNIZED_IMAGE = "unrecognized_image"
+    FROZEN_IMAGE = "frozen_image"
+    FILM_CUT = "film_cut"
+    UPDATE_NOT_POSITIVE = "update_not_positive"
+    PREDICTION_OFF_MAP = "prediction_off_map"
+    UNKNOWN_MOTION = "unknown_motion"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Observation(Picture, Protocol):
+    """One described image, compared with the map's images and with an earlier one."""
+
+    def best_rows(self, count: int) -> Rows:
+        """The rows of the map whose images are most similar, the best first."""
+
+    def compared_with(self, other: Any) -> tuple[float, float]:
+        """Contrast and prominence of the alignment with another observation."""
+
+    def same_as(self, other: Any) -> bool:
+        """Whether it is the very same picture."""
 
 
 class PoseMap(Protocol):
@@ -53,11 +61,7 @@ class PoseMap(Protocol):
     def parameters(self) -> Mapping[str, float]:
         """Tuned hyper-parameters by name; empty where nobody has tuned the map."""
 
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """Learned evidence thresholds and the calibration of the covariance, by name."""
-
-    def image_gram(self, rows_a: NDArray[np.intp], rows_b: NDArray[np.intp] | None = None) -> Array:
+    def image_gram(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
         """k_Z with power 1 between the map's images, (len rows_a, len rows_b or len rows_a)."""
 
 
@@ -65,7 +69,7 @@ class PoseMap(Protocol):
 class Weights:
     """A weighted set of map poses: the non-zero weights (s,) and their rows in the map (s,)."""
 
-    rows: NDArray[np.intp]
+    rows: Rows
     values: Array
 
 
@@ -78,15 +82,42 @@ class GaussianPrior:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What a filter says after a step.
+class HypothesisEstimate:
+    """One of the places where the robot may be, with its probability.
 
-    `pose` is the filter's best point estimate (3,), `covariance` (3, 3) of (x, y, heading),
-    `highest_weight_pose` the paper's estimate, `weights` the belief on the map's poses (None for
-    a filter that has none), `preimage_pose` the maximum of the kernel mean (None for a filter that
-    has none). `evidence` in [0, 1] says how well the image fits the prediction
-    against the best that the map offers for it (NaN where the filter has none). `events` counts
-    what went wrong in this step, such as "update_not_finite".
+    `number` stays with the hypothesis while it lives.
+    """
+
+    pose: Array
+    covariance: Array
+    probability: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """The calibrated quantities from which the state follows.
+
+    `probability` of the estimate's hypothesis, `evidence` its running log-likelihood ratio against
+    "elsewhere", `least_evidence` what that is at right poses but for one time in fifty,
+    `widest_sigma_m` the position's standard deviation up to which a pose tells the place.
+    """
+
+    probability: float
+    evidence: float
+    least_evidence: float
+    widest_sigma_m: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a filter knows after a step.
+
+    `pose` is the filter's best point estimate (3,), `covariance` (3, 3) of (x, y, heading), which
+    of several hypotheses is that of the published one; `whole_covariance` is that of the whole
+    belief. `highest_weight_pose` is the paper's estimate, `weights` the belief on the map's poses
+    (None for a filter that has none), `preimage_pose` the maximum of the kernel mean (None for a
+    filter that has none). `evidence` says how well the image fits (NaN where the filter has none).
     """
 
     pose: Array
@@ -94,12 +125,18 @@ class Estimate:
     highest_weight_pose: Array
     weights: Weights | None
     evidence: float
-    events: tuple[str, ...] = field(default=())
+    events: tuple[Event, ...] = ()
     preimage_pose: Array | None = None
+    whole_covariance: Array | None = None
+    confidence: Confidence | None = None
+    hypotheses: tuple[HypothesisEstimate, ...] = ()
 
 
 class PoseFilter(Protocol):
     """A filter over poses; one `step` for each image that is used."""
+
+    def prepare(self) -> None:
+        """Compute now what the first images would else wait for."""
 
     def reset(self, prior: GaussianPrior | None = None) -> None:
         """Forget everything; start from `prior`, or from anywhere on the map when None."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.linear_solver import RidgeSolver
-from kbf_localization.filters.base import Array, Weights
+from kbf_localization.filters.base import Weights
 from kbf_localization.filters.pose_space import PoseSpace
 from kbf_localization.filters.scattered_projection import scattered_weights
 

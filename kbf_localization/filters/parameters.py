@@ -15,16 +15,14 @@ from kbf_localization.errors import ParameterError
 
 
 @dataclass(frozen=True)
-class FilterParameters:
-    """Those of the kernel Bayes filter; the rivals add theirs.
+class KernelParameters:
+    """Those of the paper's filter; its relatives add theirs.
 
     `bandwidth` is σ_p of k_X in units of the map's spacing (the median distance to the third
     nearest map pose), `heading_bandwidth` σ_θ; `regularization` is nε in units of k_X(x, x);
     `delta` is δ in units of max|β_i|², so that it acts alike on narrow and wide beliefs; `power`
     is that of the image kernel (1 is the paper's); `noise_inflation` multiplies the motion model's
-    variances; `mixing` is the share of the prior that is given to the map's best matches of each
-    image, while images fit the prediction (0 is the paper's); `smoothing` is the share by which an
-    image moves the pose from where odometry leads (1 is no smoothing, the paper's).
+    variances.
     """
 
     bandwidth: float = 1.3
@@ -33,29 +31,25 @@ class FilterParameters:
     delta: float = 0.5
     power: float = 12.0
     noise_inflation: float = 6.0
-    mixing: float = 0.003
-    smoothing: float = 0.08
 
     def __post_init__(self) -> None:
         _check(self)
 
 
 @dataclass(frozen=True)
-class NonparametricParameters(FilterParameters):
+class NonparametricParameters(KernelParameters):
     """Those of the fully non-parametric filter.
 
     `control_bandwidth` is the width of the kernel on motions in units of their standard
-    deviation, `transition_regularization` is nε of the learnt transition. It has no model of the
-    motion, hence no smoothing along the odometry.
+    deviation, `transition_regularization` is nε of the learnt transition.
     """
 
-    smoothing: float = 1.0
     control_bandwidth: float = 1.0
     transition_regularization: float = 0.1
 
 
 @dataclass(frozen=True)
-class MonteCarloParameters(FilterParameters):
+class MonteCarloParameters(KernelParameters):
     """Those of the kernel Monte Carlo filter: `samples` are drawn at each step."""
 
     samples: float = 150.0
@@ -84,10 +78,10 @@ class ParticleParameters:
         _check(self)
 
 
-MAY_BE_ZERO = ("mixing", "injection", "floor")
+MAY_BE_ZERO = ("injection", "floor")
 
 
-def _check(parameters: FilterParameters | ParticleParameters) -> None:
+def _check(parameters: KernelParameters | ParticleParameters) -> None:
     for name, value in asdict(parameters).items():
         allowed = value >= 0.0 if name in MAY_BE_ZERO else value > 0.0
         if not (np.isfinite(value) and allowed):
@@ -102,12 +96,17 @@ _KERNEL_RANGES: dict[str, Range] = {
     "delta": (0.05, 3.0),
     "power": (6.0, 20.0),
     "noise_inflation": (2.0, 20.0),
-    "mixing": (0.0005, 0.05),
-    "smoothing": (0.03, 0.3),
 }
-_OF_THE_MODEL = ("noise_inflation", "smoothing")
+_OF_THE_MODEL = ("noise_inflation",)
 SEARCH_RANGES: dict[str, dict[str, Range]] = {
-    "kbf": _KERNEL_RANGES,
+    "kbf": {
+        "bandwidth": (0.8, 1.8),
+        "heading_bandwidth": (0.5, 1.5),
+        "regularization": (0.03, 0.5),
+        "delta": (0.05, 3.0),
+        "power": (6.0, 20.0),
+    },
+    "paper": _KERNEL_RANGES,
     "fkbf": {
         **{name: one for name, one in _KERNEL_RANGES.items() if name not in _OF_THE_MODEL},
         "control_bandwidth": (0.3, 4.0),
@@ -127,7 +126,7 @@ SEARCH_RANGES: dict[str, dict[str, Range]] = {
 }
 """Where each method's parameters are sought; the scale of all of them is logarithmic."""
 
-Parameters = TypeVar("Parameters", bound="FilterParameters | ParticleParameters")
+Parameters = TypeVar("Parameters", bound="KernelParameters | ParticleParameters")
 
 
 def parameters_of(kind: type[Parameters], method: str, stored: Mapping[str, float]) -> Parameters:
@@ -135,11 +134,6 @@ def parameters_of(kind: type[Parameters], method: str, stored: Mapping[str, floa
     names = {field.name for field in fields(kind)}
     known = {key.removeprefix(f"{method}."): value for key, value in stored.items()}
     return kind(**{name: float(value) for name, value in known.items() if name in names})
-
-
-def stored_form(method: str, parameters: FilterParameters | ParticleParameters) -> dict[str, float]:
-    """The entries that a map keeps for a method."""
-    return {f"{method}.{name}": float(value) for name, value in asdict(parameters).items()}
 
 
 def random_parameters(method: str, generator: np.random.Generator) -> dict[str, float]:

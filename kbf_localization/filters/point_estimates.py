@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kbf_localization.filters.base import Array, Weights
+from kbf_localization.arrays import Array
+from kbf_localization.filters.base import Weights
 from kbf_localization.filters.pose_space import PoseSpace
 from kbf_localization.geometry import unembed, wrap_angle
 

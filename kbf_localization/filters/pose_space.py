@@ -6,23 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.kernels import GaussianKernel
-from kbf_localization.filters.base import Array
 from kbf_localization.geometry import embed
+from kbf_localization.training_map.view import map_spacing
 
 COVER_RADIUS = 3.0
 """Balls of this many kernel widths cover the points whose neighbourhood is asked for."""
-
-
-def map_spacing(points: Array) -> float:
-    """The median distance of embedded poses (n, 4) to their third nearest neighbour."""
-    if len(points) < 2:
-        return 1.0
-    neighbour = min(3, len(points) - 1)
-    distances, _ = cKDTree(points).query(points, k=[neighbour + 1])
-    spacing = float(np.median(distances))
-    # Repeated poses (a robot that stood still) must not make the kernel a spike.
-    return max(spacing, 0.02)
 
 
 class PoseSpace:

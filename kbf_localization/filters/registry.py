@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kbf_localization.errors import ParameterError
-from kbf_localization.filters.base import PoseFilter, PoseMap
-from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
-from kbf_localization.filters.kernel_monte_carlo import KernelMonteCarloFilter
-from kbf_localization.filters.nearest_image import NearestImage
-from kbf_localization.filters.neighbour_particle_filter import NeighbourParticleFilter
-from kbf_localization.filters.nonparametric_filter import NonparametricFilter
+from kbf_localization.filters.base import PoseFilter
+from kbf_localization.filters.baselines.kernel_monte_carlo import KernelMonteCarloFilter
+from kbf_localization.filters.baselines.nearest_image import NearestImage
+from kbf_localization.filters.baselines.neighbour_particle_filter import NeighbourParticleFilter
+from kbf_localization.filters.baselines.nonparametric_filter import NonparametricFilter
+from kbf_localization.filters.hypothesis_filter import BankMap, HypothesisFilter
+from kbf_localization.filters.paper_filter import PaperFilter
 from kbf_localization.filters.parameters import (
-    FilterParameters,
+    KernelParameters,
     MonteCarloParameters,
     NonparametricParameters,
     ParticleParameters,
     parameters_of,
 )
+from kbf_localization.training_map.view import view_parameters
 
-METHODS = ("kbf", "fkbf", "nn", "nai", "kmcf")
+METHODS = ("kbf", "paper", "fkbf", "nn", "nai", "kmcf")
 TITLES = {
     "kbf": "kernel Bayes filter",
+    "paper": "Algorithm 1 of the paper",
     "fkbf": "fully non-parametric kernel Bayes filter",
     "nn": "particle filter on the nearest images",
     "nai": "nearest image",
@@ -42,14 +45,16 @@ def check_methods(names: str) -> list[str]:
 
 def make_filter(
     method: str,
-    training_map: PoseMap,
+    training_map: BankMap,
     parameters: Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> PoseFilter:
     """The filter called `method`; `parameters` of None are the map's own, or its defaults."""
     stored = training_map.parameters if parameters is None else parameters
     if method == "kbf":
-        return KernelBayesFilter(training_map, parameters_of(FilterParameters, method, stored))
+        return HypothesisFilter(training_map, view_parameters(stored))
+    if method == "paper":
+        return PaperFilter(training_map, parameters_of(KernelParameters, method, stored))
     if method == "fkbf":
         learnt = parameters_of(NonparametricParameters, method, stored)
         return NonparametricFilter(training_map, learnt)

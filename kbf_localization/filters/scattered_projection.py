@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.spatial import cKDTree
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.conjugate_gradients import conjugate_gradients
 from kbf_localization.embeddings.kernel_mean import KernelMean
-from kbf_localization.filters.base import Array
 from kbf_localization.filters.pose_space import PoseSpace
 
 KERNEL_REACH = 6.0

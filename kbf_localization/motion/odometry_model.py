@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kbf_localization.arrays import Array
 from kbf_localization.geometry import embed, wrap_angle
-
-Array = NDArray[np.float64]
 
 STANDING_STILL_M = 0.003
 """Below this translation its direction is noise of the encoders: the motion is all rotation."""
+
+GLITCH = 10.0
+"""Wheels slip ten times their usual error now and then, but not farther."""
 
 LEAST_VARIANCE = 1e-8
 """A drive whose odometry equals its poses gives zero, which no Gaussian density has."""
@@ -46,21 +48,13 @@ def transition(poses: ArrayLike, motion: ArrayLike) -> Array:
     )
 
 
-def estimate_noise(poses: ArrayLike, motions: ArrayLike) -> Array:
-    """Maximum-likelihood variances (σ_x², σ_y², σ_c², σ_s²) of one step, as (4,).
-
-    `poses` (t, 3) are the true poses of a drive, `motions` (t-1, 3) the odometry's motion from
-    each to the next. Steps with a non-finite number are passed over.
-    """
-    poses = np.asarray(poses, dtype=np.float64)
-    motions = np.asarray(motions, dtype=np.float64)
-    if len(motions) != max(len(poses) - 1, 0):
-        raise ValueError(f"motions: {len(motions)} for {len(poses)} poses, need one fewer")
-    return noise_between(poses[:-1], motions, poses[1:])
-
-
 def noise_between(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -> Array:
-    """The same for separate steps: from `poses` (t, 3) by `motions` (t, 3) to `next_poses`."""
+    """Variances (σ_x², σ_y², σ_c², σ_s²) of one step, as (4,).
+
+    Steps lead from true `poses` (t, 3) by the odometry's `motions` (t, 3) to `next_poses`; those
+    with a number that is not finite are passed over. Errors beyond `GLITCH` usual ones are faults
+    of the record and count as that, so that one wild reading does not make the noise.
+    """
     before = np.asarray(poses, dtype=np.float64)
     motions = np.asarray(motions, dtype=np.float64)
     after = np.asarray(next_poses, dtype=np.float64)
@@ -68,5 +62,7 @@ def noise_between(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -
     if not usable.any():
         raise ValueError("motions: no step has finite poses and motion")
     errors = embed(after[usable]) - transition(before[usable], motions[usable])
-    variances = np.mean(np.square(errors), axis=0)
+    usual = 1.4826 * np.median(np.abs(errors), axis=0)
+    bounded = np.minimum(np.abs(errors), np.maximum(GLITCH * usual, LEAST_VARIANCE**0.5))
+    variances = np.mean(np.square(bounded), axis=0)
     return np.asarray(np.maximum(variances, LEAST_VARIANCE))

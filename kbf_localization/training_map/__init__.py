@@ -2,9 +2,9 @@
 
 from kbf_localization.training_map.build import build_map
 from kbf_localization.training_map.load import load_map
+from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.save import save_map
 from kbf_localization.training_map.training_map import (
-    MapObservation,
     Source,
     TrainingMap,
     with_parameters,

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError
+from kbf_localization.geometry import embed
+from kbf_localization.motion.noise import errors_over_windows, noise_growth
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.description import (
+    Described,
     describe_frames,
     image_size,
     sample_descriptors,
 )
 from kbf_localization.training_map.frames import Frames, gather_frames
+from kbf_localization.training_map.learned import MotionNoise, Resemblance, triple
+from kbf_localization.training_map.learning import (
+    RUNS,
+    Probes,
+    learn,
+    probe_places,
+    way_along,
+)
 from kbf_localization.training_map.selection import SELECTIONS, select_frames
 from kbf_localization.training_map.training_map import Source, TrainingMap
+from kbf_localization.training_map.view import map_spacing, view_parameters
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
+
+NOISE_WINDOW = 2.0
+"""In d₀ and φ₀: wheels err the same way for metres, so that short windows would flatter them."""
 
 VOCABULARY_IMAGES = 250
 VOCABULARY_DESCRIPTORS = 100_000
@@ -35,6 +51,7 @@ def build_map(
     words: int = 200,
     settings: DescriberSettings | None = None,
     vocabulary: Vocabulary | None = None,
+    parameters: Mapping[str, float] | None = None,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> TrainingMap:
@@ -42,7 +59,8 @@ def build_map(
 
     Images are brought to the size of the first one unless `settings` say otherwise. A given
     `vocabulary` is used as it is (maps with the same one can be merged). A chosen image that
-    cannot be decoded is left out, with a warning in the map's `warnings`.
+    cannot be decoded is left out, with a warning in the map's `warnings`. All that the map knows
+    about itself is learned here, with the hyper-parameters that it will be used with.
     """
     if poses < 1:
         raise MapError(f"a map needs at least one pose, not {poses}")
@@ -54,31 +72,50 @@ def build_map(
     if vocabulary is None:
         vocabulary = _learn_words(frames, drives, settings, seed, workers, progress)
     rows = select_frames(frames.poses, poses, select, seed)
-    histograms = np.empty((len(rows), settings.bins), dtype=np.uint8)
-    places: list[int] = []
-    thumbnails: list[bytes] = []
-    resized = 0
-    for item in describe_frames(frames, drives, rows, vocabulary, settings, workers, progress):
-        histograms[len(places)] = item.histogram
-        places.append(item.place)
-        thumbnails.append(item.thumbnail)
-        resized += item.resized
-    if not places:
+    runs = probe_runs(frames, rows)
+    asked = np.unique(np.concatenate((rows, *runs)))
+    described = {
+        int(asked[item.place]): item
+        for item in describe_frames(frames, drives, asked, vocabulary, settings, workers, progress)
+    }
+    progress(0, 1, "learning from the map's own drives")
+    return map_of_frames(
+        drives,
+        frames,
+        described,
+        rows,
+        runs,
+        vocabulary,
+        settings,
+        parameters=parameters,
+        seed=seed,
+    )
+
+
+def map_of_frames(
+    drives: Sequence[Drive],
+    frames: Frames,
+    described: Mapping[int, Described],
+    rows: Rows,
+    runs: Sequence[Rows],
+    vocabulary: Vocabulary,
+    settings: DescriberSettings,
+    *,
+    parameters: Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> TrainingMap:
+    """The map of the frames `rows`, which learns about itself from the `runs` of probes.
+
+    `described` has the frames' descriptions by their row, without those that cannot be decoded.
+    """
+    kept = np.array([row for row in rows if int(row) in described], dtype=np.intp)
+    if len(kept) == 0:
         raise MapError(f"{drives[0].path}: none of {len(rows)} chosen images can be decoded")
-    kept = rows[places]
-    warnings = [warning for drive in drives for warning in drive.warnings]
-    if len(kept) < len(rows):
-        warnings.append(
-            f"{len(rows) - len(kept)} of {len(rows)} chosen images cannot be decoded; left out"
-        )
-    if resized:
-        warnings.append(
-            f"{resized} of {len(rows)} chosen images were resized to "
-            f"{settings.image_width}x{settings.image_height}"
-        )
-    return TrainingMap(
+    items = [described[int(row)] for row in kept]
+    grids = [item.image.words for item in items if item.image.words is not None]
+    training_map = TrainingMap(
         poses=frames.poses[kept],
-        histograms=histograms[: len(places)],
+        histograms=np.stack([item.image.histogram for item in items]),
         next_poses=frames.next_poses[kept],
         motions=frames.motions[kept],
         vocabulary=vocabulary,
@@ -95,9 +132,76 @@ def build_map(
             for number, drive in enumerate(drives)
         ),
         source_of=frames.drive_of[kept],
-        thumbnails=thumbnails,
-        warnings=tuple(warnings),
+        thumbnails=[item.thumbnail for item in items],
+        parameters=dict(parameters or {}),
+        warnings=tuple(_warnings(drives, items, len(rows), settings)),
+        word_grids=np.stack(grids) if len(grids) == len(items) else None,
     )
+    ways = _ways(frames)
+    numbers = [[int(row) for row in run if int(row) in described] for run in runs]
+    probed = np.array([row for run in numbers for row in run], dtype=np.intp)
+    probes = Probes(
+        poses=frames.poses[probed],
+        source_of=frames.drive_of[probed],
+        run_of=np.repeat(np.arange(len(numbers)), [len(run) for run in numbers]),
+        odometry=frames.odometry[probed],
+        way=ways[probed],
+        pictures=[training_map.observe(described[int(row)].image) for row in probed],
+    )
+    known = learn(
+        training_map,
+        ways[kept],
+        probes,
+        lambda resemblance: _motion_noise(frames, resemblance),
+        view_parameters(training_map.parameters),
+        seed,
+    )
+    return replace(training_map, known=known)
+
+
+def probe_runs(frames: Frames, rows: Rows) -> list[Rows]:
+    """Runs of frames, spread over the drives, from which a map of the frames `rows` learns."""
+    ways, spacing = _ways(frames), map_spacing(embed(frames.poses[rows]))
+    numbers = np.unique(frames.drive_of)
+    runs = []
+    for number in numbers:
+        own = np.flatnonzero(frames.drive_of == number)
+        count = max(1, RUNS // len(numbers))
+        runs += [own[run] for run in probe_places(ways[own], spacing, count)]
+    return runs
+
+
+def _ways(frames: Frames) -> Array:
+    """How far each frame's drive had come, (t, 2) in metres and radians."""
+    ways = np.zeros((len(frames.poses), 2))
+    for number in np.unique(frames.drive_of):
+        own = frames.drive_of == number
+        ways[own] = way_along(frames.poses[own])
+    return ways
+
+
+def _motion_noise(frames: Frames, resemblance: Resemblance) -> MotionNoise:
+    """Q over windows of the map's own scales, in which the errors of wheels add up."""
+    window_m = NOISE_WINDOW * resemblance.distance_m
+    stretches = ((frames.poses[own], frames.odometry[own]) for own in frames.unbroken())
+    errors, ways = errors_over_windows(stretches, window_m, NOISE_WINDOW * resemblance.angle_rad)
+    per_metre, per_radian, aside = noise_growth(errors, ways, window_m)
+    return MotionNoise(triple(per_metre), triple(per_radian), aside)
+
+
+def _warnings(
+    drives: Sequence[Drive], items: Sequence[Described], asked: int, settings: DescriberSettings
+) -> Iterator[str]:
+    for drive in drives:
+        yield from drive.warnings
+    if len(items) < asked:
+        yield f"{asked - len(items)} of {asked} chosen images cannot be decoded; left out"
+    resized = sum(item.resized for item in items)
+    if resized:
+        yield (
+            f"{resized} of {asked} chosen images were resized to "
+            f"{settings.image_width}x{settings.image_height}"
+        )
 
 
 def _settings_for(frames: Frames, drives: Sequence[Drive], words: int) -> DescriberSettings:

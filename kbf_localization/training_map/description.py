@@ -17,7 +17,7 @@ from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
 from kbf_localization.training_map.frames import Frames
 from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.describer import ImageDescriber, prepare_image
+from kbf_localization.vision.describer import ImageDescriber, ImageDescription, prepare_image
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
@@ -31,13 +31,13 @@ THUMBNAIL_SIZE = (96, 72)
 
 @dataclass(frozen=True)
 class Described:
-    """An image's histogram and thumbnail, with its place in the list that was asked for.
+    """An image's description and thumbnail, with its place in the list that was asked for.
 
     `resized` says that it had another size than the map's images.
     """
 
     place: int
-    histogram: NDArray[np.uint8]
+    image: ImageDescription
     thumbnail: bytes
     resized: bool
 

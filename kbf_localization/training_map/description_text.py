@@ -8,6 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from kbf_localization.training_map.learned import (
+    Evidence,
+    Learned,
+    MotionNoise,
+    Readout,
+    Resemblance,
+)
 from kbf_localization.training_map.training_map import Source
 from kbf_localization.vision.settings import DescriberSettings
 
@@ -19,7 +26,7 @@ class Description:
     settings: DescriberSettings
     sources: tuple[Source, ...]
     parameters: Mapping[str, float]
-    thresholds: Mapping[str, float]
+    learned: Learned | None
     warnings: tuple[str, ...]
 
 
@@ -41,7 +48,7 @@ def parse_description(text: bytes) -> Description:
         settings=DescriberSettings(**_typed(content.get("settings"), DescriberSettings)),
         sources=tuple(Source(**_typed(source, Source)) for source in sources),
         parameters=_numbers(content.get("parameters"), "parameters"),
-        thresholds=_numbers(content.get("thresholds"), "thresholds"),
+        learned=_learned(content.get("learned")),
         warnings=tuple(warnings),
     )
 
@@ -77,3 +84,79 @@ def _numbers(values: Any, name: str) -> dict[str, float]:
         if not math.isfinite(value):
             raise ValueError(f"the description's {name} have {key} = {value!r}")
     return {key: float(value) for key, value in values.items()}
+
+
+MODELS: dict[str, type] = {
+    "resemblance": Resemblance,
+    "evidence": Evidence,
+    "film": Evidence,
+    "readout": Readout,
+    "motion_noise": MotionNoise,
+}
+
+RANGES: dict[str, tuple[float, float]] = {
+    "amplitude": (1e-6, 1e2),
+    "distance_m": (1e-6, 1e6),
+    "angle_rad": (1e-6, 10.0),
+    "exponent": (0.1, 10.0),
+    "limit": (1e-6, 1e2),
+    "correlation": (1e-6, 1e6),
+    "lasting": (0.0, 1.0),
+    "least_variance": (0.0, 1e6),
+    "per_metre": (0.0, 1e6),
+    "per_radian": (0.0, 1e6),
+    "log_variance": (-1e3, 1e3),
+}
+"""What each learned number may be; the others are within ±1e6."""
+
+
+def _learned(content: Any) -> Learned | None:
+    """What the map learned about itself; None in a map of version 1, which then learns it."""
+    if content is None:
+        return None
+    if not isinstance(content, dict) or content.keys() != {item.name for item in fields(Learned)}:
+        raise ValueError("what the map learned lacks something")
+    models = {name: _model(content[name], kind) for name, kind in MODELS.items()}
+    drives, probes, revisits = (content[name] for name in ("drives", "probes", "revisits"))
+    for count in (drives, probes):
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
+            raise ValueError(f"what the map learned counts {count!r}")
+    if not isinstance(revisits, bool):
+        raise ValueError(f"what the map learned says revisits = {revisits!r}")
+    return Learned(**models, drives=drives, probes=probes, revisits=revisits)
+
+
+def _model(content: Any, kind: type) -> Any:
+    """One of the learned models, every number of it in its range and its shape."""
+    shapes = {
+        "coefficients": (3, 3),
+        "log_variance": (3, 3),
+        "prominence": (2,) if kind is Readout else (),
+        "apparent": (2,),
+        "least_variance": (3,),
+        "per_metre": (3,),
+        "per_radian": (3,),
+    }
+    names = [item.name for item in fields(kind)]
+    if not isinstance(content, dict) or content.keys() != set(names):
+        raise ValueError(f"the learned {kind.__name__} lacks something")
+    values = {}
+    for name in names:
+        low, high = RANGES.get(name, (-1e6, 1e6))
+        values[name] = _nested(content[name], shapes.get(name, ()), low, high, name)
+    if "set_aside" in values:
+        values["set_aside"] = int(values["set_aside"])
+    return kind(**values)
+
+
+def _nested(value: Any, shape: tuple[int, ...], low: float, high: float, name: str) -> Any:
+    """A number, or tuples of numbers of this shape."""
+    if shape:
+        if not isinstance(value, list) or len(value) != shape[0]:
+            raise ValueError(f"the learned {name} has another shape")
+        return tuple(_nested(one, shape[1:], low, high, name) for one in value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"the learned {name} is {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"the learned {name} is {value!r}, not within {low:g} to {high:g}")
+    return float(value)

@@ -15,7 +15,9 @@ import numpy as np
 
 from kbf_localization.errors import MapError
 
-VERSION = 1
+VERSION = 2
+"""Version 1 has no grids of words, and thresholds in the place of what the map learned."""
+
 SEAL_LENGTH = 512
 
 _MAGIC = b"KBFMAP\r\n\x1a\n"
@@ -36,8 +38,11 @@ ARRAYS: dict[str, tuple[str, tuple[str | int, ...]]] = {
 }
 """Type and shape of every array; n poses, `bins` and `words` as the description says."""
 
+WORD_GRIDS = "word_grids"
+"""(n, cells) words, eight bits each or, of more than 256 words, sixteen; not in every map."""
+
 DESCRIPTION = "description"
-"""Settings, sources, parameters and thresholds, as JSON text."""
+"""Settings, sources, parameters and what the map learned, as JSON text."""
 
 LONGEST_DESCRIPTION = 1 << 24
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import interpolate, relative
 from kbf_localization.motion.odometry_model import noise_between
 
-Array = NDArray[np.float64]
-
-LONGEST_STEP_NS = 1_000_000_000
-"""A longer pause between two images is a gap in the drive, not a step of it."""
+LONGEST_STEP_NS, LONGEST_STEPS = 1_000_000_000, 3
+"""A pause of more than a second, and of three usual steps, is a gap in the drive, not a step."""
 
 
 @dataclass(frozen=True)
@@ -24,18 +22,27 @@ class Frames:
     """All frames with known poses of all drives, one after the other.
 
     `drive_of` (t,) and `index_of` (t,) say whose and which image; `poses`, `next_poses` and
-    `motions` (t, 3) as in the map.
+    `motions` (t, 3) as in the map; `odometry` (t, 3) is the odometry's pose at each image.
     """
 
-    drive_of: NDArray[np.intp]
-    index_of: NDArray[np.intp]
+    drive_of: Rows
+    index_of: Rows
     poses: Array
     next_poses: Array
     motions: Array
+    odometry: Array
 
     def motion_variances(self) -> Array:
-        """Maximum-likelihood noise (4,) of one frame's motion over all drives."""
+        """Noise (4,) of one frame's motion over all drives."""
         return noise_between(self.poses, self.motions, self.next_poses)
+
+    def unbroken(self) -> Iterator[Rows]:
+        """Rows of stretches without a gap, of one drive each."""
+        joined = np.isfinite(self.motions).all(axis=1)
+        ends = np.flatnonzero(~joined) + 1
+        for stretch in np.split(np.arange(len(self.poses)), ends):
+            if len(stretch) > 1:
+                yield stretch
 
 
 def gather_frames(drives: Sequence[Drive]) -> Frames:
@@ -47,33 +54,42 @@ def gather_frames(drives: Sequence[Drive]) -> Frames:
             raise MapError(
                 f"{drive.path}: has no known poses, so it cannot give a map; name its pose topic"
             )
-        following, motions = _steps(drive, poses)
+        following, motions, odometry = _steps(drive, poses)
         known = np.flatnonzero(np.isfinite(poses).all(axis=1))
         if len(known) == 0:
             raise MapError(f"{drive.path}: none of its {len(poses)} images has a known pose")
         parts.append(
-            (np.full(len(known), number), known, poses[known], following[known], motions[known])
+            (
+                np.full(len(known), number),
+                known,
+                poses[known],
+                following[known],
+                motions[known],
+                odometry[known],
+            )
         )
     if not parts:
         raise MapError("a map needs at least one drive")
     frames = Frames(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     if not np.isfinite(np.hstack((frames.next_poses, frames.motions))).all(axis=1).any():
         raise MapError(
-            f"{drives[0].path}: no two images within a second have known poses, so the motion's "
-            "noise cannot be learned"
+            f"{drives[0].path}: no two consecutive images have known poses and odometry, so the "
+            "motion's noise cannot be learned"
         )
     return frames
 
 
-def _steps(drive: Drive, poses: Array) -> tuple[Array, Array]:
-    """Next poses and motions (t, 3), NaN at the end and at gaps of images or odometry."""
+def _steps(drive: Drive, poses: Array) -> tuple[Array, Array, Array]:
+    """Next poses and motions (t, 3), NaN at the end and at gaps; the odometry at the images."""
     stamps, odometry = drive.stamps_ns, drive.odometry
     at_images = interpolate(odometry.stamps_ns, odometry.poses, stamps)
     covered = (stamps >= odometry.stamps_ns[0]) & (stamps <= odometry.stamps_ns[-1])
     following, motions = np.full_like(poses, np.nan), np.full_like(poses, np.nan)
-    usable = covered[:-1] & covered[1:] & (np.diff(stamps) <= LONGEST_STEP_NS)
+    pauses = np.diff(stamps)
+    longest = max(LONGEST_STEP_NS, LONGEST_STEPS * float(np.median(pauses))) if len(pauses) else 0
+    usable = covered[:-1] & covered[1:] & (pauses <= longest)
     usable &= np.isfinite(poses[:-1]).all(axis=1) & np.isfinite(poses[1:]).all(axis=1)
     steps = np.flatnonzero(usable)
     following[steps] = poses[steps + 1]
     motions[steps] = relative(at_images[steps], at_images[steps + 1])
-    return following, motions
+    return following, motions, at_images

@@ -15,10 +15,12 @@ from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
     LONGEST_DESCRIPTION,
+    WORD_GRIDS,
     verify_seal,
 )
 from kbf_localization.training_map.thumbnails import FileThumbnails
 from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
 FARTHEST_M = 1e6
@@ -76,12 +78,29 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
             arrays["thumbnail_checksums"],
         ),
         parameters=description.parameters,
-        thresholds=description.thresholds,
         warnings=description.warnings,
+        word_grids=_word_grids(content, length, len(arrays["poses"]), settings),
+        known=description.learned,
     )
     if not (training_map.self_similarities > 0.0).all():
         raise _FormatError("a histogram is empty")
     return training_map
+
+
+def _word_grids(
+    content: h5py.File, length: int, poses: int, settings: DescriberSettings
+) -> NDArray[Any] | None:
+    """The grids of words, where the map has them."""
+    if content.get(WORD_GRIDS, getlink=True) is None:
+        return None
+    dataset = _plain(content, WORD_GRIDS, length)
+    rows, columns = settings.reduced_grid_shape
+    if dataset.dtype != np.dtype(settings.word_type) or dataset.shape != (poses, rows * columns):
+        raise _FormatError(f"'{WORD_GRIDS}' has shape {dataset.shape} of {dataset.dtype}")
+    grids = _values(dataset)
+    if poses and int(grids.max()) >= settings.words:
+        raise _FormatError(f"'{WORD_GRIDS}' has a word that is not in the vocabulary")
+    return grids
 
 
 def _description(content: h5py.File, length: int) -> Description:

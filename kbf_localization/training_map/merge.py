@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
 from kbf_localization.errors import MapError
+from kbf_localization.training_map.learned import MotionNoise, triple
+from kbf_localization.training_map.learning import learn_from_map
 from kbf_localization.training_map.training_map import TrainingMap
 
 
@@ -15,8 +18,8 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
     """All poses of all maps.
 
     The maps must share their words and settings, since counts of different words cannot be
-    compared. The motion noise, and the thresholds that all maps have, become their mean over the
-    poses; hyper-parameters stay where all maps have the same.
+    compared. What the joined map knows about itself it learns anew, from itself; hyper-parameters
+    stay where all maps have the same.
     """
     if not maps:
         raise MapError("nothing to merge: name two maps or more")
@@ -33,7 +36,8 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
     variances = np.stack([part.motion_variances for part in maps])
     same_parameters = all(part.parameters == first.parameters for part in maps)
     first_source = np.cumsum([0, *(len(part.sources) for part in maps[:-1])])
-    return TrainingMap(
+    grids = [part.word_grids for part in maps if part.word_grids is not None]
+    merged = TrainingMap(
         poses=np.concatenate([part.poses for part in maps]),
         histograms=np.concatenate([part.histograms for part in maps]),
         next_poses=np.concatenate([part.next_poses for part in maps]),
@@ -47,10 +51,17 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
         ),
         thumbnails=list(chain.from_iterable(part.thumbnails for part in maps)),
         parameters=first.parameters if same_parameters else {},
-        thresholds={
-            name: float(np.average([part.thresholds[name] for part in maps], weights=counts))
-            for name in first.thresholds
-            if all(name in part.thresholds for part in maps)
-        },
         warnings=tuple(chain.from_iterable(part.warnings for part in maps)),
+        word_grids=None if len(grids) < len(maps) else np.concatenate(grids),
+    )
+    return replace(merged, known=replace(learn_from_map(merged), motion_noise=_noise(maps)))
+
+
+def _noise(maps: Sequence[TrainingMap]) -> MotionNoise:
+    """Of several robots or drives the larger noise: the filter must be honest about both."""
+    known = [part.learned.motion_noise for part in maps]
+    return MotionNoise(
+        per_metre=triple(np.max([noise.per_metre for noise in known], axis=0)),
+        per_radian=triple(np.max([noise.per_radian for noise in known], axis=0)),
+        set_aside=sum(noise.set_aside for noise in known),
     )

@@ -12,7 +12,13 @@ import numpy as np
 
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import MapError
-from kbf_localization.training_map.file_format import ARRAYS, DESCRIPTION, SEAL_LENGTH, seal
+from kbf_localization.training_map.file_format import (
+    ARRAYS,
+    DESCRIPTION,
+    SEAL_LENGTH,
+    WORD_GRIDS,
+    seal,
+)
 from kbf_localization.training_map.training_map import TrainingMap
 
 
@@ -51,6 +57,9 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
     }
     for name, array in arrays.items():
         file.create_dataset(name, data=np.asarray(array, dtype=ARRAYS[name][0]))
+    if training_map.word_grids is not None:
+        grids = training_map.word_grids.astype(training_map.describer_settings.word_type)
+        file.create_dataset(WORD_GRIDS, data=grids)
     pictures = file.create_dataset("thumbnails", shape=(sum(sizes),), dtype=np.uint8)
     start = 0
     for size, thumbnail in zip(sizes, training_map.thumbnails, strict=True):
@@ -61,7 +70,7 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
         "settings": asdict(training_map.describer_settings),
         "sources": [asdict(source) for source in training_map.sources],
         "parameters": {name: float(value) for name, value in training_map.parameters.items()},
-        "thresholds": {name: float(value) for name, value in training_map.thresholds.items()},
+        "learned": asdict(training_map.learned),
         "warnings": list(training_map.warnings),
     }
     text = json.dumps(description, indent=1, allow_nan=False).encode()

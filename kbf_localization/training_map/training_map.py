@@ -8,15 +8,18 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.vision.describer import ImageDescriber
+from kbf_localization.arrays import Array, Counts, Rows
+from kbf_localization.training_map.learned import Learned
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.vision.alignment import WordAligner
+from kbf_localization.vision.describer import ImageDescriber, ImageDescription, WordGrid
 from kbf_localization.vision.pyramid_kernel import PyramidKernel
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
-Array = NDArray[np.float64]
-Counts = NDArray[np.uint8]
+SPREAD_ROWS = 256
+"""Poses, spread over the map, whose images are the background of every contrast."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class TrainingMap:
     its drive and `motions` (n, 3) the odometry's motion to it, NaN where the drive ends or has a
     gap; `motion_variances` (4,) of one frame's motion noise; `source_of` (n,) the index in
     `sources` of each pose's drive; `thumbnails` JPEG bytes a pose, empty where there is none.
-    `parameters` and `thresholds` are what tuning found; empty means: derive them from the map.
+    `word_grids` (n, cells) are the images' grids of words, None in old maps. `known` is what
+    the map has learned about itself, `parameters` what tuning found; empty means: the defaults.
     """
 
     poses: Array
@@ -49,11 +53,12 @@ class TrainingMap:
     describer_settings: DescriberSettings
     motion_variances: Array
     sources: tuple[Source, ...]
-    source_of: NDArray[np.intp]
+    source_of: Rows
     thumbnails: Sequence[bytes]
     parameters: Mapping[str, float] = field(default_factory=dict)
-    thresholds: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    word_grids: WordGrid | None = None
+    known: Learned | None = None
 
     def __len__(self) -> int:
         return len(self.poses)
@@ -99,11 +104,33 @@ class TrainingMap:
         """Counts (n,) in each row of `top_level`."""
         return self.kernel.top_level_sums(self.top_level)
 
-    def observe(self, histogram: NDArray[np.integer]) -> MapObservation:
-        """The described image as an observation against this map."""
-        return MapObservation(self, np.asarray(histogram, dtype=np.uint8))
+    @cached_property
+    def aligner(self) -> WordAligner:
+        return WordAligner(self.vocabulary, self.describer_settings)
 
-    def image_gram(self, rows_a: NDArray[np.intp], rows_b: NDArray[np.intp] | None = None) -> Array:
+    @cached_property
+    def spread_rows(self) -> Rows:
+        """Rows evenly spread over the map."""
+        count = min(SPREAD_ROWS, len(self))
+        return np.linspace(0, len(self) - 1, count).astype(np.intp)
+
+    @cached_property
+    def learned(self) -> Learned:
+        """What the map knows about itself; a map that was given nothing learns it from itself."""
+        from kbf_localization.training_map.learning import learn_from_map
+
+        return learn_from_map(self) if self.known is None else self.known
+
+    def observe(self, description: ImageDescription) -> MapObservation:
+        """The described image as an observation against this map."""
+        return MapObservation(self, description)
+
+    def description(self, row: int) -> ImageDescription:
+        """The description of one of the map's own images."""
+        words = None if self.word_grids is None else self.word_grids[row]
+        return ImageDescription(self.histograms[row], words)
+
+    def image_gram(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
         """k_Z with power 1 between the map's images, (len rows_a, len rows_b or len rows_a)."""
         known = self.self_similarities
         if rows_b is None:
@@ -111,44 +138,14 @@ class TrainingMap:
         return self.kernel.gram(self.histograms[rows_a], self.histograms[rows_b], known[rows_b])
 
 
-@dataclass(frozen=True)
-class MapObservation:
-    """One described image, asked for its similarity with the map's images."""
-
-    training_map: TrainingMap
-    histogram: Counts
-
-    def similarities(self, rows: NDArray[np.intp] | None = None) -> Array:
-        """k_Z(Z_i, z) with power 1 for these rows (None: for all); other rows are not touched."""
-        known = self.training_map.self_similarities
-        histograms = self.training_map.histograms
-        if rows is not None:
-            histograms, known = histograms[rows], known[rows]
-        return self.training_map.kernel.similarities(self.histogram, histograms, known)
-
-    def top_level_similarities(self) -> Array:
-        """A quick first look (n,) at the whole map, by the words of the whole image alone."""
-        held = self.training_map
-        return held.kernel.top_level_similarities(
-            self.histogram, held.top_level, held.top_level_sums
-        )
+def with_parameters(training_map: TrainingMap, parameters: Mapping[str, float]) -> TrainingMap:
+    """The same map with other hyper-parameters."""
+    return replace(training_map, parameters=dict(parameters))
 
 
-def with_parameters(
-    training_map: TrainingMap,
-    parameters: Mapping[str, float],
-    thresholds: Mapping[str, float] | None = None,
-) -> TrainingMap:
-    """The same map with other hyper-parameters, and other thresholds where they are given."""
-    return replace(
-        training_map,
-        parameters=dict(parameters),
-        thresholds=dict(training_map.thresholds if thresholds is None else thresholds),
-    )
-
-
-def subset(training_map: TrainingMap, rows: NDArray[np.intp]) -> TrainingMap:
-    """A map of some of the poses."""
+def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
+    """A map of some of the poses, which keeps what the whole map knows."""
+    grids = training_map.word_grids
     return replace(
         training_map,
         poses=training_map.poses[rows],
@@ -157,4 +154,5 @@ def subset(training_map: TrainingMap, rows: NDArray[np.intp]) -> TrainingMap:
         motions=training_map.motions[rows],
         source_of=training_map.source_of[rows],
         thumbnails=[training_map.thumbnails[int(row)] for row in rows],
+        word_grids=None if grids is None else grids[rows],
     )

@@ -1,20 +1,35 @@
-"""From an image to its pyramid histogram."""
+"""From an image to what the map keeps of it: a pyramid histogram and a grid of visual words."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Image
+from kbf_localization.arrays import Counts, Image
 from kbf_localization.vision.dense_sift import dense_sift
 from kbf_localization.vision.pyramid import pyramid_histogram
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
 _log = logging.getLogger(__name__)
+
+WordGrid = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class ImageDescription:
+    """`histogram` (bins,) of the pyramid, and `words` (cells,), the reduced grid of visual words.
+
+    `words` is None where it is not known, as for the images of an old map.
+    """
+
+    histogram: Counts
+    words: WordGrid | None = None
 
 
 class ImageDescriber:
@@ -33,8 +48,8 @@ class ImageDescriber:
         self.settings = settings
         self.resized_from: tuple[int, int] | None = None
 
-    def describe(self, image: Image) -> NDArray[np.uint8]:
-        """Pyramid counts (bins,) of an image (h, w), (h, w, 1), (h, w, 3) BGR or (h, w, 4) BGRA."""
+    def describe(self, image: Image) -> ImageDescription:
+        """The description of an image (h, w), (h, w, 1), (h, w, 3) BGR or (h, w, 4) BGRA."""
         height, width = image.shape[:2] if image.ndim in (2, 3) else (0, 0)
         grey = prepare_image(image, self.settings)
         size = (self.settings.image_width, self.settings.image_height)
@@ -43,7 +58,12 @@ class ImageDescriber:
                 _log.warning("images of %dx%d are resized to the map's %dx%d", width, height, *size)
             self.resized_from = (width, height)
         words = self.vocabulary.assign(dense_sift(grey, self.settings))
-        return pyramid_histogram(words, self.settings)
+        step = self.settings.reduced_grid_step
+        grid = words.reshape(self.settings.grid_shape)[::step, ::step]
+        return ImageDescription(
+            histogram=pyramid_histogram(words, self.settings),
+            words=grid.reshape(-1).astype(self.settings.word_type),
+        )
 
 
 def prepare_image(image: Image, settings: DescriberSettings) -> Image:

@@ -12,6 +12,9 @@ ORIENTATIONS = 8
 
 DESCRIPTOR_LENGTH = CELLS_PER_SIDE * CELLS_PER_SIDE * ORIENTATIONS
 
+ALIGNED_COLUMNS = 40
+"""At most so many columns of words are compared when pictures are aligned."""
+
 LEVEL_WEIGHTS = {1: (1.0,), 2: (0.5, 0.5), 3: (0.25, 0.25, 0.5)}
 """Lazebnik's weights of the pyramid's levels 0 … L: 2^-L, then 2^-(L - l + 1)."""
 
@@ -67,6 +70,22 @@ class DescriberSettings:
             max(0, (self.image_height - self.patch_size) // self.grid_step + 1),
             max(0, (self.image_width - self.patch_size) // self.grid_step + 1),
         )
+
+    @property
+    def reduced_grid_step(self) -> int:
+        """Every so many rows and columns of the grid of words are kept for aligning pictures."""
+        return -(-self.grid_shape[1] // ALIGNED_COLUMNS)
+
+    @property
+    def reduced_grid_shape(self) -> tuple[int, int]:
+        """Rows and columns of the grid of words that is kept for aligning pictures."""
+        rows, columns = (-(-length // self.reduced_grid_step) for length in self.grid_shape)
+        return rows, columns
+
+    @property
+    def word_type(self) -> str:
+        """The smallest type of numbers that a word's number fits into."""
+        return "|u1" if self.words <= 256 else "<u2"
 
     @property
     def patches(self) -> int:

@@ -1,17 +1,18 @@
-"""fKBF, the rival that learns the motion from training pairs too (section 6.3)."""
+"""fKBF, the baseline that learns the motion from training pairs too (section 6.3)."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.sum_rules import NonparametricSumRule
-from kbf_localization.filters.base import Array, PoseMap
-from kbf_localization.filters.kernel_bayes_filter import (
+from kbf_localization.filters.base import Event, PoseMap
+from kbf_localization.filters.paper_filter import (
     NEGLIGIBLE,
     Belief,
-    KernelBayesFilter,
+    PaperFilter,
 )
 from kbf_localization.filters.parameters import NonparametricParameters
 from kbf_localization.geometry import embed
@@ -20,10 +21,10 @@ LEAST_SPREAD = np.array([1e-3, 1e-3, 1e-3])
 """Of the training motions, in m, m and rad: a robot that only drove straight has no turns."""
 
 
-class NonparametricFilter(KernelBayesFilter):
+class NonparametricFilter(PaperFilter):
     """The kernel Bayes filter with the non-parametric sum rule in the place of the model.
 
-    The transition is learnt from the map's poses, the odometry's motions there and the poses one
+    The transition is learned from the map's poses, the odometry's motions there and the poses one
     frame later, with a Gaussian kernel on the motions as control inputs.
     """
 
@@ -32,9 +33,8 @@ class NonparametricFilter(KernelBayesFilter):
         training_map: PoseMap,
         parameters: NonparametricParameters = NonparametricParameters(),  # noqa: B008 (frozen)
         exact: bool = False,
-        pure: bool = False,
     ) -> None:
-        super().__init__(training_map, parameters, exact, pure)
+        super().__init__(training_map, parameters, exact)
         steps = np.hstack((training_map.motions, training_map.next_poses))
         known = np.isfinite(steps).all(axis=1)
         motions = training_map.motions[known]
@@ -60,8 +60,8 @@ class NonparametricFilter(KernelBayesFilter):
         moved = self._transition_rule(mean, motion)
         sizes = np.abs(moved.weights)
         if not float(sizes.sum()) > 0.0:
-            # No training motion is like this one: nothing was learnt about it.
-            self._events.append("motion_like_nothing")
+            # No training motion is like this one: nothing was learned about it.
+            self._events.append(Event.UNKNOWN_MOTION)
             return super()._moved_mean(belief, None)
         kept = slice(None) if self._exact else sizes > NEGLIGIBLE * sizes.max()
         return KernelMean(moved.points[kept], moved.weights[kept], self.space.kernel)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.embeddings.herding import herd
 from kbf_localization.embeddings.kernel_mean import KernelMean
-from kbf_localization.filters.base import Array, Estimate, GaussianPrior, Observation, PoseMap
-from kbf_localization.filters.kernel_bayes_filter import Belief, KernelBayesFilter
+from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseMap
+from kbf_localization.filters.paper_filter import Belief, PaperFilter
 from kbf_localization.filters.parameters import MonteCarloParameters
 from kbf_localization.geometry import unembed
 from kbf_localization.motion.odometry_model import transition
 
 
-class KernelMonteCarloFilter(KernelBayesFilter):
+class KernelMonteCarloFilter(PaperFilter):
     """The kernel Monte Carlo filter of Kanagawa, Nishiyama, Gretton and Fukumizu.
 
     It needs samples of the motion model alone, no conjugate pair of noise and kernel.
@@ -24,7 +25,6 @@ class KernelMonteCarloFilter(KernelBayesFilter):
         training_map: PoseMap,
         parameters: MonteCarloParameters = MonteCarloParameters(),  # noqa: B008 (frozen)
         exact: bool = False,
-        pure: bool = False,
         seed: int = 0,
     ) -> None:
         self._seed = seed
@@ -32,7 +32,7 @@ class KernelMonteCarloFilter(KernelBayesFilter):
         self._sigma = np.sqrt(
             np.asarray(training_map.motion_variances) * parameters.noise_inflation
         )
-        super().__init__(training_map, parameters, exact, pure)
+        super().__init__(training_map, parameters, exact)
 
     def reset(self, prior: GaussianPrior | None = None) -> None:
         super().reset(prior)

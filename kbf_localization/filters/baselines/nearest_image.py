@@ -1,11 +1,11 @@
-"""NAI, the naïve rival: the map pose whose image is most like the one just seen."""
+"""NAI, the naïve baseline: the map pose whose image is most like the one just seen."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.filters.base import (
-    Array,
     Estimate,
     GaussianPrior,
     Observation,
@@ -15,12 +15,15 @@ from kbf_localization.filters.base import (
 
 
 class NearestImage:
-    """Takes no notice of motion, nor of what it said before (section 6.3, NAI)."""
+    """Takes no notice of motion, nor of earlier images (section 6.3, NAI)."""
 
     def __init__(self, training_map: PoseMap, spread: float = 1.0) -> None:
         """`spread` (m, and rad for the heading) is the standard deviation that it claims."""
         self._poses = training_map.poses
         self._covariance = np.diag([spread**2, spread**2, spread**2])
+
+    def prepare(self) -> None:
+        pass
 
     def reset(self, prior: GaussianPrior | None = None) -> None:
         pass

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
-from kbf_localization.filters.base import Array, PoseMap
+import numpy as np
+
+from kbf_localization.arrays import Array, Rows
 
 SMALL_MAP = 2500
 """Maps up to this size keep all that was ever computed (50 MB)."""
 
 KEPT_ROWS = 800
 """Rows kept of a larger map: a few times what a tracking step needs."""
+
+
+class GramSource(Protocol):
+    """A map of n poses that can compare its images."""
+
+    @property
+    def poses(self) -> Array: ...
+
+    def image_gram(self, rows_a: Rows, rows_b: Rows | None = None) -> Array: ...
 
 
 class ImageGramCache:
@@ -21,16 +31,21 @@ class ImageGramCache:
     their similarities are computed.
     """
 
-    def __init__(self, training_map: PoseMap, power: float) -> None:
+    def __init__(self, training_map: GramSource, power: float) -> None:
         self._map = training_map
         self._power = power
         count = len(training_map.poses)
         self._capacity = count if count <= SMALL_MAP else KEPT_ROWS
-        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._rows: Rows = np.zeros(0, dtype=np.intp)
         self._slot_of = np.full(count, -1, dtype=np.intp)
         self._block: Array = np.zeros((0, 0))
 
-    def block(self, rows: NDArray[np.intp]) -> Array:
+    def fill(self) -> None:
+        """Compute all of a small map's matrix now; of a large map nothing is kept ahead."""
+        if self._capacity == len(self._slot_of):
+            self.block(np.arange(self._capacity))
+
+    def block(self, rows: Rows) -> Array:
         """k_Z(Z_i, Z_j)^power for i, j in `rows`, as an array (len rows, len rows)."""
         new = rows[self._slot_of[rows] < 0]
         if len(new):
@@ -40,7 +55,7 @@ class ImageGramCache:
         slots = self._slot_of[rows]
         return self._block[np.ix_(slots, slots)]
 
-    def _keep_only(self, rows: NDArray[np.intp]) -> None:
+    def _keep_only(self, rows: Rows) -> None:
         slots = self._slot_of[rows]
         held = len(rows)
         self._block[:held, :held] = self._block[np.ix_(slots, slots)]
@@ -48,7 +63,7 @@ class ImageGramCache:
         self._rows = rows
         self._slot_of[rows] = np.arange(held)
 
-    def _add(self, new: NDArray[np.intp]) -> None:
+    def _add(self, new: Rows) -> None:
         held = len(self._rows)
         total = held + len(new)
         if total > len(self._block):

@@ -1,4 +1,4 @@
-"""NN, the rival of section 6.3: nearest images as observation model, and a particle filter."""
+"""NN, the baseline of section 6.3: nearest images as observation model, and a particle filter."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from kbf_localization.filters.base import Array, Estimate, GaussianPrior, Observation, PoseMap
+from kbf_localization.arrays import Array
+from kbf_localization.filters.base import Estimate, Event, GaussianPrior, Observation, PoseMap
 from kbf_localization.filters.parameters import ParticleParameters
-from kbf_localization.filters.pose_space import map_spacing
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
+from kbf_localization.training_map.view import map_spacing
 
 NEAR_WIDTHS = 3.0
 """Likelihood widths round the mode within which particles make the estimate."""
@@ -41,6 +42,9 @@ class NeighbourParticleFilter:
         self._seed = seed
         self.reset()
 
+    def prepare(self) -> None:
+        pass
+
     def reset(self, prior: GaussianPrior | None = None) -> None:
         """Particles from `prior`, or on map poses chosen at random."""
         self._generator = np.random.default_rng(self._seed)
@@ -58,9 +62,9 @@ class NeighbourParticleFilter:
         similarities = np.nan_to_num(observation.similarities(), nan=0.0, posinf=0.0, neginf=0.0)
         nearest = np.argpartition(-similarities, self._neighbours - 1)[: self._neighbours]
         shares = similarities[nearest] ** self.parameters.power
-        events: tuple[str, ...] = ()
+        events: tuple[Event, ...] = ()
         if not shares.sum() > 0.0:
-            events, shares = ("image_like_nothing",), np.ones(len(nearest))
+            events, shares = (Event.UNRECOGNIZED_IMAGE,), np.ones(len(nearest))
         shares = shares / shares.sum()
         self._move(motion)
         if not events:
@@ -92,7 +96,7 @@ class NeighbourParticleFilter:
         gaussians = np.exp(-0.5 * (offsets**2).sum(axis=-1))
         return np.asarray(gaussians @ shares + self.parameters.floor + 1e-12)
 
-    def _estimate(self, weights: Array, nearest: int, events: tuple[str, ...]) -> Estimate:
+    def _estimate(self, weights: Array, nearest: int, events: tuple[Event, ...]) -> Estimate:
         near = self._near_the_mode(weights)
         shares = weights[near] / weights[near].sum()
         pose = unembed(shares @ self._particles[near])

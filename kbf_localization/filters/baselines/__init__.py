@@ -1,0 +1,1 @@
+"""The methods that the kernel Bayes filter is compared with."""

@@ -1,0 +1,64 @@
+"""Whether a picture continues the one before: the film is a map of one picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbf_localization.arrays import Array
+from kbf_localization.filters.base import Observation
+from kbf_localization.geometry import compose
+from kbf_localization.training_map.learned import Learned
+
+CUT_PRIOR = 1e-3
+"""Chance that a picture does not continue the one before: a robot is carried away but rarely."""
+
+REFERENCE_REACH = 0.3
+"""In d₀ and φ₀: a new reference picture is taken before the old one is out of sight."""
+
+
+@dataclass(frozen=True)
+class Continuity:
+    """`cut` is the probability that the picture does not continue the film.
+
+    `first` says that there was no picture before, `frozen` that the camera repeats one picture.
+    """
+
+    cut: float
+    first: bool = False
+    frozen: bool = False
+
+
+class Film:
+    """Compares each picture with a reference picture and the odometry since."""
+
+    def __init__(self, learned: Learned) -> None:
+        self._resemblance = learned.resemblance
+        self._evidence = learned.film
+        self.reset()
+
+    def reset(self) -> None:
+        self._reference: Observation | None = None
+        self._since = np.zeros(3)
+
+    def follow(self, motion: Array | None, picture: Observation) -> Continuity:
+        """How the picture continues the film after `motion` (3,), None for an unknown one."""
+        if self._reference is None:
+            self._take(picture)
+            return Continuity(0.0, first=True)
+        if motion is not None:
+            self._since = compose(self._since, motion)
+        separation = float(self._resemblance.separation(self._since))
+        if picture.same_as(self._reference):
+            # The reference stays: a camera that comes alive again is compared with it.
+            return Continuity(0.0, frozen=True)
+        share = float(self._resemblance.share(separation))
+        ratio = float(self._evidence.ratio(*picture.compared_with(self._reference), share))
+        cut = float(1.0 / (1.0 + np.exp(ratio) * (1.0 - CUT_PRIOR) / CUT_PRIOR))
+        if separation > REFERENCE_REACH or cut > 0.5:
+            self._take(picture)
+        return Continuity(cut)
+
+    def _take(self, picture: Observation) -> None:
+        self._reference, self._since = picture, np.zeros(3)

@@ -1,0 +1,436 @@
+"""The default filter: a few hypotheses, each a kernel Bayes filter, weighed by their evidence.
+
+Beside the hypotheses stands the weight of "elsewhere, or off the map". A step predicts each by the
+odometry, asks what the picture tells round each of them (`MapViews.look`: Mb-KSR, KBR, read-out),
+adds the evidence to the weights, lets the picture's best matches elsewhere be born, and corrects
+each pose by a Kalman step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from kbf_localization.arrays import Array
+from kbf_localization.filters.base import (
+    Confidence,
+    Estimate,
+    Event,
+    GaussianPrior,
+    HypothesisEstimate,
+    Observation,
+    PoseMap,
+    Weights,
+)
+from kbf_localization.filters.film import Continuity, Film
+from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, born, given
+from kbf_localization.geometry import relative, wrap_angle
+from kbf_localization.training_map.learned import Learned
+from kbf_localization.training_map.view import MapViews, View, ViewParameters
+
+MOST = 8
+"""Hypotheses that are kept, and that a first picture may give."""
+
+MOST_BIRTHS = 3
+"""Hypotheses that a further picture may give."""
+
+BEST_ROWS = 40
+"""Best matches over the map among which places for new hypotheses are sought."""
+
+LEAK_PER_TRAVEL = 1e-3
+"""Chance of being carried away unnoticed, for each length over which pictures change."""
+
+ON_THE_MAP = 0.5
+"""Chance that a robot that is elsewhere is at one of its picture's best matches."""
+
+LEAST_ELSEWHERE = 1e-6
+"""The filter is never surer than that of not being elsewhere."""
+
+FORGOTTEN = 1e-5
+"""Hypotheses of less probability are dropped, but the published one."""
+
+SAME, CLAIMED = 0.15, 0.5
+"""Separations, in the map's scales, within which hypotheses are one, and claim a match."""
+
+CONFIRMED, LEAD = 0.9, 3.0
+"""A pose published with probability 0.9 gives way only to one that is e³ times as probable."""
+
+WIDEST_SIGMA = 0.3
+"""In d₀: a pose less certain than that does not tell the place."""
+
+GIVEN_DOUBT = 0.05
+"""Chance that a pose which somebody told is wrong."""
+
+UNKNOWN_MOTION = 0.5
+"""Standard deviation, in d₀ and φ₀, of a motion that the odometry does not tell."""
+
+SEARCH_TRAVEL = 0.25
+"""While all is well, new places are sought after so much of the evidence's correlation length."""
+
+ADAPTING, MOST_INFLATION = 0.3, 100.0
+"""Rate, for each independent picture, and bound of the noise's adaptation to the drive."""
+
+
+class BankMap(PoseMap, Protocol):
+    """A map that knows itself."""
+
+    @property
+    def learned(self) -> Learned: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of the filter that can be left out, to see what each is worth."""
+
+    many: bool = True
+    elsewhere: bool = True
+    kalman: bool = True
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A hypothesis with what the picture tells round it."""
+
+    hypothesis: Hypothesis
+    view: View
+    ratio: float
+
+
+class HypothesisFilter:
+    """Filters poses on a training map; nothing in it counts images, only metres and radians."""
+
+    def __init__(
+        self,
+        training_map: BankMap,
+        parameters: ViewParameters = ViewParameters(),  # noqa: B008 (frozen)
+        parts: Parts = Parts(),  # noqa: B008 (frozen)
+    ) -> None:
+        self._learned = training_map.learned
+        self._scales = self._learned.resemblance.scales
+        self._poses = training_map.poses
+        self._views = MapViews(training_map, self._learned.resemblance, parameters)
+        self._film = Film(self._learned)
+        self._parts = parts
+        # A large map is searched more rarely, so that a step costs no more.
+        self._search_travel = SEARCH_TRAVEL * max(1.0, len(self._poses) / 5000.0)
+        self.reset()
+
+    def prepare(self) -> None:
+        """Compute now what the first images would else wait for."""
+        self._views.prepare()
+
+    def reset(self, prior: GaussianPrior | None = None) -> None:
+        """Forget everything; start from `prior`, or from anywhere on the map when None."""
+        self._film.reset()
+        self._numbers = 0
+        self._hypotheses: list[Hypothesis] = []
+        self._log_elsewhere = 0.0
+        self._published: int | None = None
+        self._confirmed = False
+        self._inflation = 1.0
+        self._running = 0.0
+        self._unsought = np.inf
+        if prior is not None:
+            one = given(prior.pose, prior.covariance, self._next_number())
+            self._hypotheses = [one.weighed(np.log1p(-GIVEN_DOUBT))]
+            self._log_elsewhere = float(np.log(GIVEN_DOUBT))
+
+    def step(self, motion: Array | None, observation: Observation) -> Estimate:
+        """Predict by `motion`, weigh by the picture, correct by the picture."""
+        if motion is not None and not np.isfinite(motion).all():
+            motion = None
+        travel = self._predict(motion)
+        film = self._film.follow(motion, observation)
+        fresh = 1.0 if film.first else max(self._learned.evidence.novelty(travel), film.cut)
+        if film.frozen:
+            fresh = 0.0
+        if film.cut > 0.0:
+            self._hypotheses = [one.forgetting(film.cut) for one in self._hypotheses]
+        seen = [self._look(one, observation) for one in self._hypotheses]
+        births = self._births(observation, film, fresh, travel)
+        best = max((one.ratio for one in (*seen, *births)), default=0.0)
+        self._weigh(seen, births, best, film, fresh, travel)
+        self._follow_evidence(seen, fresh)
+        corrected = self._corrected(seen, fresh)
+        self._hypotheses = self._kept([*corrected, *self._born(births, corrected, best, fresh)])
+        published = self._choose()
+        return self._estimate(published, seen, births, film, best)
+
+    # Prediction
+
+    def _predict(self, motion: Array | None) -> float:
+        """Move all hypotheses; the travel in the map's scales (1 where it is unknown)."""
+        if motion is None:
+            wide = (UNKNOWN_MOTION * self._scales) ** 2
+            self._hypotheses = [one.widened(wide) for one in self._hypotheses]
+            return 1.0
+        distance, turned = float(np.hypot(motion[0], motion[1])), abs(float(motion[2]))
+        travel = self._learned.resemblance.travel(distance, turned)
+        noise = self._inflation * self._learned.motion_noise.variances(distance, turned)
+        lasts = float(np.exp(-travel / self._learned.readout.correlation))
+        self._hypotheses = [one.moved(motion, noise, lasts) for one in self._hypotheses]
+        return travel
+
+    # What the picture tells
+
+    def _look(self, one: Hypothesis, picture: Observation) -> _Candidate:
+        view = self._views.look(picture, one.pose, one.covariance, self._learned.readout)
+        return _Candidate(one, view, view.ratio(self._learned.evidence))
+
+    def _births(
+        self, picture: Observation, film: Continuity, fresh: float, travel: float
+    ) -> list[_Candidate]:
+        """New hypotheses at the picture's best matches over the map."""
+        self._unsought += travel
+        surest = max((one.probability for one in self._hypotheses), default=0.0)
+        due = self._unsought > self._search_travel * self._learned.evidence.correlation
+        if fresh == 0.0 or not (film.first or film.cut > 0.1 or surest < CONFIRMED or due):
+            return []
+        self._unsought = 0.0
+        most = MOST if film.first or film.cut > 0.1 else MOST_BIRTHS
+        if not self._parts.many:
+            most = 0 if self._hypotheses else 1
+        wide = np.diag((0.25 * self._scales) ** 2)
+        births: list[_Candidate] = []
+        tried: list[Array] = []
+        for row in picture.best_rows(BEST_ROWS) if most else ():
+            pose = self._poses[row]
+            if len(births) == most:
+                break
+            if any(self._separation(pose, other) < CLAIMED for other in tried):
+                continue
+            tried.append(pose)
+            view = self._views.look(picture, pose, wide, self._learned.readout)
+            measured = self._measured(view, 1.0)
+            if measured is not None:
+                one = born(measured, self._next_number())
+                births.append(_Candidate(one, view, view.ratio(self._learned.evidence)))
+        return births
+
+    def _measured(self, view: View, fresh: float) -> MeasuredPose | None:
+        """The pose that a view measures; the less it fits there, the less it is trusted."""
+        if view.pose is None or not np.isfinite(view.pose).all():
+            return None
+        readout, resemblance = self._learned.readout, self._learned.resemblance
+        variances = readout.variances(view.prominence, resemblance.apparent(view.contrast))
+        trust = _logistic(view.ratio(self._learned.evidence)) * max(view.share, 1e-3)
+        return MeasuredPose(
+            pose=view.pose,
+            variances=self._inflation * variances / max(trust, 1e-6),
+            lasting=readout.lasting,
+            fresh=fresh,
+        )
+
+    # Weights
+
+    def _weigh(
+        self,
+        seen: list[_Candidate],
+        births: Sequence[_Candidate],
+        best: float,
+        film: Continuity,
+        fresh: float,
+        travel: float,
+    ) -> None:
+        """Leak to elsewhere, then add the evidence; a picture that fits nowhere tells nothing."""
+        leak = LEAK_PER_TRAVEL * travel + film.cut * _logistic(best)
+        leak = min(leak, 1.0 - 1e-9) if self._parts.elsewhere else 0.0
+        if seen and leak > 0.0:
+            total = float(np.logaddexp.reduce([one.hypothesis.log_weight for one in seen]))
+            self._log_elsewhere = float(np.logaddexp(self._log_elsewhere, np.log(leak) + total))
+        floor = min(best, 0.0)
+        for index, one in enumerate(seen):
+            weight = one.hypothesis.log_weight + np.log1p(-leak) + fresh * (one.ratio - floor)
+            seen[index] = _Candidate(one.hypothesis.weighed(weight), one.view, one.ratio)
+
+    def _born(
+        self,
+        births: Sequence[_Candidate],
+        old: Sequence[Hypothesis],
+        best: float,
+        fresh: float,
+    ) -> list[Hypothesis]:
+        """The new ones with a part of elsewhere's weight; what an old one claims feeds that one."""
+        if not births or fresh == 0.0:
+            return []
+        share = float(np.log(ON_THE_MAP * fresh / len(births))) + self._log_elsewhere
+        new = []
+        for one in births:
+            weight = share + fresh * (one.ratio - min(best, 0.0))
+            claimant = next((h for h in old if self._claims(h, one.hypothesis.pose)), None)
+            if claimant is None:
+                new.append(one.hypothesis.weighed(weight))
+            else:
+                # A twin at the claimant's own pose, which merging will add to it.
+                new.append(Hypothesis(claimant.pose, claimant.joint, one.hypothesis.number, weight))
+        return new
+
+    def _claims(self, one: Hypothesis, pose: Array) -> bool:
+        offset = relative(one.pose, pose)
+        reach = CLAIMED * self._scales + 2.0 * np.sqrt(np.diag(one.covariance))
+        return bool(np.hypot(offset[0], offset[1]) < reach[:2].max() and abs(offset[2]) < reach[2])
+
+    def _follow_evidence(self, seen: Sequence[_Candidate], fresh: float) -> None:
+        """The running evidence of the published hypothesis, over one correlation length."""
+        ratio = next((one.ratio for one in seen if one.hypothesis.number == self._published), None)
+        if ratio is not None:
+            self._running += fresh * (ratio - self._running)
+
+    # Poses
+
+    def _corrected(self, seen: Sequence[_Candidate], fresh: float) -> list[Hypothesis]:
+        """Kalman steps; the published hypothesis's innovations scale the noise."""
+        corrected = []
+        for one in seen:
+            measured = None if fresh == 0.0 else self._measured(one.view, fresh)
+            if measured is None:
+                corrected.append(one.hypothesis)
+                continue
+            if not self._parts.kalman:
+                corrected.append(_drawn(one.hypothesis, measured))
+                continue
+            hypothesis, innovation = one.hypothesis.corrected(measured)
+            corrected.append(hypothesis)
+            if hypothesis.number == self._published:
+                change = ADAPTING * fresh * (min(innovation, 4.0) - 1.0)
+                scaled = self._inflation * float(np.exp(change))
+                self._inflation = float(np.clip(scaled, 1.0, MOST_INFLATION))
+        return corrected
+
+    def _kept(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """Near ones merged, weights normalized with elsewhere's, improbable ones dropped."""
+        kept: list[Hypothesis] = []
+        for one in sorted(hypotheses, key=lambda h: -h.log_weight):
+            twin = next(
+                (k for k, h in enumerate(kept) if self._separation(h.pose, one.pose) < SAME), None
+            )
+            if twin is None:
+                kept.append(one)
+                continue
+            together = float(np.logaddexp(kept[twin].log_weight, one.log_weight))
+            if one.number == self._published:
+                kept[twin] = one
+            kept[twin] = kept[twin].weighed(together)
+        weights = [one.log_weight for one in kept]
+        if not self._parts.elsewhere and kept:
+            self._log_elsewhere = -np.inf
+        total = float(np.logaddexp.reduce([self._log_elsewhere, *weights]))
+        self._log_elsewhere = max(self._log_elsewhere - total, float(np.log(LEAST_ELSEWHERE)))
+        return [
+            one.weighed(one.log_weight - total)
+            for rank, one in enumerate(kept)
+            if one.number == self._published
+            or (rank < MOST and one.log_weight - total > np.log(FORGOTTEN))
+        ]
+
+    def _choose(self) -> Hypothesis | None:
+        """The hypothesis to publish."""
+        if not self._hypotheses:
+            self._published = None
+            return None
+        best = max(self._hypotheses, key=lambda one: one.log_weight)
+        current = next((one for one in self._hypotheses if one.number == self._published), best)
+        if best.log_weight - current.log_weight > (LEAD if self._confirmed else 0.0):
+            current, self._confirmed = best, False
+        if current.number != self._published:
+            self._published, self._running = current.number, 0.0
+        self._confirmed = self._confirmed or current.probability > CONFIRMED
+        return current
+
+    def _estimate(
+        self,
+        published: Hypothesis | None,
+        seen: Sequence[_Candidate],
+        births: Sequence[_Candidate],
+        film: Continuity,
+        best: float,
+    ) -> Estimate:
+        events = []
+        if film.frozen:
+            events.append(Event.FROZEN_IMAGE)
+        elif best < 0.0:
+            events.append(Event.UNRECOGNIZED_IMAGE)
+        if film.cut > 0.5:
+            events.append(Event.FILM_CUT)
+        if published is None:
+            middle = self._poses[len(self._poses) // 2]
+            published = given(middle, self._everywhere(middle), -1).weighed(-np.inf)
+        weights = self._belief((*seen, *births))
+        heaviest = weights.rows[np.argmax(weights.values)] if len(weights.rows) else None
+        return Estimate(
+            pose=published.pose.copy(),
+            covariance=published.covariance.copy(),
+            highest_weight_pose=published.pose if heaviest is None else self._poses[heaviest],
+            weights=weights,
+            evidence=self._running,
+            events=tuple(events),
+            whole_covariance=self._whole_covariance(published),
+            confidence=Confidence(
+                probability=published.probability,
+                evidence=self._running,
+                least_evidence=self._learned.evidence.low,
+                widest_sigma_m=WIDEST_SIGMA * self._learned.resemblance.distance_m,
+            ),
+            hypotheses=tuple(
+                HypothesisEstimate(one.pose, one.covariance, one.probability, one.number)
+                for one in self._hypotheses
+            ),
+        )
+
+    def _belief(self, candidates: Sequence[_Candidate]) -> Weights:
+        """Each hypothesis's weights on the map's poses, times its probability."""
+        probable = {one.number: one.probability for one in self._hypotheses}
+        parts = [
+            (one.view.rows, probable[one.hypothesis.number] * one.view.weights)
+            for one in candidates
+            if one.hypothesis.number in probable and len(one.view.rows)
+        ]
+        if not parts:
+            return Weights(np.zeros(0, dtype=np.intp), np.zeros(0))
+        rows, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+        values = np.bincount(places, np.concatenate([part[1] for part in parts]), len(rows))
+        return Weights(rows, values.astype(np.float64))
+
+    def _whole_covariance(self, published: Hypothesis) -> Array:
+        """Of all hypotheses and of elsewhere, round the published pose."""
+        total = np.exp(self._log_elsewhere) * self._everywhere(published.pose)
+        weight = float(np.exp(self._log_elsewhere))
+        for one in self._hypotheses:
+            offset = one.pose - published.pose
+            offset[2] = wrap_angle(offset[2])
+            total = total + one.probability * (one.covariance + np.outer(offset, offset))
+            weight += one.probability
+        return np.asarray(total / weight)
+
+    def _everywhere(self, pose: Array) -> Array:
+        """The second moment (3, 3) of the map's poses round `pose`, axis by axis."""
+        spread = ((self._poses[:, :2] - pose[:2]) ** 2).mean(axis=0)
+        return np.diag((*np.maximum(spread, self._scales[0] ** 2), np.pi**2 / 3.0))
+
+    def _separation(self, a: Array, b: Array) -> float:
+        return float(self._learned.resemblance.separation(relative(a, b)))
+
+    def _next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+
+def _logistic(value: float) -> float:
+    return float(1.0 / (1.0 + np.exp(-value)))
+
+
+FIXED_GAIN = 0.08
+"""Share by which a picture moves the pose where the Kalman step is left out."""
+
+
+def _drawn(one: Hypothesis, measured: MeasuredPose) -> Hypothesis:
+    """The pose drawn towards the measured one by a fixed share."""
+    offset = measured.pose - one.pose
+    offset[2] = wrap_angle(offset[2])
+    pose = one.pose + FIXED_GAIN * offset
+    joint = one.joint.copy()
+    joint[:3, :3] = np.diag(np.minimum(np.diag(joint[:3, :3]), measured.variances))
+    return Hypothesis(pose, joint, one.number, one.log_weight, one.error)

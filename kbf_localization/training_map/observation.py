@@ -1,0 +1,109 @@
+"""One described image, compared with the images of a map."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbf_localization.arrays import Array, Rows
+from kbf_localization.vision.alignment import Alignments
+from kbf_localization.vision.describer import ImageDescription
+
+if TYPE_CHECKING:
+    from kbf_localization.training_map.training_map import TrainingMap
+
+RETRIEVE_FROM = 5000
+"""Maps of more poses are searched by their words first, and closely where those agree most."""
+
+RETRIEVED = 1000
+"""Poses that coarse retrieval leaves over for a close look."""
+
+LEAST_SIMILARITY = 1e-6
+"""Below it a logarithm says nothing."""
+
+
+class MapObservation:
+    """A described image against `training_map`; what was computed once is kept."""
+
+    def __init__(self, training_map: TrainingMap, description: ImageDescription) -> None:
+        self.training_map = training_map
+        self.description = description
+        self._known = np.full(len(training_map), np.nan)
+        self._aligned: dict[int, tuple[float, float, float]] = {}
+
+    def similarities(self, rows: Rows | None = None) -> Array:
+        """k_Z(Z_i, z) with power 1 for these rows (None: for all); other rows are not touched."""
+        wanted = slice(None) if rows is None else rows
+        missing = np.isnan(self._known[wanted])
+        if missing.any():
+            held = self.training_map
+            asked = np.flatnonzero(missing) if rows is None else rows[missing]
+            self._known[asked] = held.kernel.similarities(
+                self.description.histogram, held.histograms[asked], held.self_similarities[asked]
+            )
+        return np.array(self._known[wanted])
+
+    def contrasts(self, rows: Rows | None = None) -> Array:
+        """log k_Z(Z_i, z), less its median over the map."""
+        return np.log(np.maximum(self.similarities(rows), LEAST_SIMILARITY)) - self.background
+
+    @cached_property
+    def background(self) -> float:
+        """The median of log k_Z(Z_i, z) over poses spread over the map."""
+        values = self.similarities(self.training_map.spread_rows)
+        return float(np.median(np.log(np.maximum(values, LEAST_SIMILARITY))))
+
+    def coarse_similarities(self) -> Array:
+        """A quick look (n,) at the whole map, by the words of the whole image alone."""
+        held = self.training_map
+        return held.kernel.top_level_similarities(
+            self.description.histogram, held.top_level, held.top_level_sums
+        )
+
+    def best_rows(self, count: int) -> Rows:
+        """The rows of the map whose images are most similar, the best first."""
+        rows = np.arange(len(self.training_map))
+        if len(rows) > RETRIEVE_FROM:
+            rows = np.sort(np.argpartition(-self.coarse_similarities(), RETRIEVED)[:RETRIEVED])
+        similarities = self.similarities(rows)
+        count = min(count, len(rows))
+        best = np.argpartition(-similarities, count - 1)[:count]
+        return np.asarray(rows[best[np.argsort(-similarities[best], kind="stable")]])
+
+    def alignments(self, rows: Rows) -> Alignments | None:
+        """With the images of these rows; None where the map or the image has no grid of words."""
+        grids = self.training_map.word_grids
+        if grids is None or self.description.words is None:
+            return None
+        missing = [int(row) for row in rows if int(row) not in self._aligned]
+        if missing:
+            found = self.training_map.aligner.align(self._view, grids[missing])
+            values = zip(found.shift, found.zoom, found.prominence, strict=True)
+            self._aligned.update(zip(missing, values, strict=True))
+        table = np.array([self._aligned[int(row)] for row in rows]).reshape(-1, 3)
+        return Alignments(*table.T)
+
+    def compared_with(self, other: MapObservation) -> tuple[float, float]:
+        """Contrast and prominence of the alignment with another camera image."""
+        similarity = float(
+            self.training_map.kernel.similarities(
+                self.description.histogram, other.description.histogram[None]
+            )[0]
+        )
+        contrast = float(np.log(max(similarity, LEAST_SIMILARITY))) - self.background
+        words = other.description.words
+        if words is None or self.description.words is None:
+            return contrast, 0.0
+        found = self.training_map.aligner.align(self._view, words[None])
+        return contrast, float(found.prominence[0])
+
+    def same_as(self, other: MapObservation) -> bool:
+        """Whether the two images are the very same picture."""
+        return np.array_equal(self.description.histogram, other.description.histogram)
+
+    @cached_property
+    def _view(self) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+        assert self.description.words is not None
+        return self.training_map.aligner.view(self.description.words)

@@ -1,0 +1,147 @@
+"""How one picture lies over another: shifted sideways by a turn, zoomed by a step forward.
+
+Both pictures are grids of visual words. Words are compared by their centres, reduced to a few
+dimensions, so that two words for nearly the same patch count as nearly the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.arrays import Array, Floats
+from kbf_localization.vision.settings import DescriberSettings
+from kbf_localization.vision.vocabulary import Vocabulary
+
+Grid = NDArray[np.integer[Any]]
+
+RANK = 8
+"""Dimensions that a word keeps: with 16, places were told apart no better."""
+
+ROW_STEP = 2
+"""Every second row of a grid is compared, with all columns."""
+
+ZOOMS = np.linspace(-0.25, 0.25, 7)
+"""Logarithms of the zooms that are tried: a step forward by a quarter of the scene's depth."""
+
+REACH = 0.31
+"""The largest shift that is tried, as a share of the picture's width."""
+
+FEWEST_COLUMNS = 6
+"""Columns that must overlap for a shift to be scored."""
+
+
+@dataclass(frozen=True)
+class Alignments:
+    """The best alignment of a picture with each of m others.
+
+    `shift` (m,) in widths of the picture, positive where its content lies further right in the
+    other; `zoom` (m,) the logarithm of the magnification; `prominence` (m,) how far the best
+    alignment's score stands out from the mean over all alignments.
+    """
+
+    shift: Array
+    zoom: Array
+    prominence: Array
+
+
+class WordAligner:
+    """Aligns grids of words (rows, columns) of one vocabulary over shifts and zooms."""
+
+    def __init__(self, vocabulary: Vocabulary, settings: DescriberSettings) -> None:
+        self.shape = settings.reduced_grid_shape
+        self._embedding = _word_embedding(vocabulary)
+        rows, columns = self.shape
+        self._rows = np.arange(0, rows, ROW_STEP)
+        self._most = min(round(REACH * columns), max(columns - FEWEST_COLUMNS, 0))
+        self._sources = [self._zoomed_indices(zoom) for zoom in ZOOMS]
+        self._diagonals = np.stack([self._diagonal_means(source) for source in self._sources])
+
+    def view(self, grid: Grid) -> Floats:
+        """The picture at all zooms, to be aligned with others: (zooms · columns, features)."""
+        words = np.reshape(grid, self.shape)
+        parts = []
+        for down, right in self._sources:
+            inside = (down >= 0)[:, None] & (right >= 0)[None, :]
+            zoomed = self._embedding[words[np.ix_(down, right)]] * inside[:, :, None]
+            parts.append(zoomed.transpose(1, 0, 2).reshape(self.shape[1], -1))
+        return np.concatenate(parts)
+
+    def align(self, view: Floats, grids: Grid) -> Alignments:
+        """The alignments of a `view` with pictures (m, rows · columns)."""
+        count, columns = len(grids), self.shape[1]
+        words = np.reshape(grids, (count, *self.shape))[:, self._rows]
+        others = self._embedding[words].transpose(0, 2, 1, 3).reshape(count * columns, -1)
+        products = (view @ others.T).reshape(len(ZOOMS), columns, count, columns)
+        scores = np.einsum(
+            "zmp,zpk->mzk",
+            products.transpose(0, 2, 1, 3).reshape(len(ZOOMS), count, -1),
+            self._diagonals,
+            optimize=True,
+        )
+        return self._peaks(scores)
+
+    def _peaks(self, scores: NDArray[np.floating[Any]]) -> Alignments:
+        """The highest of scores (m, zooms, shifts), to a fraction of a column by a parabola."""
+        count, _, shifts = scores.shape
+        best = scores.reshape(count, -1).argmax(axis=1) if count else np.zeros(0, dtype=np.intp)
+        at_zoom, at_shift = np.divmod(best, shifts)
+        each = np.arange(count)
+        shift = at_shift + _vertex(scores[each, at_zoom], at_shift) - self._most
+        zoom = at_zoom + _vertex(scores[each, :, at_shift], at_zoom)
+        step = float(ZOOMS[1] - ZOOMS[0])
+        return Alignments(
+            shift=shift / self.shape[1],
+            zoom=float(ZOOMS[0]) + step * zoom,
+            prominence=np.asarray(
+                scores[each, at_zoom, at_shift] - scores.mean(axis=(1, 2)), dtype=np.float64
+            ),
+        )
+
+    def _zoomed_indices(self, zoom: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Where the rows and columns of the zoomed picture come from; -1: from outside."""
+        indices = []
+        for places, length in zip((self._rows, np.arange(self.shape[1])), self.shape, strict=True):
+            centre = (length - 1) / 2.0
+            source = np.rint(centre + (places - centre) * np.exp(-zoom)).astype(np.intp)
+            source[(source < 0) | (source >= length)] = -1
+            indices.append(source)
+        return indices[0], indices[1]
+
+    def _diagonal_means(self, source: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Floats:
+        """Weights (columns², shifts) that average a product of columns along its diagonals."""
+        down, right = source
+        columns = self.shape[1]
+        weights = np.zeros((columns, columns, 2 * self._most + 1), dtype=np.float32)
+        for shift in range(-self._most, self._most + 1):
+            ours = np.arange(max(0, -shift), min(columns, columns - shift))
+            ours = ours[right[ours] >= 0]
+            if len(ours) >= min(FEWEST_COLUMNS, columns):
+                share = 1.0 / (len(ours) * max(int((down >= 0).sum()), 1))
+                weights[ours, ours + shift, shift + self._most] = share
+        return weights.reshape(columns * columns, -1)
+
+
+def _word_embedding(vocabulary: Vocabulary) -> Floats:
+    """Unit vectors (words, RANK): the centres' leading principal components."""
+    centred = vocabulary.words - vocabulary.words.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    reduced = centred @ axes[:RANK].T
+    lengths = np.linalg.norm(reduced, axis=1, keepdims=True)
+    return np.asarray(reduced / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def _vertex(scores: NDArray[np.floating[Any]], at: NDArray[np.intp]) -> Array:
+    """Offsets (m,) in (-½, ½) of the parabola's top from the highest of scores (m, k)."""
+    count, length = scores.shape
+    offsets = np.zeros(count)
+    inner = np.flatnonzero((at > 0) & (at < length - 1))
+    low, top, high = (scores[inner, at[inner] + step] for step in (-1, 0, 1))
+    bend = low - 2.0 * top + high
+    offsets[inner] = np.where(
+        bend < 0.0, np.clip(0.5 * (low - high) / np.where(bend < 0.0, bend, -1.0), -0.5, 0.5), 0.0
+    )
+    return offsets
