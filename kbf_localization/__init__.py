@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kbf_localization.errors import MapError as MapError
     from kbf_localization.errors import ParameterError as ParameterError
     from kbf_localization.filters.base import GaussianPrior as GaussianPrior
-    from kbf_localization.library.build import build_map as build_map
     from kbf_localization.library.evaluate import evaluate as evaluate
     from kbf_localization.library.localize import localize as localize
     from kbf_localization.localization import Localizer as Localizer
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from kbf_localization.simulator import simulate as simulate
     from kbf_localization.training_map import load_map as load_map
     from kbf_localization.training_map import save_map as save_map
+    from kbf_localization.training_map.build import build_map as build_map
 
 # OpenCV reads its limits when it is loaded, so they are set before anything here loads it: the
 # decoders stop at a size (in pixels) that no camera has, whatever an image's header claimed.
@@ -45,7 +45,7 @@ _HOMES = {
     "MapError": "errors",
     "ParameterError": "errors",
     "State": "localization",
-    "build_map": "library.build",
+    "build_map": "training_map.build",
     "evaluate": "library.evaluate",
     "load_map": "training_map",
     "localize": "library.localize",

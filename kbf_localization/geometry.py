@@ -90,3 +90,8 @@ def heading_of(x: float, y: float, z: float, w: float) -> float | None:
 def quaternion_of(heading: float) -> tuple[float, float, float, float]:
     """(x, y, z, w) of a rotation about the vertical axis."""
     return 0.0, 0.0, math.sin(heading / 2.0), math.cos(heading / 2.0)
+
+
+def position_sigma(covariance: Array) -> float:
+    """The standard deviation in metres of a pose's position in its worst direction."""
+    return float(np.sqrt(max(float(np.linalg.eigvalsh(covariance[:2, :2])[-1]), 0.0)))

@@ -65,11 +65,10 @@ def build(
     """Build a map from one or more drives with known poses."""
     from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.library.build import build_map
     from kbf_localization.parallel import workers
-    from kbf_localization.training_map import load_map, save_map
+    from kbf_localization.training_map import build_map, load_map, save_map
 
-    tuned, thresholds = (None, None) if parameters is None else _read_parameters(parameters)
+    tuned = None if parameters is None else _read_parameters(parameters)
     _check_output(output)
     drives = open_drives(
         sources,
@@ -87,7 +86,6 @@ def build(
             words=words,
             like=None if like is None else load_map(like),
             parameters=tuned,
-            thresholds=thresholds,
             seed=seed,
             workers=workers(jobs, dask),
             progress=progress,

@@ -9,17 +9,20 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
-from scipy.spatial import cKDTree
 
-from kbf_localization.evaluation.frame_pool import Array, FramePool, PoolMap, Rows, pool_map
+from kbf_localization.arrays import Array
+from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.evaluation.frame_pool import FramePool, covered_share
+from kbf_localization.evaluation.metrics import position_errors
+from kbf_localization.evaluation.run import replay
 from kbf_localization.filters.parameters import random_parameters
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.geometry import embed
+from kbf_localization.localization.localizer import Localizer
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 
-COVERED_WITHIN = 1.0
-"""A test frame counts where the other drive has one within this distance in the embedding."""
+LEAST_COVERED = 0.3
+"""A test frame counts where the map covers it so well: the others tell nothing about a setting."""
 
 FINALISTS = 4
 """One of so many settings goes from the short first round to the final one."""
@@ -49,27 +52,6 @@ class Tuned:
     parameters: Mapping[str, float]
     rmse_m: float
     default_rmse_m: float
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What a filter said about t frames: its estimates and the highest-weight poses (t, 3)."""
-
-    estimates: Array
-    highest_weight: Array
-
-
-def replay_frames(
-    method: str, training_map: PoolMap, frames: Rows, parameters: Mapping[str, float], seed: int = 0
-) -> Replay:
-    """A filter over consecutive frames of one drive, started from anywhere on the map."""
-    pose_filter = make_filter(method, training_map, parameters, seed)
-    estimates, heaviest = np.empty((len(frames), 3)), np.empty((len(frames), 3))
-    for index, frame in enumerate(frames):
-        motion = None if index == 0 else training_map.pool.step_motions[frame]
-        said = pose_filter.step(motion, training_map.observe_frame(int(frame)))
-        estimates[index], heaviest[index] = said.pose, said.highest_weight_pose
-    return Replay(estimates, heaviest)
 
 
 def tune(
@@ -153,34 +135,29 @@ class _Trial:
         return float(np.sqrt(squared.mean()))
 
     def _squared_errors(self, candidate: Candidate) -> Iterator[Array]:
+        """What is tuned is what runs: a whole localizer on a map built with the candidate."""
+        stored = {f"{candidate.method}.{key}": one for key, one in candidate.parameters.items()}
         for trained, tested in permutations(self.drives, 2):
             for choice in range(CHOICES_OF_POSES if self.final else 1):
-                training_map = pool_map(
-                    self.pool, [trained], candidate.poses, seed=1000 * candidate.poses + choice
+                training_map = self.pool.random_map(
+                    [trained], candidate.poses, 1000 * candidate.poses + choice, stored
                 )
-                for frames in self._pieces(tested):
-                    said = replay_frames(
-                        candidate.method, training_map, frames, candidate.parameters, choice
-                    )
-                    counted = self._covered(trained, frames)
-                    offsets = (said.estimates - self.pool.poses[frames])[counted, :2]
-                    yield (offsets**2).sum(axis=1)
+                for piece in self._pieces(tested):
+                    pose_filter = make_filter(candidate.method, training_map, seed=choice)
+                    run = replay(piece, Localizer(training_map, pose_filter), candidate.method)
+                    assert run.truth is not None
+                    counted = covered_share(training_map, run.truth) > LEAST_COVERED
+                    yield (position_errors(run) ** 2)[counted]
 
-    def _pieces(self, drive: int) -> Iterator[Rows]:
+    def _pieces(self, number: int) -> Iterator[DescribedDrive]:
         """Two pieces of the drive, or all of it where it is short."""
-        frames = self.pool.rows_of(drive)
+        drive = self.pool.drive(number)
         length = FINAL_FRAMES if self.final else FIRST_ROUND_FRAMES
-        if len(frames) <= 2 * length:
-            yield frames
+        if len(drive) <= 2 * length:
+            yield drive
             return
-        for start in (len(frames) // 6, 4 * len(frames) // 6):
-            yield frames[start : start + length]
-
-    def _covered(self, trained: int, frames: Rows) -> Array:
-        """Which frames the other drive has been near: the others tell nothing about a setting."""
-        tree = cKDTree(embed(self.pool.poses[self.pool.rows_of(trained)]))
-        distances, _ = tree.query(embed(self.pool.poses[frames]))
-        return np.asarray(distances <= COVERED_WITHIN)
+        for start in (len(drive) // 6, 4 * len(drive) // 6):
+            yield drive.part(slice(start, start + length))
 
 
 class Journal:

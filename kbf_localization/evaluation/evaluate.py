@@ -11,15 +11,16 @@ import numpy as np
 
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
 from kbf_localization.errors import DatasetError, ParameterError
+from kbf_localization.evaluation.described_drive import describe_drive
 from kbf_localization.evaluation.metrics import pooled_metrics, trajectory_metrics
 from kbf_localization.evaluation.plots import save_plots
 from kbf_localization.evaluation.report import write_drives_report, write_report
 from kbf_localization.evaluation.results import ResultsFolder
-from kbf_localization.evaluation.run import Run, replay_together
+from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.evaluation.trajectory_files import write_tum
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
-from kbf_localization.localization.types import LocalizerSettings
+from kbf_localization.localization.result import LocalizerSettings
 from kbf_localization.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -51,15 +52,21 @@ def evaluate_drives(
         raise ParameterError("--method names no method: give for example kbf,nai")
     results = []
     for drive in drives:
-        localizers = {
-            name: Localizer(
-                training_map,
-                make_filter(name, training_map, seed=seed),
-                settings or LocalizerSettings(),
+        described = describe_drive(drive, training_map.describer(), progress=progress)
+        runs = {
+            name: replay(
+                described,
+                Localizer(
+                    training_map,
+                    make_filter(name, training_map, seed=seed),
+                    settings or LocalizerSettings(),
+                ),
+                name,
+                keep_beliefs=True,
+                progress=progress,
             )
             for name in names
         }
-        runs = replay_together(drive, localizers, keep_beliefs=True, progress=progress)
         if not any(len(run) for run in runs.values()):
             raise DatasetError(f"{drive.path}: no image got an estimate; {_why(runs)}")
         results.append(SourceResult(drive, runs))

@@ -23,7 +23,11 @@ UNITS = {
     "heading_median_deg": "°",
     "share_beyond_1m": "",
     "share_tracking": "",
+    "share_confident_wrong": "",
+    "confident_wrong_beyond_m": "m",
+    "seconds_to_first_fix": "s",
     "within_three_sigma_share": "",
+    "nees_mean": "",
     "median_sigma_m": "m",
     "frames": "",
     "frames_dropped": "",
@@ -98,7 +102,15 @@ def pooled_metrics(runs: Sequence[Run]) -> dict[str, float]:
             "heading_median_deg": float(np.median(heading)),
             "share_beyond_1m": float(np.mean(position > GROSS_ERROR_M)),
             "within_three_sigma_share": float(np.mean(sigmas <= 3.0)),
+            "nees_mean": float(np.mean(sigmas**2)),
+            "share_confident_wrong": float(
+                np.mean((position > GROSS_ERROR_M) & np.array(tracking)[known])
+            ),
+            "confident_wrong_beyond_m": GROSS_ERROR_M,
         }
+    first = [seconds for run in runs if (seconds := seconds_to_first_fix(run)) is not None]
+    if first:
+        figures["seconds_to_first_fix"] = float(np.mean(first))
     figures |= {
         "share_tracking": float(np.mean(tracking)),
         "median_sigma_m": float(np.median(np.concatenate([position_sigmas(run) for run in runs]))),
@@ -108,6 +120,14 @@ def pooled_metrics(runs: Sequence[Run]) -> dict[str, float]:
         "step_ms_p99": float(np.percentile(step_ms, 99)),
     }
     return {key: figures[key] for key in UNITS if key in figures}
+
+
+def seconds_to_first_fix(run: Run) -> float | None:
+    """Seconds from the first image until the state is first "tracking"; None for never."""
+    tracking = np.array([state == "tracking" for state in run.states], dtype=bool)
+    if not tracking.any():
+        return None
+    return float(run.stamps_ns[int(np.argmax(tracking))] - run.stamps_ns[0]) * 1e-9
 
 
 def _truth_or_nan(run: Run) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from kbf_localization.evaluation.results import to_plain
 from kbf_localization.evaluation.run import Run
 from kbf_localization.filters.base import Weights
 from kbf_localization.filters.registry import TITLES
-from kbf_localization.localization.types import State
+from kbf_localization.localization.result import State
 from kbf_localization.progress import Progress, no_progress
 
 if TYPE_CHECKING:

@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.evaluation.cross_validation import Tuned, replay_frames, tune
-from kbf_localization.evaluation.frame_pool import FramePool, describe_drives, pool_map
-from kbf_localization.evaluation.metrics import GROSS_ERROR_M
+from kbf_localization.evaluation.cross_validation import Tuned, tune
+from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
+from kbf_localization.evaluation.metrics import trajectory_metrics
+from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.localization_drives import Setup
 from kbf_localization.experiments.trials import summary
+from kbf_localization.filters.registry import make_filter
+from kbf_localization.localization.localizer import Localizer
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 
 SIZES = (100, 200, 400, 800)
-METHODS = ("kbf", "fkbf", "nn", "nai", "kmcf")
+METHODS = ("kbf", "paper", "fkbf", "nn", "nai", "kmcf")
 UNTUNED = "kbf_untuned"
 """The kernel Bayes filter with the defaults that need no tuning."""
 
@@ -27,6 +30,10 @@ FIGURES = (
     "position_rmse_m",
     "position_median_m",
     "share_beyond_1m",
+    "share_confident_wrong",
+    "share_tracking",
+    "within_three_sigma_share",
+    "nees_mean",
     "highest_weight_rmse_m",
     "highest_weight_median_m",
 )
@@ -117,18 +124,16 @@ class _TestTask:
         name, poses, choice = item
         method = "kbf" if name == UNTUNED else name
         parameters = {} if name == UNTUNED else self.tuned[method].parameters
-        chosen = pool_map(
-            self.pool, list(range(self.training_drives)), poses, self.seed + 100_000 + choice
+        stored = {f"{method}.{key}": one for key, one in parameters.items()}
+        chosen = self.pool.random_map(
+            range(self.training_drives), poses, self.seed + 100_000 + choice, stored
         )
-        frames = self.pool.rows_of(self.training_drives)
-        said = replay_frames(method, chosen, frames, parameters, self.seed + choice)
-        truth = self.pool.poses[frames]
-        errors = _distances(said.estimates, truth)
-        heaviest = _distances(said.highest_weight, truth)
+        pose_filter = make_filter(method, chosen, seed=self.seed + choice)
+        run = replay(self.pool.drive(self.training_drives), Localizer(chosen, pose_filter), method)
+        assert run.truth is not None and run.highest_weight is not None
+        heaviest = _distances(run.highest_weight, run.truth)
         figures = {
-            "position_rmse_m": float(np.sqrt(np.mean(errors**2))),
-            "position_median_m": float(np.median(errors)),
-            "share_beyond_1m": float(np.mean(errors > GROSS_ERROR_M)),
+            **trajectory_metrics(run),
             "highest_weight_rmse_m": float(np.sqrt(np.mean(heaviest**2))),
             "highest_weight_median_m": float(np.median(heaviest)),
         }

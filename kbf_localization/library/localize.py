@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.evaluation.run import frames_in_order
+from kbf_localization.evaluation.described_drive import DriveInPassing
+from kbf_localization.evaluation.run import localize_drive
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization import Localization, Localizer, LocalizerSettings
 from kbf_localization.progress import Progress, no_progress
@@ -24,16 +25,14 @@ def localize(
     """A fix for each image of `drive`, as soon as it is computed; nothing is kept.
 
     An image that cannot be used, because it cannot be decoded or no odometry covers its stamp, gets
-    none. `method` is "kbf" or a baseline: "fkbf", "nn", "nai", "kmcf".
+    none. `method` is "kbf" or another one: "paper", "fkbf", "nn", "nai", "kmcf".
     """
     localizer = Localizer(
         training_map,
         make_filter(method, training_map, seed=seed),
         settings or LocalizerSettings(),
     )
-    for frame in frames_in_order(drive, training_map, progress=progress):
-        frame.feed_odometry(localizer)
-        if frame.observation is not None:
-            fix = localizer.add_described(frame.stamp_ns, frame.observation)
-            if fix is not None:
-                yield fix
+    passing = DriveInPassing(drive, training_map.describer())
+    for _, fix, _, _ in localize_drive(passing, localizer, progress):
+        if fix is not None:
+            yield fix

@@ -9,32 +9,36 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter, PoseMap
+from kbf_localization.arrays import Array, Image
+from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter
+from kbf_localization.filters.hypothesis import rotation
+from kbf_localization.filters.hypothesis_filter import BankMap
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.geometry import compose, invert, relative
+from kbf_localization.geometry import compose, invert, position_sigma, relative
 from kbf_localization.localization.input_checks import check_grey, check_heading, check_stamp
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
-from kbf_localization.localization.state_monitor import BLIND, StateMonitor, StateThresholds
-from kbf_localization.localization.types import Array, Localization, LocalizerSettings, State
+from kbf_localization.localization.result import Localization, LocalizerSettings, State
+from kbf_localization.localization.state_monitor import StateMonitor
+from kbf_localization.vision.describer import ImageDescription
 
 STANDING_M, STANDING_RAD = 0.005, 0.005
 """A robot that has gone and turned by less since the last used image stands still."""
 
 
 class Describer(Protocol):
-    """Turns an image into its pyramid histogram."""
+    """Turns an image into what the map compares."""
 
-    def describe(self, image: NDArray[np.uint8]) -> NDArray[np.integer]: ...
+    def describe(self, image: Image) -> ImageDescription: ...
 
 
-class LocalizerMap(PoseMap, Protocol):
+class LocalizerMap(BankMap, Protocol):
     """What the localizer needs of a training map."""
 
     def describer(self) -> Describer: ...
 
-    def observe(self, histogram: NDArray[np.integer]) -> Observation: ...
+    def observe(self, description: ImageDescription) -> Observation: ...
 
 
 class Localizer:
@@ -61,7 +65,7 @@ class Localizer:
             make_filter(pose_filter, training_map) if isinstance(pose_filter, str) else pose_filter
         )
         self._odometry = OdometryBuffer(settings.odometry_history_s)
-        self._monitor = StateMonitor(StateThresholds.of_map(training_map.thresholds))
+        self._monitor = StateMonitor()
         self._lock = threading.RLock()
         self._last_used: OdometryReading | None = None
         self._last_image_ns: int | None = None
@@ -106,9 +110,7 @@ class Localizer:
         since = last.stamp_ns if last is not None else started.stamp_ns if started else None
         return None if since is None or newest is None else (newest - since) * 1e-9
 
-    def add_image(
-        self, stamp_ns: int, image: NDArray[np.uint8] | Callable[[], NDArray[np.uint8]]
-    ) -> Localization | None:
+    def add_image(self, stamp_ns: int, image: Image | Callable[[], Image]) -> Localization | None:
         """Describe a grey image (h, w) and use it; None where it cannot be used, which is counted.
 
         `counts` has the reason, such as "image_without_odometry". `image` may be a function that
@@ -244,33 +246,20 @@ class Localizer:
 
     def _localized(self, estimate: Estimate, now: OdometryReading, stamp_ns: int) -> Localization:
         """What an estimate says about the pose, with the state after it."""
-        pose, covariance = self._chosen_pose(estimate), self._calibrated(estimate.covariance)
-        jump_m = 0.0
-        if self.last is not None:
-            then = self._odometry_of(self.last, now)
-            led_to, grown = self._carried(self.last.pose, self.last.covariance, then, now)
-            jump_m = float(np.hypot(*(pose[:2] - led_to[:2])))
-            if BLIND in estimate.events:
-                # An image that says nothing leaves the pose to odometry.
-                pose, covariance, jump_m = led_to, grown, 0.0
         was = self.state
-        state = self._monitor.update(estimate, _worst_sigma(covariance), jump_m)
+        state = self._monitor.update(estimate.confidence, position_sigma(estimate.covariance))
         if state is State.LOST and was is State.TRACKING:
             self.counts["lost"] += 1
         return Localization(
             stamp_ns=stamp_ns,
-            pose=pose,
-            covariance=covariance,
+            pose=self._chosen_pose(estimate),
+            covariance=estimate.covariance,
             state=state,
-            evidence=self._monitor.evidence,
+            evidence=estimate.evidence,
             estimate=estimate,
             odometry_pose=now.pose,
             used=True,
         )
-
-    def _calibrated(self, covariance: Array) -> Array:
-        """The covariance with the scale that the map's own drives have shown to be honest."""
-        return covariance * self.training_map.thresholds.get("covariance_scale", 1.0)
 
     def _chosen_pose(self, estimate: Estimate) -> Array:
         if self.settings.estimate == "highest_weight":
@@ -316,15 +305,7 @@ class Localizer:
         pose = compose(start, relative(then.pose, now.pose))
         step = pose[:2] - start[:2]
         jacobian = np.array([[1.0, 0.0, -step[1]], [0.0, 1.0, step[0]], [0.0, 0.0, 1.0]])
-        distance = abs(now.distance_m - then.distance_m)
-        turned = abs(now.turned_rad - then.turned_rad)
-        # Linear in the way, so that many short steps add up to what one long step gives.
-        position_variance = self.settings.position_drift**2 * distance
-        heading_variance = self.settings.heading_drift**2 * (distance + turned)
-        noise = np.diag([position_variance, position_variance, heading_variance])
+        way = abs(now.distance_m - then.distance_m), abs(now.turned_rad - then.turned_rad)
+        turn = rotation(start[2])
+        noise = turn @ np.diag(self.training_map.learned.motion_noise.variances(*way)) @ turn.T
         return pose, jacobian @ uncertainty @ jacobian.T + noise
-
-
-def _worst_sigma(covariance: Array) -> float:
-    """The standard deviation of the position in its worst direction."""
-    return float(np.sqrt(max(np.linalg.eigvalsh(covariance[:2, :2])[-1], 0.0)))

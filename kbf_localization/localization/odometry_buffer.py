@@ -7,11 +7,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kbf_localization.arrays import Array
 from kbf_localization.geometry import wrap_angle
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import numpy as np
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization import Localizer, LocalizerSettings
 from kbf_localization.training_map import load_map
@@ -148,6 +147,5 @@ def _make(values: Mapping[str, Any]) -> Localizer:
     size = training_map.describer_settings
     blank = np.zeros((size.image_height, size.image_width), dtype=np.uint8)
     training_map.describer().describe(blank)
-    if isinstance(pose_filter, KernelBayesFilter):
-        pose_filter.prepare()
+    pose_filter.prepare()
     return Localizer(training_map, pose_filter, localizer_settings(values))

@@ -43,34 +43,42 @@ VOCABULARY_DESCRIPTORS = 100_000
 
 
 def build_map(
-    drives: Sequence[Drive],
+    drives: Drive | Sequence[Drive],
     *,
     poses: int = 1000,
     select: str = "coverage",
     seed: int = 0,
     words: int = 200,
     settings: DescriberSettings | None = None,
-    vocabulary: Vocabulary | None = None,
+    like: TrainingMap | None = None,
     parameters: Mapping[str, float] | None = None,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> TrainingMap:
     """A map of at most `poses` poses, chosen from the drives' frames; the same for the same seed.
 
-    Images are brought to the size of the first one unless `settings` say otherwise. A given
-    `vocabulary` is used as it is (maps with the same one can be merged). A chosen image that
-    cannot be decoded is left out, with a warning in the map's `warnings`. All that the map knows
+    `select` is "coverage", which spreads the poses over the drives' way, or "random". Images are
+    brought to the size of the first one unless `settings` say otherwise. `words` is the size of
+    the visual vocabulary; a map built `like` another one shares its vocabulary, so that the two
+    can be merged. A chosen image that cannot be decoded is left out, with a warning in the map's
+    `warnings`. All that the map knows
     about itself is learned here, with the hyper-parameters that it will be used with.
     """
     if poses < 1:
         raise MapError(f"a map needs at least one pose, not {poses}")
     if select not in SELECTIONS:
         raise MapError(f"select must be one of {', '.join(SELECTIONS)}, not '{select}'")
+    drives = list(drives) if isinstance(drives, Sequence) else [drives]
     workers = workers or Serial()
     frames = gather_frames(drives)
+    if like is not None:
+        settings = like.describer_settings
     settings = settings or _settings_for(frames, drives, words)
-    if vocabulary is None:
-        vocabulary = _learn_words(frames, drives, settings, seed, workers, progress)
+    vocabulary = (
+        _learn_words(frames, drives, settings, seed, workers, progress)
+        if like is None
+        else like.vocabulary
+    )
     rows = select_frames(frames.poses, poses, select, seed)
     runs = probe_runs(frames, rows)
     asked = np.unique(np.concatenate((rows, *runs)))

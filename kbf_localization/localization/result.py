@@ -1,4 +1,4 @@
-"""What the localizer is set to, and what it says."""
+"""What the localizer is set to, and what it gives."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from enum import Enum
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import Estimate
-
-Array = NDArray[np.float64]
 
 LOST_SIGMA = np.array([2.0, 2.0, 1.0])
 """Standard deviation (m, m, rad) added to a pose that is not to be relied on."""
@@ -35,10 +33,7 @@ class LocalizerSettings:
     (rad) since the last used one; while it tracks and stands still, at most one each
     `standing_update_s` seconds, for they all show the same. `estimate` chooses the published pose.
     Odometry that would need more than `max_speed` (m/s) or `max_turn_rate` (rad/s) between two
-    used images is a jump, not a motion. The drifts say how the uncertainty grows while only
-    odometry speaks: standard deviations after one metre (and, for the heading, one radian),
-    growing with the root of the way; they are real wheel odometry's (on COLD's robots 0.13 m and
-    2° after 5 s).
+    used images is a jump, not a motion.
     """
 
     update_min_d: float = 0.0
@@ -49,12 +44,9 @@ class LocalizerSettings:
     max_turn_rate: float = 10.0
     odometry_history_s: float = 60.0
     max_odometry_age_s: float = 1.0
-    position_drift: float = 0.1
-    heading_drift: float = 0.05
 
     def __post_init__(self) -> None:
-        not_negative = ("update_min_d", "update_min_a", "standing_update_s")
-        for name in (*not_negative, "position_drift", "heading_drift"):
+        for name in ("update_min_d", "update_min_a", "standing_update_s"):
             if not getattr(self, name) >= 0.0:
                 raise ParameterError(f"{name} is {getattr(self, name)}, must be 0 or more")
         for name in ("max_speed", "max_turn_rate", "odometry_history_s", "max_odometry_age_s"):
@@ -93,7 +85,12 @@ class Localization:
 
     @property
     def published_covariance(self) -> Array:
-        """The covariance (3, 3) for others: unless it tracks, it says that the pose is a guess."""
-        if self.state is State.TRACKING:
+        """The covariance (3, 3) for others: that of the whole belief unless the state is tracking.
+
+        While lost it says that the pose is a guess.
+        """
+        if self.state is State.TRACKING or self.estimate.whole_covariance is None:
             return self.covariance
-        return self.covariance + np.diag(LOST_SIGMA**2)
+        # What odometry has added since the estimate belongs to the whole belief too.
+        whole = self.estimate.whole_covariance + self.covariance - self.estimate.covariance
+        return whole + np.diag(LOST_SIGMA**2) if self.state is State.LOST else whole

@@ -1,0 +1,142 @@
+"""A drive whose images are described once, to be replayed as often as one likes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from kbf_localization.arrays import Array, Image, Rows, Stamps
+from kbf_localization.datasets.drive import Drive, OdometryLog
+from kbf_localization.localization.localizer import Describer
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.vision.describer import ImageDescription
+
+Outcome = tuple["ImageDescription | None", float]
+
+
+class Replayable(Protocol):
+    """Images with stamps, in order, and the odometry to replay them with."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stamps_ns(self) -> Stamps: ...
+
+    @property
+    def odometry(self) -> OdometryLog: ...
+
+    def __len__(self) -> int: ...
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Each image's description, None where it cannot be decoded, with its milliseconds."""
+
+
+@dataclass(frozen=True)
+class DescribedDrive:
+    """t images with stamps and descriptions, None for one that cannot be decoded.
+
+    `truth` (t, 3) has NaN where a pose is unknown, and is None where all are. `describe_ms` (t,) is
+    how long each description took.
+    """
+
+    name: str
+    condition: str | None
+    stamps_ns: Stamps
+    truth: Array | None
+    odometry: OdometryLog
+    descriptions: tuple[ImageDescription | None, ...]
+    describe_ms: Array
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Each image's description with the milliseconds that it took."""
+        return zip(self.descriptions, (float(one) for one in self.describe_ms), strict=True)
+
+    def part(self, rows: Rows | slice) -> DescribedDrive:
+        """Some of its images, in order; the odometry stays whole."""
+        places = np.arange(len(self))[rows]
+        return replace(
+            self,
+            stamps_ns=self.stamps_ns[places],
+            truth=None if self.truth is None else self.truth[places],
+            descriptions=tuple(self.descriptions[int(place)] for place in places),
+            describe_ms=self.describe_ms[places],
+        )
+
+
+@dataclass(frozen=True)
+class DriveInPassing:
+    """A drive whose images are described while it is replayed, and not kept.
+
+    So many `threads` (None: one a core) describe images ahead. An image's description does not
+    depend on the others, so the result does not depend on `threads`.
+    """
+
+    drive: Drive
+    describer: Describer
+    threads: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.drive.name
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        return np.asarray(self.drive.stamps_ns)
+
+    @property
+    def odometry(self) -> OdometryLog:
+        return self.drive.odometry
+
+    def __len__(self) -> int:
+        return len(self.drive)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Each image's description with the milliseconds that it took, in order."""
+        count = self.threads or os.cpu_count() or 1
+        waiting: deque[Future[Outcome] | None] = deque()
+        with ThreadPoolExecutor(count) as pool:
+            for _, image in self.drive.images():
+                waiting.append(None if image is None else pool.submit(self._describe, image))
+                if len(waiting) > 2 * count:
+                    yield _finished(waiting.popleft())
+            while waiting:
+                yield _finished(waiting.popleft())
+
+    def _describe(self, image: Image) -> Outcome:
+        start = time.perf_counter()
+        description = self.describer.describe(image)
+        return description, 1e3 * (time.perf_counter() - start)
+
+
+def describe_drive(
+    drive: Drive, describer: Describer, progress: Progress = no_progress
+) -> DescribedDrive:
+    """Describe all of a drive's images, to replay it more than once."""
+    outcomes: list[Outcome] = []
+    for outcome in DriveInPassing(drive, describer).outcomes():
+        outcomes.append(outcome)
+        progress(len(outcomes), len(drive), f"describing {drive.name}")
+    return DescribedDrive(
+        name=drive.name,
+        condition=drive.condition,
+        stamps_ns=np.asarray(drive.stamps_ns),
+        truth=None if drive.poses is None else np.asarray(drive.poses),
+        odometry=drive.odometry,
+        descriptions=tuple(description for description, _ in outcomes),
+        describe_ms=np.array([milliseconds for _, milliseconds in outcomes]),
+    )
+
+
+def _finished(described: Future[Outcome] | None) -> Outcome:
+    return (None, 0.0) if described is None else described.result()
