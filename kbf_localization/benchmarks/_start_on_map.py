@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 
-from kbf_localization.arrays import Array, Counts
+from kbf_localization.arrays import Array
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.training_map import load_map
+from kbf_localization.vision.describer import ImageDescription
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,10 @@ class Started:
     start_cpu_s: float
 
 
-def start_on_map(journey: tuple[Path, Array, Counts]) -> Started:
+def start_on_map(journey: tuple[Path, Array, Sequence[ImageDescription]]) -> Started:
     """Load the map at a path, localize globally with the first view, track with motions (t, 3).
 
-    The views (t + 1, bins) are described images.
+    The t + 1 views are described images.
     """
     path, motions, views = journey
     clock, cpu = perf_counter(), process_time()

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from kbf_localization.arrays import Array, Counts
 from kbf_localization.geometry import relative
 from kbf_localization.training_map import Source, TrainingMap
+from kbf_localization.vision.describer import ImageDescription
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
@@ -22,6 +23,9 @@ OWN_WORDS = 25
 
 OWN_SHARE = 0.6
 
+SHIFT_PER_METRE = 0.25
+"""By how much of its width a picture shifts while the robot passes its place."""
+
 
 class Corridor:
     """A path of straight lanes joined by half circles, and what a camera sees along it.
@@ -34,6 +38,7 @@ class Corridor:
     def __init__(self, length_m: float, seed: int = 0) -> None:
         self.settings = DescriberSettings()
         side = self.settings.regions_per_side(self.settings.levels - 1)
+        self._seed = seed
         self._shape = (side, side, self.settings.words)
         self._in_region = self.settings.patches / side**2
         generator = np.random.default_rng(seed)
@@ -70,6 +75,25 @@ class Corridor:
         if generator is not None:
             finest = generator.poisson(finest).astype(np.float32)
         return self._pyramids(finest.reshape(-1, *self._shape))
+
+    def describe(
+        self, along_m: float, generator: np.random.Generator | None = None
+    ) -> ImageDescription:
+        """The description of what is seen at a place."""
+        places = np.array([along_m])
+        return ImageDescription(self.views(places, generator)[0], self.word_grids(places)[0])
+
+    def word_grids(self, along_m: Array) -> Counts:
+        """Grids of words (m, cells): each metre has its own, which shifts as the robot goes by."""
+        rows, columns = self.settings.reduced_grid_shape
+        numbers = np.floor(along_m).astype(np.intp)
+        shifts = np.rint((along_m - numbers) * SHIFT_PER_METRE * columns).astype(np.intp)
+        grids = np.empty((len(along_m), rows * columns), dtype=np.uint8)
+        for place, (number, shift) in enumerate(zip(numbers, shifts, strict=True)):
+            generator = np.random.default_rng((self._seed, int(number)))
+            grid = generator.integers(0, self.settings.words, (rows, columns))
+            grids[place] = np.roll(grid, shift, axis=1).reshape(-1)
+        return grids
 
     def _anchors(self, numbers: NDArray[np.intp]) -> NDArray[np.float32]:
         """Mean counts (m, regions · words) of the finest level."""
@@ -125,5 +149,6 @@ def synthetic_map(count: int, seed: int = 0) -> tuple[TrainingMap, Corridor]:
         sources=(Source("corridor", "synthetic", None, count, count),),
         source_of=np.zeros(count, dtype=np.intp),
         thumbnails=[b""] * count,
+        word_grids=corridor.word_grids(along),
     )
     return training_map, corridor

@@ -10,15 +10,16 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from kbf_localization.arrays import Array, Counts
+from kbf_localization.arrays import Array
 from kbf_localization.benchmarks._start_on_map import start_on_map
 from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synthetic_map
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
+from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.geometry import relative
 from kbf_localization.parallel import Cores
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map import TrainingMap, load_map, save_map
+from kbf_localization.vision.describer import ImageDescription
 
 SMALL, LARGE = 1_000, 100_000
 BLOCKS, STEPS_PER_BLOCK, WARM_UP = 12, 25, 30
@@ -77,7 +78,7 @@ class _Drive:
 
     def __init__(self, training_map: TrainingMap, corridor: Corridor) -> None:
         self.map = training_map
-        self.filter = KernelBayesFilter(training_map)
+        self.filter = HypothesisFilter(training_map)
         self._corridor = corridor
         self._generator = np.random.default_rng(1)
         self.length_m = SPACING_M * len(training_map)
@@ -88,9 +89,9 @@ class _Drive:
         self._along_m = along_m
         return np.asarray(self._corridor.poses(np.array([along_m]))[0])
 
-    def see(self) -> Counts:
-        """The histogram (bins,) of what is seen where the robot is."""
-        return np.asarray(self._corridor.views(np.array([self._along_m]), self._generator)[0])
+    def see(self) -> ImageDescription:
+        """The description of what is seen where the robot is."""
+        return self._corridor.describe(self._along_m, self._generator)
 
     def move(self) -> Array:
         """Drive on a little; the odometry's motion (3,)."""
@@ -135,7 +136,7 @@ def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
 def _global_updates(drive: _Drive, progress: Progress) -> Figures:
     """First and second updates after starts anywhere, and plain passes in between."""
     first, second, passes = _Times(), _Times(), _Times()
-    drive.map.observe(drive.see()).top_level_similarities()
+    drive.map.observe(drive.see()).coarse_similarities()
     shares = np.random.default_rng(2).uniform(0.05, 0.95, GLOBAL_STARTS)
     for done, share in enumerate(shares):
         drive.put(float(share) * drive.length_m)
@@ -161,7 +162,7 @@ def _started(path: Path, drive: _Drive) -> Figures:
     for _ in range(STEPS_AFTER_START):
         motions.append(drive.move())
         views.append(drive.see())
-    journey = path, np.array(motions), np.array(views)
+    journey = path, np.array(motions), views
     (started,) = Cores(1).map(start_on_map, [journey])
     size = _short(len(drive.map))
     return {

@@ -143,8 +143,8 @@ def _check_output(path: Path) -> None:
         raise MapError(f"{path}: cannot be written; name a file in a folder that exists")
 
 
-def _read_parameters(path: Path) -> tuple[Mapping[str, float], Mapping[str, float] | None]:
-    """Hyper-parameters and, where the file has them, thresholds."""
+def _read_parameters(path: Path) -> Mapping[str, float]:
+    """Hyper-parameters from a file of 'kbf tune'."""
     import math
 
     import yaml
@@ -155,21 +155,17 @@ def _read_parameters(path: Path) -> tuple[Mapping[str, float], Mapping[str, floa
         raise ParameterError(f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParameterError(f"{path}: not a YAML file of parameters") from error
-    content = content if isinstance(content, dict) else {}
-    tables = []
-    for name in ("parameters", "thresholds"):
-        table = content.get(name)
-        if table is not None and not (
-            isinstance(table, dict)
-            and all(
-                isinstance(value, (int, float)) and math.isfinite(value) for value in table.values()
-            )
-        ):
-            raise ParameterError(f"{path}: '{name}' must be a table of numbers")
-        tables.append(table)
-    if tables[0] is None:
+    table = content.get("parameters") if isinstance(content, dict) else None
+    if table is None:
         raise ParameterError(f"{path}: has no 'parameters'; make it with 'kbf tune'")
-    return {str(key): float(value) for key, value in tables[0].items()}, tables[1]
+    if not (
+        isinstance(table, dict)
+        and all(
+            isinstance(value, (int, float)) and math.isfinite(value) for value in table.values()
+        )
+    ):
+        raise ParameterError(f"{path}: 'parameters' must be a table of numbers")
+    return {str(key): float(value) for key, value in table.items()}
 
 
 def _print_map(training_map: TrainingMap, path: Path) -> None:
@@ -181,20 +177,27 @@ def _print_map(training_map: TrainingMap, path: Path) -> None:
         console.print(f"Note: {warning}", markup=False, highlight=False)
     settings = training_map.describer_settings
     low, high = training_map.poses[:, :2].min(axis=0), training_map.poses[:, :2].max(axis=0)
-    noise = training_map.motion_variances**0.5
     rows: list[tuple[object, ...]] = [
         ("Poses", len(training_map), ""),
         ("Extent", f"{high[0] - low[0]:.1f} x {high[1] - low[1]:.1f}", "m"),
         ("Images", f"{settings.image_width} x {settings.image_height}", "pixels"),
         ("Visual words", settings.words, ""),
         ("Histogram bins", settings.bins, ""),
-        ("Motion noise of a frame", f"{1e3 * noise[0]:.1f}, {1e3 * noise[1]:.1f}", "mm"),
+        ("Grid of words", "no; offsets cannot be read, build the map anew", "")
+        if training_map.word_grids is None
+        else (
+            "Grid of words",
+            training_map.word_grids.itemsize * training_map.word_grids.shape[1],
+            "bytes/pose",
+        ),
         ("Size", f"{path.stat().st_size / 1e6:.1f}", "MB"),
         ("Identity", training_map.identity, ""),
     ]
     rows += [(escape(name), value, "") for name, value in training_map.parameters.items()]
-    rows += [(escape(name), value, "") for name, value in training_map.thresholds.items()]
     print_table(escape(str(path)), ("Property", "Value", "Units"), rows)
+    print_table(
+        "What the map learned", ("Quantity", "Value", "What it means"), _learned(training_map)
+    )
     print_table(
         "Sources",
         ("Source", "Kind", "Lighting", "Frames", "Poses"),
@@ -209,3 +212,45 @@ def _print_map(training_map: TrainingMap, path: Path) -> None:
             for source in training_map.sources
         ],
     )
+
+
+def _learned(training_map: TrainingMap) -> list[tuple[object, ...]]:
+    """What the map knows about itself, each quantity with what it means."""
+    import numpy as np
+
+    known = training_map.learned
+    resemblance, readout, noise = known.resemblance, known.readout, known.motion_noise
+    best = np.sqrt(readout.variances(readout.prominence[1], readout.apparent[0]))
+    worst = np.sqrt(readout.variances(readout.prominence[0], readout.apparent[1]))
+    metre = np.sqrt(noise.per_metre)
+    return [
+        (
+            "learned from",
+            f"{known.probes} images, {known.drives} drive{'s' if known.drives != 1 else ''}",
+            "each compared with images of other times"
+            if known.revisits
+            else "no place was seen twice: what follows may flatter; map a second drive",
+        ),
+        (
+            "scales d0, phi0",
+            f"{resemblance.distance_m:.2f} m, {np.degrees(resemblance.angle_rad):.0f} deg",
+            "so far apart, two images no longer look alike",
+        ),
+        ("contrast", f"{resemblance.amplitude:.2f}", "of images of one place: 0 none, 1 strong"),
+        (
+            "evidence",
+            f"{known.evidence.usual:.1f} (rarely below {known.evidence.low:.1f})",
+            "log odds that an image at its right pose gives against elsewhere",
+        ),
+        (
+            "pose from one image",
+            f"{best[0]:.2f} to {worst[0]:.2f} m, {np.degrees(best[2]):.0f} to "
+            f"{np.degrees(worst[2]):.0f} deg",
+            "standard deviation forward and in heading, best and worst match",
+        ),
+        (
+            "odometry, after 1 m",
+            f"{metre[0]:.3f} m, {np.degrees(metre[2]):.1f} deg",
+            f"standard deviation; {noise.set_aside} stretches set aside as faults",
+        ),
+    ]
