@@ -31,7 +31,7 @@ def run(progress: Progress = no_progress) -> dict[str, dict[str, float | str]]:
     training_map, corridor = synthetic_map(POSES)
     pose_filter = HypothesisFilter(training_map)
     pose_filter.prepare()
-    along = 0.3 * SPACING_M * POSES + STEP_M * np.arange(WARM_UP + STEPS + 1)
+    along = 0.3 * SPACING_M * POSES + STEP_M * np.arange(WARM_UP + STEPS + 1, dtype=np.float64)
     poses = corridor.poses(along)
     generator = np.random.default_rng(1)
     pose_filter.reset(GaussianPrior(poses[0], np.diag([0.1, 0.1, 0.05]) ** 2))

@@ -54,6 +54,12 @@ class Hypothesis:
     def probability(self) -> float:
         return float(np.exp(min(self.log_weight, 0.0)))
 
+    def distance(self, other: Hypothesis) -> float:
+        """The squared distance of two hypotheses in units of their common covariance."""
+        offset = other.pose - self.pose
+        offset[2] = wrap_angle(offset[2])
+        return float(offset @ np.linalg.solve(self.covariance + other.covariance, offset))
+
     def weighed(self, log_weight: float) -> Hypothesis:
         return replace(self, log_weight=float(log_weight))
 

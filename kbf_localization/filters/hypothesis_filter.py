@@ -55,6 +55,10 @@ FORGOTTEN = 1e-5
 SAME, CLAIMED = 0.15, 0.5
 """Separations, in the map's scales, within which hypotheses are one, and claim a match."""
 
+INDISTINCT, CONSISTENT = 3.0, 11.3
+"""Squared distances, in both covariances, of hypotheses that are one, and of such that agree: the
+mean, and the 99 % quantile, of a difference in three coordinates."""
+
 CONFIRMED, LEAD = 0.9, 3.0
 """A pose published with probability 0.9 gives way only to one that is e³ times as probable."""
 
@@ -150,7 +154,7 @@ class HypothesisFilter:
         if film.cut > 0.0:
             self._hypotheses = [one.forgetting(film.cut) for one in self._hypotheses]
         seen = [self._look(one, observation) for one in self._hypotheses]
-        births = self._births(observation, film, fresh, travel)
+        births = self._births(observation, seen, film, fresh, travel)
         best = max((one.ratio for one in (*seen, *births)), default=0.0)
         self._weigh(seen, births, best, film, fresh, travel)
         self._follow_evidence(seen, fresh)
@@ -181,9 +185,14 @@ class HypothesisFilter:
         return _Candidate(one, view, view.ratio(self._learned.evidence))
 
     def _births(
-        self, picture: Observation, film: Continuity, fresh: float, travel: float
+        self,
+        picture: Observation,
+        seen: Sequence[_Candidate],
+        film: Continuity,
+        fresh: float,
+        travel: float,
     ) -> list[_Candidate]:
-        """New hypotheses at the picture's best matches over the map."""
+        """The picture's best matches over the map: new hypotheses, or old ones that claim them."""
         self._unsought += travel
         surest = max((one.probability for one in self._hypotheses), default=0.0)
         due = self._unsought > self._search_travel * self._learned.evidence.correlation
@@ -203,6 +212,10 @@ class HypothesisFilter:
             if any(self._separation(pose, other) < CLAIMED for other in tried):
                 continue
             tried.append(pose)
+            claimant = next((one for one in seen if self._claims(one.hypothesis, pose)), None)
+            if claimant is not None:
+                births.append(claimant)
+                continue
             view = self._views.look(picture, pose, wide, self._learned.readout)
             measured = self._measured(view, 1.0)
             if measured is not None:
@@ -253,20 +266,20 @@ class HypothesisFilter:
         best: float,
         fresh: float,
     ) -> list[Hypothesis]:
-        """The new ones with a part of elsewhere's weight; what an old one claims feeds that one."""
+        """The best matches with a part of elsewhere's weight each.
+
+        What an old hypothesis claims becomes its twin, which merging adds to it.
+        """
         if not births or fresh == 0.0:
             return []
         share = float(np.log(ON_THE_MAP * fresh / len(births))) + self._log_elsewhere
-        new = []
-        for one in births:
-            weight = share + fresh * (one.ratio - min(best, 0.0))
-            claimant = next((h for h in old if self._claims(h, one.hypothesis.pose)), None)
-            if claimant is None:
-                new.append(one.hypothesis.weighed(weight))
-            else:
-                # A twin at the claimant's own pose, which merging will add to it.
-                new.append(Hypothesis(claimant.pose, claimant.joint, one.hypothesis.number, weight))
-        return new
+        known = {one.number: one for one in old}
+        return [
+            known.get(one.hypothesis.number, one.hypothesis).weighed(
+                share + fresh * (one.ratio - min(best, 0.0))
+            )
+            for one in births
+        ]
 
     def _claims(self, one: Hypothesis, pose: Array) -> bool:
         offset = relative(one.pose, pose)
@@ -304,9 +317,7 @@ class HypothesisFilter:
         """Near ones merged, weights normalized with elsewhere's, improbable ones dropped."""
         kept: list[Hypothesis] = []
         for one in sorted(hypotheses, key=lambda h: -h.log_weight):
-            twin = next(
-                (k for k, h in enumerate(kept) if self._separation(h.pose, one.pose) < SAME), None
-            )
+            twin = next((k for k, h in enumerate(kept) if self._same(h, one)), None)
             if twin is None:
                 kept.append(one)
                 continue
@@ -369,7 +380,7 @@ class HypothesisFilter:
             events=tuple(events),
             whole_covariance=self._whole_covariance(published),
             confidence=Confidence(
-                probability=published.probability,
+                probability=self._agreeing(published),
                 evidence=self._running,
                 least_evidence=self._learned.evidence.low,
                 widest_sigma_m=WIDEST_SIGMA * self._learned.resemblance.distance_m,
@@ -379,6 +390,11 @@ class HypothesisFilter:
                 for one in self._hypotheses
             ),
         )
+
+    def _agreeing(self, published: Hypothesis) -> float:
+        """The probability of all hypotheses that agree with the published pose."""
+        agreeing = (one for one in self._hypotheses if published.distance(one) < CONSISTENT)
+        return min(sum(one.probability for one in agreeing), 1.0)
 
     def _belief(self, candidates: Sequence[_Candidate]) -> Weights:
         """Each hypothesis's weights on the map's poses, times its probability."""
@@ -409,6 +425,10 @@ class HypothesisFilter:
         """The second moment (3, 3) of the map's poses round `pose`, axis by axis."""
         spread = ((self._poses[:, :2] - pose[:2]) ** 2).mean(axis=0)
         return np.diag((*np.maximum(spread, self._scales[0] ** 2), np.pi**2 / 3.0))
+
+    def _same(self, a: Hypothesis, b: Hypothesis) -> bool:
+        """Whether two hypotheses are one: nothing that they know tells them apart."""
+        return self._separation(a.pose, b.pose) < SAME or a.distance(b) < INDISTINCT
 
     def _separation(self, a: Array, b: Array) -> float:
         return float(self._learned.resemblance.separation(relative(a, b)))

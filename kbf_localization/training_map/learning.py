@@ -63,6 +63,9 @@ THINNED = (0.0, 0.4, 0.8, 1.2)
 LEAST_SIGMA = np.array([0.03, 0.07, 0.07])
 """In d₀ and φ₀: drives along one path teach little about driving beside it."""
 
+LEAST_SHARE = 0.3
+"""Of the resemblance: a pose that the map covers less well tells little about evidence."""
+
 FEWEST = 60
 """Examples without which nothing is learned, and cautious numbers stand in."""
 
@@ -397,7 +400,7 @@ class _Lesson:
 
     def _with_statistics(self, evidence: Evidence, right: Sequence[View]) -> Evidence:
         """How long evidence lasts, and what it is at right poses."""
-        covered = np.array([k for k, one in enumerate(right) if one.share > REVISITED])
+        covered = np.array([k for k, one in enumerate(right) if one.share > LEAST_SHARE])
         if len(covered) < FEWEST:
             return evidence
         ratios = np.array([right[k].ratio(evidence) for k in covered])

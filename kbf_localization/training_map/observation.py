@@ -14,11 +14,11 @@ from kbf_localization.vision.describer import ImageDescription
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
 
-RETRIEVE_FROM = 5000
+RETRIEVE_FROM = 1000
 """Maps of more poses are searched by their words first, and closely where those agree most."""
 
-RETRIEVED = 1000
-"""Poses that coarse retrieval leaves over for a close look."""
+RETRIEVED_SHARE, MOST_RETRIEVED = 0.2, 1000
+"""The part of the map that coarse retrieval leaves over for a close look, and its bound."""
 
 LEAST_SIMILARITY = 1e-6
 """Below it a logarithm says nothing."""
@@ -66,7 +66,8 @@ class MapObservation:
         """The rows of the map whose images are most similar, the best first."""
         rows = np.arange(len(self.training_map))
         if len(rows) > RETRIEVE_FROM:
-            rows = np.sort(np.argpartition(-self.coarse_similarities(), RETRIEVED)[:RETRIEVED])
+            kept = min(int(RETRIEVED_SHARE * len(rows)), MOST_RETRIEVED)
+            rows = np.sort(np.argpartition(-self.coarse_similarities(), kept)[:kept])
         similarities = self.similarities(rows)
         count = min(count, len(rows))
         best = np.argpartition(-similarities, count - 1)[:count]

@@ -76,13 +76,8 @@ class WordAligner:
         words = np.reshape(grids, (count, *self.shape))[:, self._rows]
         others = self._embedding[words].transpose(0, 2, 1, 3).reshape(count * columns, -1)
         products = (view @ others.T).reshape(len(ZOOMS), columns, count, columns)
-        scores = np.einsum(
-            "zmp,zpk->mzk",
-            products.transpose(0, 2, 1, 3).reshape(len(ZOOMS), count, -1),
-            self._diagonals,
-            optimize=True,
-        )
-        return self._peaks(scores)
+        pairs = products.transpose(0, 2, 1, 3).reshape(len(ZOOMS), count, -1)
+        return self._peaks(np.matmul(pairs, self._diagonals).transpose(1, 0, 2))
 
     def _peaks(self, scores: NDArray[np.floating[Any]]) -> Alignments:
         """The highest of scores (m, zooms, shifts), to a fraction of a column by a parabola."""
