@@ -14,10 +14,9 @@ from kbf_localization.experiments.public_protocols import (
     open_with_odometry,
 )
 from kbf_localization.experiments.trials import summary
-from kbf_localization.localization.calibration import calibrate
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map import TrainingMap, build_map, with_parameters
+from kbf_localization.training_map import TrainingMap, build_map
 
 FIGURES = {
     "position_rmse_m": "RMSE (m)",
@@ -69,13 +68,10 @@ def run_protocol(
             training,
             poses=poses,
             # The images are the same for each seed, and so are the words.
-            settings=None if training_map is None else training_map.describer_settings,
-            vocabulary=None if training_map is None else training_map.vocabulary,
+            like=training_map,
             workers=staff,
             progress=progress,
         )
-        learned = calibrate(training_map, training, workers=staff, progress=progress)
-        training_map = with_parameters(training_map, training_map.parameters, learned)
         results = evaluate_drives([test], training_map, methods, seed=seed, progress=progress)
         for method, found in metrics_by_method(results).items():
             for key in FIGURES:
