@@ -17,6 +17,7 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.build import build_map, map_of_frames, probe_runs
 from kbf_localization.training_map.description import Described, describe_frames
 from kbf_localization.training_map.frames import Frames, gather_frames
+from kbf_localization.training_map.selection import select_frames
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
@@ -65,23 +66,36 @@ class FramePool:
     ) -> TrainingMap:
         """A map of `count` frames of these drives, chosen at random, that has learned from them."""
         own = np.flatnonzero(np.isin(self.frames.drive_of, drives))
+        return self.map_of(own, count, "random", seed, parameters)
+
+    def map_of(
+        self,
+        own: Rows,
+        count: int,
+        select: str,
+        seed: int,
+        parameters: Mapping[str, float] | None = None,
+    ) -> TrainingMap:
+        """A map of `count` of the frames `own` (increasing) that has learned from them alone."""
+        numbers = np.unique(self.frames.drive_of[own])
         part = Frames(
             *(
                 getattr(self.frames, name)[own]
                 for name in ("drive_of", "index_of", "poses", "next_poses", "motions", "odometry")
             )
         )
-        part = replace(part, drive_of=np.searchsorted(np.array(sorted(drives)), part.drive_of))
+        part = replace(part, drive_of=np.searchsorted(numbers, part.drive_of))
+        gaps = np.flatnonzero(np.diff(own) > 1)
+        part.motions[gaps] = part.next_poses[gaps] = np.nan
         described = {
             place: self.described[int(row)]
             for place, row in enumerate(own)
             if int(row) in self.described
         }
         usable = np.array(sorted(described), dtype=np.intp)
-        size = min(count, len(usable))
-        rows = np.sort(np.random.default_rng(seed).choice(usable, size, replace=False))
+        rows = usable[select_frames(part.poses[usable], count, select, seed)]
         return map_of_frames(
-            [self.drives[number] for number in sorted(drives)],
+            [self.drives[int(number)] for number in numbers],
             part,
             described,
             rows,

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.recovery import BEFORE_KIDNAPPING, FOUND_WITHIN_M, Outcome, Trace
 from kbf_localization.experiments.trials import COLOURS, write_csv
-from kbf_localization.localization import State
 
 
 def write_files(folder: ResultsFolder, outcome: Outcome) -> None:
@@ -24,7 +23,7 @@ def write_files(folder: ResultsFolder, outcome: Outcome) -> None:
         "night_on_merged": outcome.night_on_merged,
     }
     rows = (
-        (group, trial, update, error, sigma, state.value)
+        (group, trial, update, error, sigma, state)
         for group, traces in groups.items()
         for trial, trace in enumerate(traces)
         for update, (error, sigma, state) in enumerate(
@@ -45,7 +44,7 @@ def draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:
     left.set(title=f"{len(starts)} global starts", xlabel="updates since the start")
     _draw_errors(right, carried, -BEFORE_KIDNAPPING)
     right.set(title=f"{len(carried)} kidnappings", xlabel="updates since the robot was carried off")
-    lost = np.mean([[state is State.LOST for state in one.states] for one in carried], axis=0)
+    lost = np.mean([[state == "lost" for state in one.states] for one in carried], axis=0)
     share = right.twinx()
     share.plot(np.arange(len(lost)) - BEFORE_KIDNAPPING, lost, color=COLOURS[1], linewidth=2)
     share.set(ylim=(0.0, 1.05))

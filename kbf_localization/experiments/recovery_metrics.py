@@ -14,7 +14,6 @@ from kbf_localization.experiments.recovery import (
     Outcome,
     Trace,
 )
-from kbf_localization.localization import State
 
 
 def metrics_of(outcome: Outcome) -> dict[str, Any]:
@@ -76,7 +75,7 @@ def _part(trace: Trace, chosen: NDArray[np.bool_]) -> Trace:
 
 def _share_tracking(trace: Trace) -> float | None:
     """None where there are no updates."""
-    tracking = [state is State.TRACKING for state in trace.states]
+    tracking = [state == "tracking" for state in trace.states]
     return float(np.mean(tracking)) if tracking else None
 
 
@@ -97,7 +96,7 @@ def _first(happened: NDArray[np.bool_], lasting: int = 3) -> float:
 
 
 def _lost(trace: Trace) -> NDArray[np.bool_]:
-    return np.array([state is State.LOST for state in trace.states])
+    return np.array([state == "lost" for state in trace.states])
 
 
 def _times_lost(trace: Trace) -> int:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.open import open_drive
-from kbf_localization.experiments.recovery import Scene, World, describe_test_drive
-from kbf_localization.localization.calibration import calibrate
+from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.experiments.recovery import Scene, World
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
 from kbf_localization.simulator import simulate
-from kbf_localization.training_map import TrainingMap, build_map, with_parameters
+from kbf_localization.training_map import TrainingMap, build_map
 from kbf_localization.training_map.merge import merge_maps
 
 
@@ -52,16 +52,11 @@ def make_world(
     )
     merged = merge_maps([cloudy, night])
 
-    def calibrated(training_map: TrainingMap, sources: list[Drive]) -> TrainingMap:
-        learned = calibrate(training_map, sources, workers=workers, progress=progress)
-        return with_parameters(training_map, training_map.parameters, learned)
-
     def scene(training_map: TrainingMap, on: list[Drive]) -> Scene:
-        described = [describe_test_drive(training_map, one, workers, progress) for one in on]
+        describer = training_map.describer()
+        described = [describe_drive(one, describer, progress=progress) for one in on]
         return Scene(training_map, tuple(described))
 
-    cloudy = calibrated(cloudy, trained)
-    merged = calibrated(merged, [*trained, night_trained])
     return World(
         by_day=scene(cloudy, tests),
         night_on_cloudy=scene(cloudy, [night_test]),

@@ -5,38 +5,59 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.evaluation.run import Run
 from kbf_localization.experiments.recovery import (
     AFTER_KIDNAPPING,
     BEFORE_KIDNAPPING,
-    CARRIED_AT_LEAST_M,
     START_UPDATES,
-    DescribedDrive,
     Outcome,
-    Trace,
+    trace_of,
+)
+from kbf_localization.experiments.recovery_metrics import metrics_of
+from kbf_localization.experiments.recovery_trials import (
+    CARRIED_AT_LEAST_M,
+    Piece,
     global_starts,
+    joined,
     kidnappings,
     whole_drives,
 )
-from kbf_localization.experiments.recovery_metrics import metrics_of
-from kbf_localization.localization import State
+from kbf_localization.geometry import compose, relative
+from kbf_localization.vision.describer import ImageDescription
 
 
 def trace(error, states=None, sigma=0.2):
-    error = np.asarray(error, dtype=float)
-    states = states or (State.TRACKING,) * len(error)
-    covered = np.ones(len(error), dtype=bool)
-    return Trace(error, error / sigma, np.full(len(error), sigma), tuple(states), covered)
+    """Of a robot that is `error` (t,) beside the truth."""
+    count = len(error)
+    run = Run(
+        method="kbf",
+        stamps_ns=np.arange(count),
+        estimates=np.column_stack((np.zeros(count), error, np.zeros(count))),
+        covariances=np.tile(np.diag([sigma**2, sigma**2, 0.01]), (count, 1, 1)),
+        truth=np.zeros((count, 3)),
+        states=tuple(states or ["tracking"] * count),
+        evidence=np.zeros(count),
+        step_ms=np.zeros(count),
+    )
+    return trace_of(run, np.ones(count, dtype=bool))
 
 
-def drive(count=400, uncovered=0):
+def drive(count=400, name="d"):
+    """Along a straight line, with odometry in a frame of its own, twice as dense as the images."""
     poses = np.column_stack((np.arange(count) * 0.1, np.zeros(count), np.zeros(count)))
+    stamps = np.arange(2 * count) * 100_000_000
+    way = np.column_stack((np.arange(2 * count) * 0.05, np.zeros(2 * count), np.zeros(2 * count)))
     return DescribedDrive(
-        name="d",
+        name=name,
         condition="cloudy",
-        histograms=np.zeros((count, 4), np.uint8),
-        poses=poses,
-        motions=np.zeros((count, 3)),
-        covered=np.arange(count) >= uncovered,
+        stamps_ns=stamps[::2],
+        truth=poses,
+        odometry=OdometryLog(stamps, compose(np.array([3.0, -2.0, 0.7]), way)),
+        descriptions=tuple(ImageDescription(np.array([k % 256], np.uint8)) for k in range(count)),
+        describe_ms=np.zeros(count),
     )
 
 
@@ -45,10 +66,10 @@ def outcome():
     before = [0.1] * BEFORE_KIDNAPPING
     on_time = trace(
         before + [9.0] * 10 + [0.1] * (AFTER_KIDNAPPING - 10),
-        [State.TRACKING] * (BEFORE_KIDNAPPING + 4) + [State.LOST] * (AFTER_KIDNAPPING - 4),
+        ["tracking"] * (BEFORE_KIDNAPPING + 4) + ["lost"] * (AFTER_KIDNAPPING - 4),
     )
     never = trace(before + [9.0] * AFTER_KIDNAPPING)
-    wavering = [State.TRACKING, State.LOST, State.LOST, State.TRACKING, State.LOST]
+    wavering = ["tracking", "lost", "lost", "tracking", "lost"]
     return Outcome(
         starts=[trace([5.0] * 4 + [0.2] * 26), trace([5.0] * 20 + [0.2] * 10)],
         carried=[on_time, never],
@@ -103,23 +124,47 @@ def test_other_light_is_reported_on_both_maps(outcome):
     assert figures["night_on_merged"]["share_beyond_1m"] == 0.0
 
 
-def test_the_robot_is_carried_far_and_trials_stay_within_their_drives():
-    drives = [drive(uncovered=60), drive(300)]
-    for before, after in kidnappings(drives, 30, seed=1):
-        poses = drives[before.drive].poses[:, :2]
+def test_the_robot_is_carried_far_and_trials_stay_where_the_map_covers_their_drives():
+    drives = [drive(), drive(300)]
+    covered = [np.arange(len(one)) >= 60 for one in drives]
+    pieces = {"before": BEFORE_KIDNAPPING, "after": AFTER_KIDNAPPING, "covered": covered}
+    for before, after in kidnappings(drives, 30, 1, **pieces):
+        poses = drives[before.drive].truth[:, :2]
         way = poses[after.first] - poses[before.first + before.count - 1]
         assert np.hypot(*way) >= CARRIED_AT_LEAST_M
-        assert after.first + after.count <= len(poses)
-        assert drives[before.drive].covers(before.first, before.count)
-        assert drives[after.drive].covers(after.first, after.count)
-    for (start,) in global_starts(drives, 30, seed=1):
+        for piece in (before, after):
+            assert piece.first + piece.count <= len(poses) and piece.first >= 60
+    for (start,) in global_starts(drives, covered, 30, START_UPDATES, seed=1):
         assert start.count == START_UPDATES
-        assert start.first + start.count <= len(drives[start.drive])
-        assert drives[start.drive].covers(start.first, start.count)
+        assert 60 <= start.first <= len(drives[start.drive]) - start.count
     assert [piece.count for (piece,) in whole_drives(drives)] == [400, 300]
+
+
+def test_a_map_that_covers_nothing_gives_no_trials():
+    nowhere = [np.zeros(400, dtype=bool)]
+    with pytest.raises(KbfError, match="covers no 30"):
+        global_starts([drive()], nowhere, 1, START_UPDATES, seed=1)
+    with pytest.raises(KbfError, match="apart and covered"):
+        kidnappings([drive()], 1, 1, before=40, after=60, covered=nowhere)
 
 
 def test_the_same_seed_gives_the_same_trials():
     drives = [drive()]
-    assert kidnappings(drives, 5, seed=3) == kidnappings(drives, 5, seed=3)
-    assert kidnappings(drives, 5, seed=3) != kidnappings(drives, 5, seed=4)
+    pieces = {"before": 40, "after": 60}
+    assert kidnappings(drives, 5, 3, **pieces) == kidnappings(drives, 5, 3, **pieces)
+    assert kidnappings(drives, 5, 3, **pieces) != kidnappings(drives, 5, 4, **pieces)
+
+
+def test_odometry_of_joined_pieces_feels_no_motion_at_the_seam():
+    drives = [drive(), drive(name="other")]
+    whole = joined(drives, (Piece(0, 10, 5), Piece(1, 200, 4)))
+    motions = relative(whole.odometry.poses[:-1], whole.odometry.poses[1:])
+    forward = np.full(8, 0.1)
+    forward[4] = 0.0
+    np.testing.assert_allclose(motions[:, 0], forward, atol=1e-12)
+    np.testing.assert_allclose(motions[:, 1:], 0.0, atol=1e-12)
+    assert (np.diff(whole.stamps_ns) == 200_000_000).all()
+    np.testing.assert_array_equal(whole.odometry.stamps_ns, whole.stamps_ns)
+    seen = [int(one.histogram[0]) for one in whole.descriptions]
+    assert seen == [10, 11, 12, 13, 14, 200, 201, 202, 203]
+    np.testing.assert_allclose(whole.truth[:, 0], 0.1 * np.array(seen))

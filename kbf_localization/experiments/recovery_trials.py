@@ -1,0 +1,115 @@
+"""Pieces of test drives as trials: global starts, kidnappings, whole drives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.geometry import compose, interpolate, relative
+
+CARRIED_AT_LEAST_M = 3.0
+MOST_DRAWS = 100_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`count` consecutive images of the test drive with this number, from `first` on."""
+
+    drive: int
+    first: int
+    count: int
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.first, self.first + self.count)
+
+
+Trial = tuple[Piece, ...]
+"""Pieces that are driven one after the other, as if the robot were carried between them."""
+
+Covered = Sequence[NDArray[np.bool_]]
+"""For each test drive (t,), where the map covers it."""
+
+
+def joined(drives: Sequence[DescribedDrive], trial: Trial) -> DescribedDrive:
+    """The pieces of a trial as one drive, whose odometry feels no motion at the seams."""
+    parts = [drives[piece.drive].part(piece.rows) for piece in trial]
+    stamps, readings = [parts[0].stamps_ns], [_odometry_at_images(parts[0])]
+    for part in parts[1:]:
+        pause = int(np.median(np.diff(part.stamps_ns)))
+        stamps.append(part.stamps_ns - part.stamps_ns[0] + stamps[-1][-1] + pause)
+        own = _odometry_at_images(part)
+        readings.append(compose(readings[-1][-1], relative(own[0], own)))
+    truth = [part.truth for part in parts if part.truth is not None]
+    all_stamps = np.concatenate(stamps)
+    return DescribedDrive(
+        name=parts[0].name,
+        condition=parts[0].condition,
+        stamps_ns=all_stamps,
+        truth=np.concatenate(truth) if len(truth) == len(parts) else None,
+        odometry=OdometryLog(all_stamps, np.concatenate(readings)),
+        descriptions=tuple(one for part in parts for one in part.descriptions),
+        describe_ms=np.concatenate([part.describe_ms for part in parts]),
+    )
+
+
+def _odometry_at_images(drive: DescribedDrive) -> NDArray[np.float64]:
+    return interpolate(drive.odometry.stamps_ns, drive.odometry.poses, drive.stamps_ns)
+
+
+def global_starts(
+    drives: Sequence[DescribedDrive], covered: Covered, count: int, images: int, seed: int
+) -> list[Trial]:
+    """Starts at random times with no hint of the place, `images` long, where the map covers all."""
+    rng = np.random.default_rng((seed, 1))
+    trials: list[Trial] = []
+    for _ in range(MOST_DRAWS):
+        if len(trials) == count:
+            return trials
+        number = int(rng.integers(len(drives)))
+        piece = Piece(number, int(rng.integers(max(len(drives[number]) - images, 1))), images)
+        if len(drives[number]) >= images and covered[number][piece.rows].all():
+            trials.append((piece,))
+    raise KbfError(f"the map covers no {images} consecutive images of the test drives")
+
+
+def kidnappings(
+    drives: Sequence[DescribedDrive],
+    count: int,
+    seed: int,
+    *,
+    before: int,
+    after: int,
+    covered: Covered | None = None,
+) -> list[Trial]:
+    """Drives that go on elsewhere, as if the robot had been carried there with wheels at rest."""
+    rng = np.random.default_rng((seed, 2))
+    trials: list[Trial] = []
+    for _ in range(MOST_DRAWS):
+        if len(trials) == count:
+            return trials
+        number = int(rng.integers(len(drives)))
+        drive = drives[number]
+        if drive.truth is None or len(drive) <= max(before, after):
+            continue
+        first = Piece(number, int(rng.integers(len(drive) - before)), before)
+        then = Piece(number, int(rng.integers(len(drive) - after)), after)
+        here = drive.truth[first.first + before - 1, :2]
+        carried_m = float(np.hypot(*(drive.truth[then.first, :2] - here)))
+        known = covered is None or bool(
+            covered[number][first.rows].all() and covered[number][then.rows].all()
+        )
+        if known and carried_m >= CARRIED_AT_LEAST_M:
+            trials.append((first, then))
+    raise KbfError(f"no two pieces of the test drives are {CARRIED_AT_LEAST_M} m apart and covered")
+
+
+def whole_drives(drives: Sequence[DescribedDrive]) -> list[Trial]:
+    """Each drive from its beginning to its end, undisturbed."""
+    return [(Piece(number, 0, len(drive)),) for number, drive in enumerate(drives)]
