@@ -8,9 +8,13 @@ import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
+
+if TYPE_CHECKING:
+    from kbf_localization.training_map import TrainingMap
+    from test.filters.synthetic_world import SyntheticDrive, World
 
 PROJECT = Path(__file__).resolve().parents[1]
 HAS_ROS = importlib.util.find_spec("rclpy") is not None
@@ -121,3 +125,36 @@ def office_drives(made_once: MadeOnce) -> tuple[Path, Path]:
         "office", lambda folder: simulate(folder, runs=2, seed=1, frames=150, size=(320, 240))
     )
     return folder / "seq1_cloudy1", folder / "seq1_cloudy2"
+
+
+@pytest.fixture(scope="session")
+def world() -> "World":
+    """A hall whose pictures are grids of words."""
+    from test.filters.synthetic_world import World
+
+    return World()
+
+
+@pytest.fixture(scope="session")
+def world_map(world: "World") -> "TrainingMap":
+    """150 poses of two drives round that hall."""
+    from test.filters.synthetic_world import synthetic_map
+
+    return synthetic_map(world, 150)
+
+
+@pytest.fixture(scope="session")
+def world_drive(world: "World") -> "SyntheticDrive":
+    """A third drive of 220 pictures, on another path."""
+    from test.filters.synthetic_world import drive, loop
+
+    return drive(world, loop(220, wobble=-0.08, phase=1.0), seed=5)
+
+
+@pytest.fixture(scope="session")
+def office_map(office_drives: tuple[Path, Path]) -> "TrainingMap":
+    """100 poses of the first of the office's drives: a map of one drive."""
+    from kbf_localization.datasets.cold import ColdDrive
+    from kbf_localization.training_map import build_map
+
+    return build_map([ColdDrive(office_drives[0])], poses=100, words=100)

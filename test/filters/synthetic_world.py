@@ -1,119 +1,233 @@
-"""A world without images: histograms of landmarks seen in each direction, over a loop."""
+"""A world seen without a camera: walls of visual words, looked at along rays, over a loop.
+
+Its pictures are grids of words as a describer gives them, so that maps, learning and filters are
+the real ones; only the pixels are left out.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from kbf_localization.geometry import embed, relative, wrap_angle
-from kbf_localization.motion.odometry_model import estimate_noise
+from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.filters.registry import make_filter
+from kbf_localization.geometry import compose, relative
+from kbf_localization.localization import Localizer
+from kbf_localization.training_map.build import map_of_frames, probe_runs
+from kbf_localization.training_map.description import Described
+from kbf_localization.training_map.frames import gather_frames
+from kbf_localization.training_map.selection import select_frames
+from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.describer import ImageDescription
+from kbf_localization.vision.pyramid import pyramid_histogram
+from kbf_localization.vision.settings import DescriberSettings
+from kbf_localization.vision.vocabulary import Vocabulary
 
-WORDS = 40
-SECTORS = 8
+SETTINGS = DescriberSettings(image_width=328, image_height=120, words=40)
+FIELD_OF_VIEW = 1.2
+CAMERA_M, CEILING_M, CELL_M = 1.0, 2.6, 0.35
+STEP_NS = 200_000_000
+
+VOCABULARY = Vocabulary(
+    np.random.default_rng(99).normal(size=(SETTINGS.words, 128)).astype(np.float32)
+)
 
 
 class World:
-    """Landmarks with words, on the plane; a view is a histogram (SECTORS · WORDS,) of counts."""
+    """A hall with pillars. A view is an ImageDescription; some of its words are wrong."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, wrong: float = 0.15) -> None:
         generator = np.random.default_rng(seed)
-        self._landmarks = generator.uniform(-6.0, 6.0, (900, 2))
-        self._words = generator.integers(0, WORDS, 900)
+        corners = [_corners(0.0, 0.0, 7.0, 5.0)]
+        corners += [
+            _corners(x, y, 0.35, 0.35) for x, y in generator.uniform((-1.2, -0.6), (1.2, 0.6), (2, 2))
+        ]
+        self._from = np.concatenate([one for one in corners])
+        self._to = np.concatenate([np.roll(one, -1, axis=0) for one in corners])
+        self._salt = int(generator.integers(1 << 31))
+        self._wrong = wrong
 
-    def view(self, pose, generator):
-        offsets = self._landmarks - pose[:2]
-        distances = np.hypot(offsets[:, 0], offsets[:, 1])
-        bearings = wrap_angle(np.arctan2(offsets[:, 1], offsets[:, 0]) - pose[2])
-        seen = (np.abs(bearings) < 0.8) & (distances > 0.3) & (distances < 4.0)
-        seen &= generator.random(len(seen)) < 0.85
-        sectors = ((bearings[seen] + 0.8) / 1.6 * SECTORS).astype(int).clip(0, SECTORS - 1)
-        histogram = np.zeros((SECTORS, WORDS))
-        np.add.at(histogram, (sectors, self._words[seen]), 40.0 / (1.0 + distances[seen]))
-        return np.minimum(histogram, 255).astype(np.uint8).ravel()
+    def view(self, pose, generator) -> ImageDescription:
+        rows, columns = SETTINGS.grid_shape
+        bearings = FIELD_OF_VIEW * (0.5 - (np.arange(columns) + 0.5) / columns)
+        directions = pose[2] + bearings
+        distance, wall, along = self._hits(pose[:2], directions)
+        slope = FIELD_OF_VIEW * (rows / columns) * (0.5 - (np.arange(rows) + 0.5) / rows)
+        height = CAMERA_M + distance[None] * np.tan(slope)[:, None]
+        # Floor and ceiling are met before the wall is.
+        share = np.where(
+            height < 0.0,
+            CAMERA_M / np.maximum(CAMERA_M - height, 1e-9),
+            np.where(
+                height > CEILING_M,
+                (CEILING_M - CAMERA_M) / np.maximum(height - CAMERA_M, 1e-9),
+                1.0,
+            ),
+        )
+        ends = pose[:2] + (share * distance)[..., None] * np.stack(
+            (np.cos(directions), np.sin(directions)), axis=-1
+        )
+        on_wall = share >= 1.0
+        first = np.where(on_wall, np.broadcast_to(along, share.shape), ends[..., 0])
+        second = np.where(on_wall, height, ends[..., 1])
+        surface = np.where(on_wall, wall[None], np.where(height < 0.0, -1, -2))
+        words = self._word(surface, first, second)
+        wrong = generator.random(words.shape) < self._wrong
+        words[wrong] = generator.integers(0, SETTINGS.words, int(wrong.sum()))
+        flat = words.reshape(-1)
+        return ImageDescription(
+            pyramid_histogram(flat, SETTINGS), flat.astype(SETTINGS.word_type)
+        )
+
+    def _hits(self, origin, directions):
+        """Distance, wall and place along it where each ray ends."""
+        ray = np.stack((np.cos(directions), np.sin(directions)), axis=-1)[:, None]
+        edge = (self._to - self._from)[None]
+        start = (self._from - origin)[None]
+        cross = ray[..., 0] * edge[..., 1] - ray[..., 1] * edge[..., 0]
+        cross = np.where(np.abs(cross) < 1e-12, 1e-12, cross)
+        reach = (start[..., 0] * edge[..., 1] - start[..., 1] * edge[..., 0]) / cross
+        place = (start[..., 0] * ray[..., 1] - start[..., 1] * ray[..., 0]) / cross
+        reach = np.where((reach > 1e-6) & (place >= 0.0) & (place <= 1.0), reach, 1e3)
+        wall = reach.argmin(axis=1)
+        each = np.arange(len(directions))
+        lengths = np.linalg.norm(self._to - self._from, axis=1)
+        return reach[each, wall], wall, place[each, wall] * lengths[wall]
+
+    def _word(self, surface, first, second):
+        """A word for each cell of each surface: a hash of its place."""
+        cells = (
+            surface.astype(np.int64) * 73856093
+            ^ np.floor(first / CELL_M).astype(np.int64) * 19349663
+            ^ np.floor(second / CELL_M).astype(np.int64) * 83492791
+        ) + self._salt
+        mixed = (cells * 2654435761) & 0xFFFFFFFF
+        mixed = ((mixed ^ (mixed >> 15)) * 2246822519) & 0xFFFFFFFF
+        return ((mixed ^ (mixed >> 13)) % SETTINGS.words).astype(np.int64)
 
 
-def similarity(a, b):
-    """Histogram intersection, normalized so that it is 1 between equal ones; (len a, len b)."""
-    a, b = np.atleast_2d(a).astype(float), np.atleast_2d(b).astype(float)
-    common = np.array([np.minimum(row, b).sum(axis=1) for row in a])
-    sums = np.sqrt(np.outer(a.sum(axis=1), b.sum(axis=1)))
-    return np.divide(common, sums, out=np.zeros_like(common), where=sums > 0)
+def _corners(x, y, half_width, half_height):
+    return np.array(
+        [
+            [x - half_width, y - half_height],
+            [x + half_width, y - half_height],
+            [x + half_width, y + half_height],
+            [x - half_width, y + half_height],
+        ]
+    )
 
 
-@dataclass(frozen=True)
-class SyntheticObservation:
-    histogram: np.ndarray
-    histograms: np.ndarray
-
-    def similarities(self, rows=None):
-        held = self.histograms if rows is None else self.histograms[rows]
-        return similarity(self.histogram, held)[0]
-
-
-class PassThrough:
-    def describe(self, image):
-        return image
-
-
-@dataclass(frozen=True)
-class SyntheticMap:
-    poses: np.ndarray
-    histograms: np.ndarray
-    next_poses: np.ndarray
-    motions: np.ndarray
-    motion_variances: np.ndarray
-    parameters: dict = field(default_factory=dict)
-    thresholds: dict = field(default_factory=dict)
-
-    def image_gram(self, rows_a, rows_b=None):
-        rows_b = rows_a if rows_b is None else rows_b
-        return similarity(self.histograms[rows_a], self.histograms[rows_b])
-
-    def observe(self, histogram):
-        return SyntheticObservation(histogram, self.histograms)
-
-    def describer(self):
-        return PassThrough()
-
-
-def loop(count, wobble=0.0, turns=1.0):
-    """Poses (count, 3) along a figure of circumference ~ 20 m, heading along the path."""
-    phase = np.linspace(0.0, 2.0 * np.pi * turns, count)
-    radius = 3.0 + wobble * np.sin(3.0 * phase)
-    xy = np.stack((radius * np.cos(phase), radius * np.sin(2.0 * phase) * 0.6), axis=-1)
+def loop(count, wobble=0.0, turns=1.0, phase=0.0):
+    """Poses (count, 3) round an oval of 23 m, heading along the path."""
+    angle = phase + np.linspace(0.0, 2.0 * np.pi * turns, count)
+    stretch = 1.0 + wobble * np.sin(3.0 * angle)
+    xy = np.stack((4.2 * stretch * np.cos(angle), 2.8 * stretch * np.sin(angle)), axis=-1)
     step = np.gradient(xy, axis=0)
     return np.column_stack((xy, np.arctan2(step[:, 1], step[:, 0])))
 
 
 @dataclass(frozen=True)
 class SyntheticDrive:
-    """True poses (t, 3), noisy odometry motions (t-1, 3) and views (t, bins)."""
+    """True poses (t, 3), noisy odometry motions (t-1, 3) and views; follows `Drive`."""
 
     poses: np.ndarray
     motions: np.ndarray
-    views: np.ndarray
+    views: tuple[ImageDescription, ...]
+    name: str = "drive"
+    condition: str | None = None
+    kind: str = "memory"
+    path: Path = Path("memory")
+    warnings: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    odometry_origin: str = "simulated"
+
+    def __len__(self) -> int:
+        return len(self.poses)
+
+    @property
+    def stamps_ns(self):
+        return STEP_NS * np.arange(len(self.poses), dtype=np.int64)
+
+    @property
+    def odometry(self) -> OdometryLog:
+        poses = [np.zeros(3)]
+        for motion in self.motions:
+            poses.append(compose(poses[-1], motion))
+        return OdometryLog(self.stamps_ns, np.array(poses))
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, None]]:
+        yield from ((index, None) for index in indices or range(len(self)))
+
+    @property
+    def described(self) -> DescribedDrive:
+        return DescribedDrive(
+            self.name,
+            self.condition,
+            self.stamps_ns,
+            self.poses,
+            self.odometry,
+            self.views,
+            np.zeros(len(self)),
+        )
 
 
-def drive(world, poses, seed):
+METRE_SIGMA, RADIAN_SIGMA = np.array([0.03, 0.01, 0.02]), np.array([0.005, 0.005, 0.03])
+"""Standard deviations of the odometry's error over a metre, and over a radian."""
+
+
+def drive(world, poses, seed, name="drive") -> SyntheticDrive:
+    """The odometry errs as a random walk whose variance grows with metres and radians."""
     generator = np.random.default_rng(seed)
     motions = relative(poses[:-1], poses[1:])
-    motions = motions + generator.normal(0.0, [0.004, 0.004, 0.004], motions.shape)
-    views = np.array([world.view(pose, generator) for pose in poses])
-    return SyntheticDrive(poses, motions, views)
+    metres, radians = np.hypot(motions[:, 0], motions[:, 1]), np.abs(motions[:, 2])
+    variances = np.outer(metres, METRE_SIGMA**2) + np.outer(radians, RADIAN_SIGMA**2)
+    motions = motions + generator.normal(size=motions.shape) * np.sqrt(variances)
+    views = tuple(world.view(pose, generator) for pose in poses)
+    return SyntheticDrive(poses, motions, views, name)
 
 
-def synthetic_map(world, count=150, seed=1):
-    """A map of `count` poses chosen at random from one drive round the loop."""
-    trained = drive(world, loop(600, wobble=0.15), seed)
-    chosen = np.sort(np.random.default_rng(seed).choice(599, count, replace=False))
-    return SyntheticMap(
-        poses=trained.poses[chosen],
-        histograms=trained.views[chosen],
-        next_poses=trained.poses[chosen + 1],
-        motions=trained.motions[chosen],
-        motion_variances=estimate_noise(trained.poses, trained.motions),
+def map_of(drives: Sequence[SyntheticDrive], count, seed=0, select="random") -> TrainingMap:
+    """The map that `build_map` would make of these drives, whose words are known already."""
+    frames = gather_frames(drives)
+    rows = select_frames(frames.poses, count, select, seed)
+    described = {
+        row: Described(row, drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
+        for row in range(len(frames.poses))
+    }
+    return map_of_frames(
+        drives,
+        frames,
+        described,
+        rows,
+        probe_runs(frames, rows),
+        VOCABULARY,
+        SETTINGS,
+        seed=seed,
     )
+
+
+def synthetic_map(world, count=150, seed=1) -> TrainingMap:
+    """A map of `count` poses chosen at random from two drives round the loop."""
+    drives = [
+        drive(world, loop(300, wobble=0.06, phase=0.1 * seed), seed, "first"),
+        drive(world, loop(300, wobble=-0.04, phase=0.3 * seed), seed + 1, "second"),
+    ]
+    return map_of(drives, count, seed)
+
+
+def without_words(training_map: TrainingMap) -> TrainingMap:
+    """As an old map is: no grids, and nothing learned."""
+    return replace(training_map, word_grids=None, known=None)
+
+
+BLACK = ImageDescription(
+    np.zeros(SETTINGS.bins, dtype=np.uint8), np.zeros(SETTINGS.patches, dtype=np.uint8)
+)
+"""A picture without any counts."""
 
 
 def run(pose_filter, training_map, test_drive):
@@ -125,9 +239,10 @@ def run(pose_filter, training_map, test_drive):
     return estimates
 
 
+def localizer(training_map, method="kbf") -> Localizer:
+    return Localizer(training_map, make_filter(method, training_map))
+
+
 def position_errors(estimates, poses):
-    said = np.array([one.pose for one in estimates])
-    return np.linalg.norm(said[:, :2] - poses[:, :2], axis=1)
-
-
-__all__ = ["World", "drive", "embed", "loop", "position_errors", "run", "synthetic_map"]
+    found = np.array([one.pose for one in estimates])
+    return np.linalg.norm(found[:, :2] - poses[:, :2], axis=1)

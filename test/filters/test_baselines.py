@@ -5,57 +5,47 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.parameters import (
     SEARCH_RANGES,
-    FilterParameters,
+    KernelParameters,
     parameters_of,
     random_parameters,
-    stored_form,
 )
 from kbf_localization.filters.registry import METHODS, check_methods, make_filter
-from test.filters.synthetic_world import World, drive, loop, position_errors, run, synthetic_map
-
-
-@pytest.fixture(scope="module")
-def world_map():
-    return synthetic_map(World(), 120)
-
-
-@pytest.fixture(scope="module")
-def test_drive():
-    return drive(World(), loop(200, wobble=-0.1), seed=5)
+from kbf_localization.training_map import with_parameters
+from test.filters.synthetic_world import BLACK, position_errors, run
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_follows_a_drive(world_map, test_drive, method):
-    estimates = run(make_filter(method, world_map), world_map, test_drive)
-    errors = position_errors(estimates, test_drive.poses)
+def test_every_method_follows_a_drive(world_map, world_drive, method):
+    estimates = run(make_filter(method, world_map), world_map, world_drive)
+    errors = position_errors(estimates, world_drive.poses)
     assert np.median(errors) < 0.5
     assert all(np.linalg.eigvalsh(one.covariance).min() > 0 for one in estimates)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_stays_finite_under_bad_input(world_map, test_drive, method):
+def test_every_method_stays_finite_under_bad_input(world_map, world_drive, method):
     pose_filter = make_filter(method, world_map)
-    pose_filter.reset(GaussianPrior(test_drive.poses[0], 0.04 * np.eye(3)))
-    black = world_map.observe(np.zeros_like(test_drive.views[0]))
+    pose_filter.reset(GaussianPrior(world_drive.poses[0], 0.04 * np.eye(3)))
+    black = world_map.observe(BLACK)
     motions = [None, np.full(3, np.nan), np.array([50.0, 0.0, 0.0]), np.zeros(3)]
     for motion in motions:
-        for observation in (black, world_map.observe(test_drive.views[0])):
+        for observation in (black, world_map.observe(world_drive.views[0])):
             estimate = pose_filter.step(motion, observation)
             assert np.isfinite(estimate.pose).all()
             assert np.isfinite(estimate.covariance).all()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_same_seed_gives_the_same_poses(world_map, test_drive, method):
+def test_the_same_seed_gives_the_same_poses(world_map, world_drive, method):
     first, second = (
-        [one.pose for one in run(make_filter(method, world_map, seed=3), world_map, test_drive)]
+        [one.pose for one in run(make_filter(method, world_map, seed=3), world_map, world_drive)]
         for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
 
 
 def test_the_nearest_image_is_the_most_similar_one(world_map):
-    estimate = make_filter("nai", world_map).step(None, world_map.observe(world_map.histograms[9]))
+    estimate = make_filter("nai", world_map).step(None, world_map.observe(world_map.description(9)))
     np.testing.assert_array_equal(estimate.pose, world_map.poses[9])
 
 
@@ -67,16 +57,21 @@ def test_an_unknown_method_is_named(world_map):
     assert check_methods(" kbf, nn,kbf") == ["kbf", "nn"]
 
 
-def test_parameters_survive_the_map(world_map):
-    parameters = FilterParameters(bandwidth=0.9, mixing=0.0)
-    assert parameters_of(FilterParameters, "kbf", stored_form("kbf", parameters)) == parameters
-    assert make_filter("kbf", world_map, {"bandwidth": 0.9}).parameters.bandwidth == 0.9
+def test_parameters_come_from_the_map_by_their_method(world_map):
+    stored = {"paper.bandwidth": 0.9, "delta": 2.0, "nn.power": 3.0}
+    expected = KernelParameters(bandwidth=0.9, delta=2.0)
+    assert parameters_of(KernelParameters, "paper", stored) == expected
+    narrow, wide = (
+        make_filter("paper", with_parameters(world_map, {"paper.bandwidth": one}))
+        for one in (0.9, 1.8)
+    )
+    np.testing.assert_allclose(2.0 * narrow.space.widths[:2], wide.space.widths[:2])
 
 
-@pytest.mark.parametrize("bad", [{"bandwidth": 0.0}, {"delta": np.nan}, {"mixing": -0.1}])
+@pytest.mark.parametrize("bad", [{"bandwidth": 0.0}, {"delta": np.nan}, {"power": -0.1}])
 def test_impossible_parameters_are_refused(bad):
     with pytest.raises(ParameterError, match=next(iter(bad))):
-        FilterParameters(**bad)
+        KernelParameters(**bad)
 
 
 @pytest.mark.parametrize("method", METHODS)
