@@ -45,8 +45,7 @@ def make_world(
         [night_trained],
         poses=poses,
         seed=seed,
-        settings=cloudy.describer_settings,
-        vocabulary=cloudy.vocabulary,
+        like=cloudy,
         workers=workers,
         progress=progress,
     )

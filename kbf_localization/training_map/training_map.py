@@ -141,18 +141,3 @@ class TrainingMap:
 def with_parameters(training_map: TrainingMap, parameters: Mapping[str, float]) -> TrainingMap:
     """The same map with other hyper-parameters."""
     return replace(training_map, parameters=dict(parameters))
-
-
-def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
-    """A map of some of the poses, which keeps what the whole map knows."""
-    grids = training_map.word_grids
-    return replace(
-        training_map,
-        poses=training_map.poses[rows],
-        histograms=training_map.histograms[rows],
-        next_poses=training_map.next_poses[rows],
-        motions=training_map.motions[rows],
-        source_of=training_map.source_of[rows],
-        thumbnails=[training_map.thumbnails[int(row)] for row in rows],
-        word_grids=None if grids is None else grids[rows],
-    )
