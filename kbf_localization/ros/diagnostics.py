@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -91,6 +92,7 @@ class ImageHealth:
         self._counts, self._clock = counts, clock
         self._offset, self._rhythm = StampOffset(), CameraRhythm()
         self._arrived = 0
+        self._measured_at, self._offset_s, self._drift = -math.inf, math.nan, math.nan
         self.used()
 
     def arrived(self, stamp_ns: int, newest_odometry_ns: int | None) -> None:
@@ -106,18 +108,25 @@ class ImageHealth:
 
     def time_jumped(self) -> None:
         self._offset.clear()
+        self._measured_at = -math.inf
 
     def figures(self) -> dict[str, float]:
         """Image stamps against the odometry's, as both arrive."""
-        return {
-            "image_offset_s": self._offset.seconds(),
-            "image_offset_drift_ms_per_min": self._offset.drift_ms_per_minute(),
-        }
+        self._measure()
+        return {"image_offset_s": self._offset_s, "image_offset_drift_ms_per_min": self._drift}
+
+    def _measure(self) -> None:
+        """Twice a second: a status is published for every image."""
+        if self._clock() - self._measured_at >= 0.5:
+            self._measured_at = self._clock()
+            self._offset_s = self._offset.seconds()
+            self._drift = self._offset.drift_ms_per_minute()
 
     def complaints(self, values: Mapping[str, Any]) -> dict[str, str]:
         """A line for each kind of fault, while odometry and images arrive."""
         found = {}
-        offset, unused = self._offset.seconds(), self._clock() - self._used_at
+        self._measure()
+        offset, unused = self._offset_s, self._clock() - self._used_at
         if unused > values["watchdog_timeout"]:
             why = "; ".join(self._reasons(values["camera_time_offset"])) or "none is in time"
             found["refused"] = f"no image could be used for {unused:.0f} s: {why}"
@@ -142,7 +151,7 @@ class ImageHealth:
         since.subtract(self._counts_then)
         reasons = sorted((name, count) for name, count in since.items() if count > 0)
         lines = [f"{name} {count} times" for name, count in reasons if name.startswith("image_")]
-        offset = self._offset.seconds()
+        offset = self._offset_s
         if abs(offset) > _LARGE_OFFSET_S:
             line = f"they are {ahead(offset)} the odometry: synchronize the clocks"
             if abs(correction_s - offset) <= LARGEST_CORRECTION_S:
@@ -180,15 +189,20 @@ class Rate:
 
 
 class Latency:
-    """Percentiles of the last `size` durations."""
+    """Percentiles of the last `size` durations, measured anew at most twice a second."""
 
-    def __init__(self, size: int = 500) -> None:
+    def __init__(self, size: int = 500, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._seconds: deque[float] = deque(maxlen=size)
+        self._measured_at, self._percentiles = -math.inf, (math.nan, math.nan)
 
     def add(self, seconds: float) -> None:
         self._seconds.append(seconds)
 
-    def percentile_ms(self, percent: float) -> float:
-        """Milliseconds; NaN before the first."""
-        values = list(self._seconds)
-        return float(np.percentile(values, percent)) * 1e3 if values else float("nan")
+    def percentiles_ms(self) -> tuple[float, float]:
+        """The 50th and the 99th in milliseconds; NaN before the first."""
+        if self._seconds and self._clock() - self._measured_at >= 0.5:
+            self._measured_at = self._clock()
+            p50, p99 = np.percentile(list(self._seconds), (50, 99)) * 1e3
+            self._percentiles = float(p50), float(p99)
+        return self._percentiles

@@ -95,7 +95,9 @@ class LocalizerNode(SafeLifecycleNode):
             values["path_length"],
         )
         log = self.get_logger().info
-        self._running = RunningLocalizer(localizer, values, self._publish, log, self._warn)
+        self._running = RunningLocalizer(
+            localizer, values, self._publish, self._broadcast, log, self._warn
+        )
         prior, said = first_pose(values, self._map_identity)
         if prior is not None:
             localizer.set_pose(prior)
@@ -133,13 +135,7 @@ class LocalizerNode(SafeLifecycleNode):
         if running is None:
             return FAILURE
         self._intake = Intake(self, running.topics(), running.failed)
-        self._active_timers = [
-            self.create_timer(
-                1.0 / values["transform_rate"],
-                self._broadcast,
-                callback_group=MutuallyExclusiveCallbackGroup(),
-            )
-        ]
+        self._active_timers = []
         if values["save_pose_rate"] > 0.0:
             self._active_timers.append(
                 self.create_timer(
@@ -206,7 +202,8 @@ class LocalizerNode(SafeLifecycleNode):
         if self._intake is None:
             return
         self._outputs.publish_pose(localization)
-        self._outputs.publish_status(self._status())
+        if self._outputs.status_is_read:
+            self._outputs.publish_status(self._status())
         self._outputs.publish_pictures(localization, self._values["belief_poses_count"])
         running = self._running
         if running is not None and self._values["tf_broadcast"] and running.distrust() is None:
@@ -215,15 +212,19 @@ class LocalizerNode(SafeLifecycleNode):
             self._outputs.send_transform(transform, localization.stamp_ns)
 
     def _broadcast(self) -> None:
-        with self._in_use:
-            running = self._running
-            if running is None or not self._values["tf_broadcast"]:
-                return
-            newest_ns = running.localizer.newest_odometry_ns
-            transform = running.localizer.map_to_odom()
-            if newest_ns is None or transform is None or running.distrust() is not None:
-                return
-            tolerance_ns = int(self._values["transform_tolerance"] * 1e9)
+        """Called for new odometry by the intake, which is closed before the publishers are."""
+        running = self._running
+        if running is None or not self._values["tf_broadcast"]:
+            return
+        newest_ns = running.localizer.newest_odometry_ns
+        tolerance_ns = int(self._values["transform_tolerance"] * 1e9)
+        period_s = 1.0 / self._values["transform_rate"]
+        if newest_ns is None or not self._outputs.transform_is_due(
+            newest_ns, tolerance_ns, period_s
+        ):
+            return
+        transform = running.localizer.map_to_odom()
+        if transform is not None and running.distrust() is None:
             self._outputs.keep_transform(transform, newest_ns, tolerance_ns)
 
     def _status(self) -> DiagnosticStatus:

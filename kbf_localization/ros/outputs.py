@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import Any
 
@@ -58,6 +59,7 @@ class Outputs:
         self._path: deque[tuple[int, Array]] = deque(maxlen=path_length)
         self._path_shown_ns = 0
         self._tf_newest_ns = self._tf_ahead_ns = 0
+        self._tf_sent_at = 0.0
         publisher = node.create_lifecycle_publisher
         self._pose = publisher(PoseWithCovarianceStamped, "pose", _LATCHED)
         self._belief = publisher(MarkerArray, "belief", 1)
@@ -92,6 +94,14 @@ class Outputs:
         messages = [transform_message(*frames, stamp_ns, map_to_odom) for stamp_ns in stamps_ns]
         self._tf.publish(TFMessage(transforms=messages))
 
+    def transform_is_due(self, newest_ns: int, tolerance_ns: int, period_s: float) -> bool:
+        """Whether to publish it for new odometry: each period, or when little is left ahead."""
+        if newest_ns == self._tf_newest_ns:
+            return False  # tf2 has no use for a second transform of the same time
+        if time.monotonic() - self._tf_sent_at >= period_s:
+            return True
+        return tolerance_ns > 0 and self._tf_ahead_ns - newest_ns < tolerance_ns // 2
+
     def keep_transform(self, map_to_odom: Array, newest_ns: int, tolerance_ns: int) -> None:
         """Publish it for the newest odometry, and ahead of it so that it is there "now".
 
@@ -100,9 +110,7 @@ class Outputs:
         """
         if newest_ns < self._tf_newest_ns:
             self._tf_ahead_ns = 0
-        elif newest_ns == self._tf_newest_ns:
-            return  # tf2 has no use for a second transform of the same time
-        self._tf_newest_ns = newest_ns
+        self._tf_newest_ns, self._tf_sent_at = newest_ns, time.monotonic()
         stamps = [newest_ns]
         if self._tf_ahead_ns - newest_ns < tolerance_ns // 2:
             self._tf_ahead_ns = newest_ns + tolerance_ns
@@ -124,6 +132,11 @@ class Outputs:
             localization.published_covariance,
         )
         self._pose.publish(message)
+
+    @property
+    def status_is_read(self) -> bool:
+        """Whether it is worth making one."""
+        return bool(self._status.get_subscription_count())
 
     def publish_status(self, status: DiagnosticStatus) -> None:
         self._status.publish(status)

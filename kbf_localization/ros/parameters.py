@@ -122,7 +122,11 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         live=True,
     ),
     NodeParameter(
-        "transform_rate", 30.0, "How often the transform is published, in Hz.", low=1.0, high=200.0
+        "transform_rate",
+        30.0,
+        "How often the transform is published, in Hz, where odometry comes as often.",
+        low=1.0,
+        high=200.0,
     ),
     NodeParameter(
         "dead_reckoning_max_sigma",

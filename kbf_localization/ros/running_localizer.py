@@ -43,7 +43,8 @@ _SURE = np.diag([0.01, 0.01, 0.01]) ** 2
 
 
 class RunningLocalizer:
-    """Feeds the localizer, which has the state; calls `publish` for every processed image.
+    """Feeds the localizer, which has the state; calls `publish` for every processed image
+    and `moved` for every odometry reading.
 
     `values` are the node's parameters by name, `warn(kind, line)` logs a warning, of one kind not
     too often. All that is refused is counted in `localizer.counts`.
@@ -54,12 +55,13 @@ class RunningLocalizer:
         localizer: Localizer,
         values: Mapping[str, Any],
         publish: Callable[[Localization], None],
+        moved: Callable[[], None],
         log: Callable[[str], None],
         warn: Callable[[str, str], None],
     ) -> None:
         self.localizer = localizer
         self._values = values
-        self._publish, self._log, self._warn = publish, log, warn
+        self._publish, self._moved, self._log, self._warn = publish, moved, log, warn
         self._latency, self._pose_rate = Latency(), Rate()
         self._last_step_ms = math.nan
         self._timeline: Timeline[Array] = Timeline()
@@ -161,6 +163,7 @@ class RunningLocalizer:
         """State, evidence, rates, ages, latencies, and how often what was refused or dropped."""
         last, dead_reckoned = self.localizer.last, self.localizer.dead_reckoned_s
         weights = None if last is None else last.estimate.weights
+        p50, p99 = self._latency.percentiles_ms()
         odometry, *_, image = intake.watches.values()
         return {
             "state": self.localizer.state.value,
@@ -168,8 +171,8 @@ class RunningLocalizer:
             "stamp_ns": 0 if last is None else last.stamp_ns,
             "step_ms": self._last_step_ms,
             "active_poses": 0 if weights is None else len(weights.rows),
-            "latency_ms_p50": self._latency.percentile_ms(50),
-            "latency_ms_p99": self._latency.percentile_ms(99),
+            "latency_ms_p50": p50,
+            "latency_ms_p99": p99,
             "odometry_hz": odometry.hertz(),
             "image_hz": image.hertz(),
             "pose_hz": self._pose_rate.hertz(),
@@ -240,6 +243,7 @@ class RunningLocalizer:
         for at_ns, reading in admitted.items:
             self.localizer.add_odometry(at_ns, reading)
         self._worker.odometry_arrived()
+        self._moved()
 
     def _on_image(self, message: Image | CompressedImage) -> None:
         stamp_ns = nanoseconds(message.header.stamp)

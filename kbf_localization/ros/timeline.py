@@ -105,6 +105,8 @@ class CameraRhythm:
     def __init__(self, size: int = 60) -> None:
         self._intervals: deque[float] = deque(maxlen=size)
         self._last_ns: int | None = None
+        self._period: float | None = None
+        self._seen = 0
 
     def missing(self, stamp_ns: int) -> int:
         """How many images should have come between the one before and this one."""
@@ -113,10 +115,16 @@ class CameraRhythm:
         if not 0.0 < interval <= self._LONGEST_GAP_S:
             return 0
         self._intervals.append(interval)
-        if len(self._intervals) < 10:
-            return 0
-        # Of the intervals a good part may be too long, for that is what is looked for: a short one
-        # tells how many periods each of them has.
+        self._seen += 1
+        if self._seen % 10 == 0:
+            self._period = self._find_period()
+        return 0 if self._period is None else max(round(interval / self._period) - 1, 0)
+
+    def _find_period(self) -> float:
+        """Of the intervals a good part may be too long, for that is what is looked for.
+
+        A short one tells how many periods each of them has.
+        """
         intervals = np.array(self._intervals)
         periods = np.maximum(np.round(intervals / np.percentile(intervals, 10)), 1.0)
-        return max(round(interval / float(np.median(intervals / periods))) - 1, 0)
+        return float(np.median(intervals / periods))
