@@ -43,10 +43,9 @@ class World:
     def __init__(self, seed: int = 0, wrong: float = 0.15) -> None:
         generator = np.random.default_rng(seed)
         corners = [_corners(0.0, 0.0, 7.0, 5.0)]
-        corners += [
-            _corners(x, y, 0.35, 0.35) for x, y in generator.uniform((-1.2, -0.6), (1.2, 0.6), (2, 2))
-        ]
-        self._from = np.concatenate([one for one in corners])
+        places = generator.uniform((-1.2, -0.6), (1.2, 0.6), (2, 2))
+        corners += [_corners(x, y, 0.35, 0.35) for x, y in places]
+        self._from = np.concatenate(corners)
         self._to = np.concatenate([np.roll(one, -1, axis=0) for one in corners])
         self._salt = int(generator.integers(1 << 31))
         self._wrong = wrong
@@ -79,9 +78,7 @@ class World:
         wrong = generator.random(words.shape) < self._wrong
         words[wrong] = generator.integers(0, SETTINGS.words, int(wrong.sum()))
         flat = words.reshape(-1)
-        return ImageDescription(
-            pyramid_histogram(flat, SETTINGS), flat.astype(SETTINGS.word_type)
-        )
+        return ImageDescription(pyramid_histogram(flat, SETTINGS), flat.astype(SETTINGS.word_type))
 
     def _hits(self, origin, directions):
         """Distance, wall and place along it where each ray ends."""

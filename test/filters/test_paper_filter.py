@@ -131,7 +131,8 @@ def test_a_jump_off_the_map_is_counted(world_map, world_drive):
     pose_filter = PaperFilter(world_map)
     run(pose_filter, world_map, world_drive)
     observation = world_map.observe(world_drive.views[0])
-    assert Event.PREDICTION_OFF_MAP in pose_filter.step(np.array([90.0, 0.0, 0.0]), observation).events
+    estimate = pose_filter.step(np.array([90.0, 0.0, 0.0]), observation)
+    assert Event.PREDICTION_OFF_MAP in estimate.events
 
 
 def test_a_map_of_one_pose_works(world_map, world_drive):
@@ -143,7 +144,6 @@ def test_a_map_of_one_pose_works(world_map, world_drive):
 
 def test_says_the_same_for_the_same_input(world_map, world_drive):
     first, second = (
-        [one.pose for one in run(PaperFilter(world_map), world_map, world_drive)]
-        for _ in range(2)
+        [one.pose for one in run(PaperFilter(world_map), world_map, world_drive)] for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
