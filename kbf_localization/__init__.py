@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kbf_localization.errors import KbfError as KbfError
     from kbf_localization.errors import MapError as MapError
     from kbf_localization.errors import ParameterError as ParameterError
+    from kbf_localization.evaluation.map_check.check import check_map as check_map
     from kbf_localization.filters.base import GaussianPrior as GaussianPrior
     from kbf_localization.library.evaluate import evaluate as evaluate
     from kbf_localization.library.localize import localize as localize
@@ -46,6 +47,7 @@ _HOMES = {
     "ParameterError": "errors",
     "State": "localization",
     "build_map": "training_map.build",
+    "check_map": "evaluation.map_check.check",
     "evaluate": "library.evaluate",
     "load_map": "training_map",
     "localize": "library.localize",

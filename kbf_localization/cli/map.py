@@ -1,4 +1,4 @@
-"""Build training maps from drives, look into them, and join them."""
+"""Build training maps from drives, look into them, check them, and edit them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from kbf_localization.cli.drives import (
     PoseTopic,
     Train,
 )
+from kbf_localization.cli.map_check import EXAMPLE as CHECK_EXAMPLE
+from kbf_localization.cli.map_check import check
 from kbf_localization.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
+app.command(epilog=CHECK_EXAMPLE)(check)
+
 Output = Annotated[Path, typer.Option("--output", metavar="MAP", help="The map file to write.")]
 
 
 @app.callback()
 def map_commands() -> None:
-    """Build training maps from drives, look into them, and join them."""
+    """Build training maps from drives, look into them, check them, and edit them."""
 
 
 @app.command(

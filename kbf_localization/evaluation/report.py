@@ -105,8 +105,9 @@ def write_simple_report(
     summary: str = "",
     tables: Sequence[Table] = (),
     pictures: Sequence[Picture] = (),
+    name: str = "report.html",
 ) -> Path:
-    """An experiment's report: what was found, in words, pictures and tables, and how to repeat it.
+    """What was found, in words, pictures and tables, and how to repeat it.
 
     `config["command"]` is the command that makes it again, the rest is shown as settings.
     """
@@ -124,7 +125,7 @@ def write_simple_report(
     if shown:
         body += f'<section class="pictures">{"".join(shown)}</section>'
     body += "".join(_table_html(table) for table in tables)
-    return _write(folder, "report.html", title, "", config, body, None, SIMPLE_SCRIPTS)
+    return _write(folder, name, title, "", config, body, None, SIMPLE_SCRIPTS)
 
 
 def _write(

@@ -7,6 +7,7 @@ from kbf_localization.training_map.save import save_map
 from kbf_localization.training_map.training_map import (
     Source,
     TrainingMap,
+    subset,
     with_parameters,
 )
 
@@ -17,5 +18,6 @@ __all__ = [
     "build_map",
     "load_map",
     "save_map",
+    "subset",
     "with_parameters",
 ]

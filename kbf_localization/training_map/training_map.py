@@ -141,3 +141,29 @@ class TrainingMap:
 def with_parameters(training_map: TrainingMap, parameters: Mapping[str, float]) -> TrainingMap:
     """The same map with other hyper-parameters."""
     return replace(training_map, parameters=dict(parameters))
+
+
+def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
+    """The map of these rows (increasing) alone; what it knows about itself stays as it is.
+
+    A source that has given none of them is dropped.
+    """
+    kept = np.unique(training_map.source_of[rows])
+    source_of = np.searchsorted(kept, training_map.source_of[rows])
+    chosen = np.bincount(source_of, minlength=len(kept))
+    grids = training_map.word_grids
+    return replace(
+        training_map,
+        poses=training_map.poses[rows],
+        histograms=training_map.histograms[rows],
+        next_poses=training_map.next_poses[rows],
+        motions=training_map.motions[rows],
+        sources=tuple(
+            replace(training_map.sources[int(number)], chosen=int(count))
+            for number, count in zip(kept, chosen, strict=True)
+        ),
+        source_of=source_of,
+        thumbnails=[training_map.thumbnails[int(row)] for row in rows],
+        word_grids=None if grids is None else grids[rows],
+        known=training_map.learned,
+    )

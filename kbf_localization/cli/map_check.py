@@ -1,0 +1,94 @@
+"""`kbf map check`: where a map will work and where not."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
+
+EXAMPLE = (
+    "Example: [bold]kbf map check office.kbfmap[/bold] writes check.html; "
+    "[bold]kbf map check office.kbfmap --sources drives/cloudy1 drives/cloudy2[/bold] uses all "
+    "images of these drives; [bold]kbf map check office.kbfmap --require-median 0.3[/bold] ends "
+    "with exit code 1 where the map is worse than that."
+)
+EXIT_BELOW_THE_BAR = 1
+
+
+def check(
+    map_path: Annotated[Path, typer.Argument(metavar="MAP", help="The map file.")],
+    more: Annotated[
+        Optional[list[Path]], typer.Argument(metavar="[DRIVE]...", help="As after --sources.")
+    ] = None,
+    sources: Annotated[
+        Optional[list[Path]],
+        typer.Option(
+            "--sources",
+            metavar="DRIVE...",
+            help="The map's drives, or others with known poses: all their images are used.",
+        ),
+    ] = None,
+    require_median: Annotated[
+        Optional[float],
+        typer.Option(metavar="M", min=0.0, help="Exit code 1 if the median error is above (m)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print metrics.json, no table.")] = False,
+    output: Annotated[
+        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    odometry: Odometry = "measured",
+    odom_topic: OdomTopic = None,
+    image_topic: ImageTopic = None,
+    pose_topic: PoseTopic = None,
+) -> None:
+    """Find out where a map will work and where not, before a robot relies on it."""
+    from kbf_localization.threads import limit_threads
+
+    limit_threads(1)
+
+    from kbf_localization.cli.console import console, print_table
+    from kbf_localization.cli.drives import open_drives
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.evaluation.map_check.check import check_map
+    from kbf_localization.evaluation.map_check.page import figures, write_check
+    from kbf_localization.evaluation.results import ResultsFolder, to_plain
+    from kbf_localization.training_map import load_map
+
+    training_map = load_map(map_path)
+    paths = [*(sources or []), *(more or [])]
+    drives = open_drives(
+        paths,
+        odometry=odometry,
+        odom_topic=odom_topic,
+        image_topic=image_topic,
+        pose_topic=pose_topic,
+    )
+    with show_progress() as progress:
+        found = check_map(training_map, drives, seed=seed, progress=progress)
+        folder = ResultsFolder.create("map-check", output)
+        config = {
+            "command": shlex.join(["kbf", *sys.argv[1:]]),
+            "map": map_path,
+            "map_identity": training_map.identity,
+            "sources": paths,
+            "seed": seed,
+        }
+        page = write_check(folder, found, config)
+    if as_json:
+        typer.echo(json.dumps(to_plain(found.metrics), indent=2, allow_nan=False))
+    else:
+        print_table("Expected of this map", ("Figure", "Value", "Units"), figures(found))
+        for line in (found.verdict, *(f"{n}. {text}" for n, text in enumerate(found.advice, 1))):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(f"Results: {page}", markup=False, highlight=False, soft_wrap=True)
+    if require_median is not None and not (
+        found.median_m is not None and found.median_m <= require_median
+    ):
+        raise typer.Exit(EXIT_BELOW_THE_BAR)

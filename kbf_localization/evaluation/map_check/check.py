@@ -1,0 +1,286 @@
+"""A whole check of a map: its drives held out, the stretches that it knows badly, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.arrays import Array
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.evaluation.frame_pool import covered_share
+from kbf_localization.evaluation.map_check.first_fix import FirstFix, first_fixes
+from kbf_localization.evaluation.map_check.held_out import (
+    LEAST_SHARE,
+    MOST_FRAMES,
+    localize_fold,
+    make_folds,
+    truth_of,
+)
+from kbf_localization.evaluation.map_check.look_alikes import LookAlike, distinct, look_alikes
+from kbf_localization.evaluation.map_check.stretches import (
+    Stretch,
+    driven_once,
+    holes,
+    make_stretch,
+    one_light,
+    one_way,
+    runs_where,
+    without_repeats,
+)
+from kbf_localization.evaluation.metrics import GROSS_ERROR_M, error_in_sigmas, position_errors
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map.training_map import TrainingMap
+
+LOOK_ALIKE_SAMPLES, MOST_LOOK_ALIKES, MANY_IMAGES = 150, 8, 10
+STARTS = 20
+SMOOTHED = 7
+"""Frames over which the expected error along the path is a median."""
+
+GOOD_MEDIAN_M, GOOD_BEYOND = 0.3, 0.02
+
+
+@dataclass(frozen=True, repr=False)
+class MapCheck:
+    """What came out of a check.
+
+    `path` (t, 3) are the replayed poses, `errors` (t,) how far off the localizer was at each,
+    `covered` (t,) whether the part of the map without that drive covers it, `in_sigmas` (t,) the
+    errors in published standard deviations, `tracking` (t,) whether the state was "tracking".
+    `stretches` come in the order of what driving them again would gain. `flatters` says that
+    drives were held against their own poses.
+    """
+
+    training_map: TrainingMap
+    path: Array
+    errors: Array
+    expected: Array
+    covered: NDArray[np.bool_]
+    in_sigmas: Array
+    tracking: NDArray[np.bool_]
+    stretches: tuple[Stretch, ...]
+    dishonest: tuple[Array, ...]
+    look_alikes: tuple[LookAlike, ...]
+    first_fixes: tuple[FirstFix, ...]
+    flatters: bool
+
+    def __repr__(self) -> str:
+        return f"MapCheck({self.verdict})"
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """Under the stable keys of `metrics.json`."""
+        errors = self.errors[self.covered]
+        fixed = [one for one in self.first_fixes if one.images is not None]
+        right = [one for one in fixed if one.right]
+        return {
+            "expected_median_m": _median(errors),
+            "expected_p10_m": _percentile(errors, 10),
+            "expected_p90_m": _percentile(errors, 90),
+            "expected_beyond_1m": float(np.mean(errors > GROSS_ERROR_M)) if len(errors) else None,
+            "within_three_sigma_share": _mean(self.in_sigmas[self.covered] <= 3.0),
+            "checked_share": _mean(self.covered),
+            "frames": len(self.path),
+            "flatters": self.flatters,
+            "first_fix": {
+                "starts": len(self.first_fixes),
+                "fixed_share": _mean([one.images is not None for one in self.first_fixes]),
+                "right_share": len(right) / len(fixed) if fixed else None,
+                "median_images": _median([one.images for one in right]),
+                "median_metres": _median([one.metres for one in right]),
+                "median_seconds": _median([one.seconds for one in right]),
+            },
+            "drives": [
+                {"name": source.name, "condition": source.condition, "poses": source.chosen}
+                for source in self.training_map.sources
+            ],
+            "stretches": [
+                {
+                    "from": one.poses[0, :2],
+                    "to": one.poses[-1, :2],
+                    "metres": one.metres,
+                    "why": one.why,
+                    "drives": one.drives,
+                    "expected_error_m": one.expected_error_m,
+                }
+                for one in self.stretches
+            ],
+            "covariance_dishonest": [
+                {"from": poses[0, :2], "to": poses[-1, :2]} for poses in self.dishonest
+            ],
+            "look_alikes": [
+                {"a": one.a, "b": one.b, "images_to_tell_apart": one.images_to_tell_apart}
+                for one in self.look_alikes
+            ],
+            "verdict": self.verdict,
+            "advice": self.advice,
+        }
+
+    @property
+    def median_m(self) -> float | None:
+        """The expected error in metres; None where nothing could be checked."""
+        return _median(self.errors[self.covered])
+
+    @cached_property
+    def verdict(self) -> str:
+        """Whether it will work here, in words."""
+        median = self.median_m
+        if median is None:
+            return "Nothing can be said: the localizer gave no pose where other drives came by."
+        errors = self.errors[self.covered]
+        beyond = float(np.mean(errors > GROSS_ERROR_M))
+        open_m = sum(one.metres for one in self.stretches if one.drives == 0)
+        if median <= GOOD_MEDIAN_M and beyond <= GOOD_BEYOND and open_m == 0.0:
+            word = "It will work here"
+        elif median <= 1.0 and beyond <= 0.2:
+            word = "It will work, except where the list below says"
+        else:
+            word = "It will not work reliably"
+        told = (
+            f"{word}: expect an error of {median:.2f} m (median), beyond 1 m in "
+            f"{100 * beyond:.0f} % of the images"
+        )
+        if open_m > 0.0:
+            told += f"; {open_m:.0f} m of the way have no picture in the map"
+        once = 100.0 * (1.0 - float(np.mean(self.covered)))
+        if once >= 1.0:
+            told += f"; {once:.0f} % of the way was seen by one drive only and is not checked"
+        if self.flatters:
+            told += (
+                "; this flatters, for no place was seen by two drives: the images were held "
+                "against neighbours of the same drive"
+            )
+        return told + "."
+
+    @cached_property
+    def advice(self) -> list[str]:
+        """What to drive again, the most useful first."""
+        ways = {
+            "uncovered": "drive it again",
+            "one_way": "drive it in the other direction, if robots will",
+            "light": "drive it in another light",
+            "look_alike": "add a landmark or start elsewhere: it looks like another place",
+        }
+        found = [
+            f"({one.poses[0, 0]:.1f}, {one.poses[0, 1]:.1f}) to ({one.poses[-1, 0]:.1f}, "
+            f"{one.poses[-1, 1]:.1f}), {one.metres:.1f} m: {_reason(one)}; {ways[one.why]}"
+            for one in self.stretches
+        ]
+        if self.flatters:
+            found.insert(0, "drive the whole way a second time, so that the map can be checked")
+        return found
+
+
+def check_map(
+    training_map: TrainingMap,
+    drives: Drive | Sequence[Drive | DescribedDrive] = (),
+    *,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> MapCheck:
+    """Localize each drive of the map on what the other drives gave to it, with the real localizer.
+
+    `drives` are the map's own drives, whose images are then all used, or others with known poses.
+    Without them the map's own images do.
+    """
+    drives = list(drives) if isinstance(drives, Sequence) else [drives]
+    folds = make_folds(training_map, drives, seed=seed, progress=progress)
+    limit = max(1, MOST_FRAMES // len(folds))
+    trials = [
+        trial for fold in folds for trial in localize_fold(fold, limit, progress) if len(trial.run)
+    ]
+    if not trials:
+        raise KbfError("no image got a pose: check that odometry and images overlap in time")
+    # The drives themselves show where the way leads through a hole.
+    stretches = [] if drives else list(holes(training_map))
+    confused: list[LookAlike] = []
+    for number, fold in enumerate(folds):
+        progress(number, len(folds), "looking for look-alike places")
+        confused += look_alikes(fold, max(1, LOOK_ALIKE_SAMPLES // len(folds)))
+    progress(len(folds), len(folds), "looking for look-alike places")
+    dishonest: list[Array] = []
+    columns = []
+    for trial in trials:
+        path, errors = truth_of(trial), position_errors(trial.run)
+        shares = covered_share(trial.fold.training_map, path)
+        sigmas, expected = error_in_sigmas(trial.run), _smoothed(errors)
+        tracking = np.array([state == "tracking" for state in trial.run.states])
+        columns.append((path, errors, expected, shares >= LEAST_SHARE, sigmas, tracking))
+        if not trial.fold.thinned:
+            stretches += driven_once(training_map, path, shares)
+        stretches += one_way(training_map, path)
+        stretches += one_light(training_map, path)
+        mistaken = (_smoothed(sigmas) > 3.0) & tracking & (shares >= LEAST_SHARE)
+        dishonest += [path[run] for run in runs_where(mistaken, path, training_map)]
+        stretches += _confusing(training_map, path, expected, confused)
+    path, errors, expected, covered, sigmas, tracking = (
+        np.concatenate(column) for column in zip(*columns, strict=True)
+    )
+    return MapCheck(
+        training_map=training_map,
+        path=path,
+        errors=errors,
+        expected=expected,
+        covered=covered,
+        in_sigmas=sigmas,
+        tracking=tracking,
+        stretches=tuple(
+            sorted(without_repeats(training_map, stretches), key=lambda one: -one.gain)
+        ),
+        dishonest=tuple(dishonest),
+        look_alikes=tuple(distinct(confused, training_map, MOST_LOOK_ALIKES)),
+        first_fixes=tuple(first_fixes(folds, STARTS, seed, progress)),
+        flatters=any(fold.thinned for fold in folds),
+    )
+
+
+def _confusing(
+    training_map: TrainingMap, path: Array, expected: Array, confused: Sequence[LookAlike]
+) -> list[Stretch]:
+    """Stretches of the path whose images take many to be told from another place's."""
+    hard = [one.a for one in confused if one.order >= MANY_IMAGES]
+    if not hard:
+        return []
+    near = np.min([np.hypot(*(path[:, :2] - pose[:2]).T) for pose in hard], axis=0)
+    reach = 0.5 * training_map.learned.resemblance.distance_m
+    return [
+        make_stretch(training_map, path[run], "look_alike", None, float(np.max(expected[run])))
+        for run in runs_where(near < reach, path, training_map)
+    ]
+
+
+def _reason(stretch: Stretch) -> str:
+    if stretch.why == "uncovered":
+        return "no picture in the map" if stretch.drives == 0 else "seen by one drive only"
+    return {
+        "one_way": "seen in one direction only",
+        "light": "seen in one light only",
+        "look_alike": "confused with a place far away",
+    }[stretch.why]
+
+
+def _smoothed(values: Array) -> Array:
+    """The running median (t,)."""
+    half = SMOOTHED // 2
+    padded = np.pad(values, half, mode="edge")
+    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED), axis=1))
+
+
+def _median(values: object) -> float | None:
+    return _percentile(values, 50)
+
+
+def _percentile(values: object, share: float) -> float | None:
+    found = np.asarray(values, dtype=np.float64)
+    return float(np.percentile(found, share)) if found.size else None
+
+
+def _mean(values: object) -> float | None:
+    found = np.asarray(values, dtype=np.float64)
+    return float(found.mean()) if found.size else None

@@ -1,0 +1,198 @@
+"""`check.html`: what a check found, in one file, with `metrics.json` beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from kbf_localization.arrays import Array
+from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.evaluation.map_check.check import MapCheck
+from kbf_localization.evaluation.map_check.look_alikes import LookAlike
+from kbf_localization.evaluation.plots import make_figure, save_figure
+from kbf_localization.evaluation.report import Picture, Table, write_simple_report
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.geometry import embed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+REASONS = {
+    "uncovered": ("#D55E00", "no picture, or of one drive only"),
+    "one_way": ("#56B4E9", "one direction only"),
+    "look_alike": ("#CC79A7", "looks like another place"),
+    "light": ("#E69F00", "one light only"),
+}
+"""The colour of each kind of stretch, and what it means."""
+
+CAMERA_NOTE = (
+    "This page embeds small camera images of the map where it shows look-alike places. Treat it "
+    "like the drives themselves before you pass it on."
+)
+
+
+def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any]) -> Path:
+    """Write metrics, configuration, pictures and `check.html`; the page's path."""
+    folder.write_metrics(check.metrics)
+    folder.write_config(config)
+    save_figure(folder, "expected_error.png", draw_expected_error(check))
+    pictures = [
+        Picture(
+            folder.file("expected_error.png"),
+            "Expected error along the way (colour; where other drives came by), and stretches that "
+            "the map knows badly (lines beside the way)",
+        )
+    ]
+    for number, pair in enumerate(check.look_alikes, start=1):
+        figure = _side_by_side(check, pair)
+        if figure is not None:
+            name = f"look_alike_{number}.png"
+            save_figure(folder, name, figure)
+            pictures.append(Picture(folder.file(name), f"Look-alike {number}: {_told(pair)}"))
+    notes = [check.verdict, _how(check)]
+    if len(pictures) > 1:
+        notes.append(CAMERA_NOTE)
+    elif check.look_alikes:
+        notes.append("The map has no thumbnails, so look-alike places are listed without images.")
+    return write_simple_report(
+        folder,
+        f"Check of a map of {len(check.training_map)} poses",
+        config,
+        summary="\n\n".join(notes),
+        tables=[
+            Table(
+                "What to drive again, the most useful first",
+                ("", "Stretch"),
+                list(enumerate(check.advice, start=1)) or [("–", "nothing")],
+            ),
+            Table("Figures", ("Figure", "Value", "Units"), figures(check)),
+            Table(
+                "Look-alike places", ("", "Pair"), list(enumerate(map(_told, check.look_alikes), 1))
+            ),
+            Table(
+                "Drives",
+                ("Drive", "Lighting", "Poses in the map"),
+                [
+                    (source.name, source.condition or "unknown", source.chosen)
+                    for source in check.training_map.sources
+                ],
+            ),
+        ],
+        pictures=pictures,
+        name="check.html",
+    )
+
+
+def figures(check: MapCheck) -> list[tuple[str, object, str]]:
+    """The check's figures for a table: what, how much, and in which units."""
+    found = check.metrics
+    first = found["first_fix"]
+    return [
+        ("expected error, median", found["expected_median_m"], "m"),
+        ("expected error, 10th percentile", found["expected_p10_m"], "m"),
+        ("expected error, 90th percentile", found["expected_p90_m"], "m"),
+        ("images beyond 1 m", _percent(found["expected_beyond_1m"]), "%"),
+        ("error within 3 sigma", _percent(found["within_three_sigma_share"]), "%"),
+        ("stretches with too small a covariance", len(found["covariance_dishonest"]), ""),
+        ("way that another drive covers", _percent(found["checked_share"]), "%"),
+        ("random starts that find the pose", _percent(first["fixed_share"]), "%"),
+        ("of these, the right one", _percent(first["right_share"]), "%"),
+        ("time to first fix, median", first["median_seconds"], "s"),
+        ("way to first fix, median", first["median_metres"], "m"),
+        ("look-alike places", len(found["look_alikes"]), "pairs"),
+    ]
+
+
+def draw_expected_error(check: MapCheck) -> Figure:
+    """The way, coloured by the expected error, with the stretches that the map knows badly."""
+    figure, axes = make_figure(10.0, 7.0)
+    axes.plot(*check.training_map.poses[:, :2].T, ".", color="0.8", ms=2, label="map poses")
+    if not check.covered.all():
+        axes.plot(*check.path[~check.covered, :2].T, ".", color="0.55", ms=4, label="not checked")
+    x, y = check.path[check.covered, :2].T
+    dots = axes.scatter(
+        x, y, c=check.expected[check.covered], s=14, cmap="viridis_r", vmin=0.0, vmax=1.0, zorder=3
+    )
+    figure.colorbar(dots, ax=axes, label="expected error (m; 1 and more: darkest)", shrink=0.7)
+    _draw_stretches(axes, check)
+    for number, pair in enumerate(check.look_alikes, start=1):
+        for pose in (pair.a, pair.b):
+            axes.annotate(
+                str(number),
+                (float(pose[0]), float(pose[1])),
+                color=REASONS["look_alike"][0],
+                weight="bold",
+            )
+    axes.set(xlabel="x (m)", ylabel="y (m)", title="Expected error along the way")
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _draw_stretches(axes: Axes, check: MapCheck) -> None:
+    """Lines a little beside the way, so that they hide neither the way nor each other."""
+    extent = float(np.ptp(check.training_map.poses[:, :2], axis=0).max())
+    shown: set[str] = set()
+    for stretch in check.stretches:
+        colour, label = REASONS[stretch.why]
+        aside = 0.012 * extent * (1 + list(REASONS).index(stretch.why))
+        heading = stretch.poses[:, 2]
+        normal = np.stack((-np.sin(heading), np.cos(heading)), axis=-1)
+        axes.plot(
+            *(stretch.poses[:, :2] + aside * normal).T,
+            color=colour,
+            lw=2.0,
+            label=None if stretch.why in shown else label,
+        )
+        shown.add(stretch.why)
+
+
+def _side_by_side(check: MapCheck, pair: LookAlike) -> Figure | None:
+    """The map's images nearest to both places; None where the map has no thumbnails."""
+    from matplotlib.figure import Figure
+
+    tree = cKDTree(embed(check.training_map.poses))
+    images = []
+    for pose in (pair.a, pair.b):
+        row = int(tree.query(embed(pose))[1])
+        images.append(grey_from_compressed(bytes(check.training_map.thumbnails[row])))
+    if any(image is None for image in images):
+        return None
+    figure = Figure(figsize=(6.0, 2.6), layout="constrained")
+    for axes, image, pose in zip(figure.subplots(1, 2), images, (pair.a, pair.b), strict=True):
+        axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+        axes.set_title(_place(pose), fontsize="small")
+        axes.set_axis_off()
+    return figure
+
+
+def _told(pair: LookAlike) -> str:
+    count = pair.images_to_tell_apart
+    told = "not told apart by the images that follow" if count is None else f"{count} images"
+    return f"{_place(pair.a)} is taken for {_place(pair.b)}; to tell them apart: {told}"
+
+
+def _place(pose: Array) -> str:
+    return f"({pose[0]:.1f} m, {pose[1]:.1f} m, {np.degrees(pose[2]):.0f}°)"
+
+
+def _how(check: MapCheck) -> str:
+    if check.flatters:
+        return (
+            "How this was found: every second pose of each drive was localized on the other half. "
+            "A later drive sees other light, other people and other furniture, so it will do worse."
+        )
+    return (
+        "How this was found: each drive was localized, by the localizer that the robot runs, on "
+        "the part of the map that the other drives gave. The whole map is denser than that part, "
+        "so a later drive in similar light does as well or better."
+    )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100.0 * share

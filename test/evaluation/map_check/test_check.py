@@ -1,0 +1,148 @@
+"""`check_map` names what is wrong with a map, and predicts what a later drive will meet."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbf_localization import check_map
+from kbf_localization.errors import MapError
+from kbf_localization.evaluation.frame_pool import covered_share
+from kbf_localization.evaluation.map_check.check import MapCheck
+from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, make_folds
+from kbf_localization.evaluation.map_check.page import write_check
+from kbf_localization.evaluation.map_check.stretches import drift_m, holes, one_light
+from kbf_localization.evaluation.metrics import position_errors
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.evaluation.run import replay
+from kbf_localization.training_map import TrainingMap, subset
+from test.filters.synthetic_world import SyntheticDrive, World, drive, localizer, loop, map_of
+
+
+@pytest.fixture(scope="module")
+def checked(world_map: TrainingMap) -> MapCheck:
+    return check_map(world_map)
+
+
+def test_the_expected_error_is_that_of_a_later_drive(
+    world: World, world_drive: SyntheticDrive
+) -> None:
+    drives = [
+        drive(world, loop(300, wobble=0.06, phase=0.1), 1, "first"),
+        drive(world, loop(300, wobble=-0.04, phase=0.3), 2, "second"),
+    ]
+    training_map = map_of(drives, 150, seed=1)
+    found = check_map(training_map, [one.described for one in drives])
+    later = replay(world_drive.described, localizer(training_map))
+    measured = float(np.median(position_errors(later)))
+    assert found.median_m is not None
+    assert measured / 1.5 <= found.median_m <= 1.5 * measured
+
+
+def test_each_drive_is_held_against_the_others_alone(world_map: TrainingMap) -> None:
+    folds = make_folds(world_map)
+    assert [fold.drive.name for fold in folds] == ["first", "second"]
+    assert [fold.training_map.sources[0].name for fold in folds] == ["second", "first"]
+    assert sum(len(fold.drive) for fold in folds) == len(world_map)
+    assert not any(fold.thinned for fold in folds)
+
+
+def test_a_loop_driven_one_way_round_is_one_way(checked: MapCheck) -> None:
+    one_way = [stretch for stretch in checked.stretches if stretch.why == "one_way"]
+    assert sum(stretch.metres for stretch in one_way) > 15.0
+    assert not [stretch for stretch in checked.stretches if stretch.why == "uncovered"]
+
+
+def test_a_hole_is_found_where_it_was_cut(world_map: TrainingMap) -> None:
+    in_hole = world_map.poses[:, 0] < -1.0
+    cut = subset(world_map, np.flatnonzero(~in_hole))
+    found = list(holes(cut))
+    assert found
+    assert all(stretch.drives == 0 and stretch.metres > 1.0 for stretch in found)
+    assert (covered_share(cut, found[0].poses) < LEAST_SHARE).mean() > 0.9
+    assert not list(holes(world_map))
+
+
+def test_a_drive_that_the_map_does_not_know_shows_the_hole(
+    world_map: TrainingMap, world_drive: SyntheticDrive
+) -> None:
+    cut = subset(world_map, np.flatnonzero(world_map.poses[:, 0] >= -1.0))
+    found = check_map(cut, [replace(world_drive, name="later").described])
+    missing = [one for one in found.stretches if one.drives == 0]
+    assert missing
+    middle = [one.poses[len(one.poses) // 2, 0] for one in missing if one.metres > 3.0]
+    assert middle
+    assert all(x < -1.0 for x in middle)
+    assert "no picture in the map" in found.advice[0]
+
+
+def test_a_map_of_one_drive_says_that_the_check_flatters(world: World) -> None:
+    alone = map_of([drive(world, loop(200), 1, "only")], 80)
+    found = check_map(alone)
+    assert found.flatters
+    assert "flatters" in found.verdict
+    assert found.metrics["frames"] == 40
+
+
+def test_stretches_of_one_light_are_named_where_the_map_knows_several(
+    world_map: TrainingMap,
+) -> None:
+    day, night = world_map.sources
+    lights = replace(
+        world_map, sources=(replace(day, condition="day"), replace(night, condition="night"))
+    )
+    rows = np.flatnonzero((world_map.source_of == 0) | (world_map.poses[:, 0] > 0.0))
+    path = world_map.poses[world_map.source_of == 0]
+    assert not list(one_light(world_map, path))
+    found = list(one_light(subset(lights, rows), path))
+    assert found
+    assert all(np.median(stretch.poses[:, 0]) < 0.0 for stretch in found)
+
+
+def test_the_drift_is_the_median_of_simulated_odometry(world_map: TrainingMap) -> None:
+    """Of a Rayleigh distribution, which it is where both directions err alike."""
+    metres, steps, trials = 6.0, 60, 4000
+    noise = world_map.learned.motion_noise.variances(0.5 * metres / steps, 0.0)
+    errors = np.random.default_rng(0).normal(size=(trials, steps, 3)) * np.sqrt(noise)
+    heading = np.cumsum(errors[..., 2], axis=1) - errors[..., 2]
+    step = 0.5 * metres / steps + errors[..., 0]
+    x = (step * np.cos(heading) - errors[..., 1] * np.sin(heading)).sum(axis=1)
+    y = (step * np.sin(heading) + errors[..., 1] * np.cos(heading)).sum(axis=1)
+    measured = np.median(np.hypot(x - 0.5 * metres, y))
+    assert drift_m(world_map, metres) == pytest.approx(measured, rel=0.25)
+
+
+def test_a_hall_of_two_equal_halves_has_look_alikes(world: World) -> None:
+    """The same pictures at places 30 m apart: the map cannot know which."""
+    both = []
+    for seed, name in ((1, "first"), (2, "second")):
+        near = drive(world, loop(100, wobble=0.03 * seed), seed, name)
+        far = replace(near, poses=near.poses + np.array([30.0, 0.0, 0.0]), name=f"{name} again")
+        both += [near, far]
+    found = check_map(map_of(both, 200))
+    assert found.look_alikes
+    pair = found.look_alikes[0]
+    assert abs(abs(pair.a[0] - pair.b[0]) - 30.0) < 3.0
+    assert pair.order > 1
+    assert any(stretch.why == "look_alike" for stretch in found.stretches)
+
+
+def test_the_page_is_one_file_that_loads_nothing(checked: MapCheck, tmp_path: Path) -> None:
+    page = write_check(ResultsFolder(tmp_path), checked, {"command": "kbf map check <office>"})
+    text = page.read_text(encoding="utf-8")
+    assert page.name == "check.html"
+    assert checked.verdict in text
+    assert "kbf map check &lt;office&gt;" in text
+    assert "http://" not in text
+    assert "https://" not in text
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    for key in ("expected_median_m", "expected_beyond_1m", "stretches", "look_alikes", "verdict"):
+        assert key in metrics
+    assert set(metrics["stretches"][0]) >= {"from", "to", "metres", "why", "expected_error_m"}
+
+
+def test_a_map_of_few_poses_is_refused(world_map: TrainingMap) -> None:
+    with pytest.raises(MapError, match="too small to be checked"):
+        check_map(subset(world_map, np.arange(2)))
