@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
 
 from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import Estimate, GaussianPrior
-from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer, LocalizerSettings, State
 from test.filters.synthetic_world import World, drive, loop, synthetic_map

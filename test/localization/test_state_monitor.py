@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from kbf_localization.localization.types import State
 
 from kbf_localization.filters.base import Estimate
 from kbf_localization.localization.state_monitor import BLIND, StateMonitor, StateThresholds
-from kbf_localization.localization.types import State
 
 LIMITS = StateThresholds(usual_evidence=0.5, jump_m=1.0, blind_updates=10)
 
