@@ -2,6 +2,7 @@
 
 import typer
 
+from kbf_localization.cli.experiments.faults import faults
 from kbf_localization.cli.experiments.localization import localization
 from kbf_localization.cli.experiments.public import public
 from kbf_localization.cli.experiments.recovery import recovery
@@ -33,3 +34,6 @@ app.command("recovery", epilog="Example: [bold]kbf experiment recovery --trials 
 app.command("public", epilog="Example: [bold]kbf experiment public ~/datasets/7scenes[/bold]")(
     public
 )
+app.command(
+    "faults", epilog="Example: [bold]kbf experiment faults --only covered,kidnapped[/bold]"
+)(faults)

@@ -41,15 +41,18 @@ def simulate(
     seed: int = 0,
     frames: int = 1000,
     size: tuple[int, int] = (640, 480),
+    camera_turned_rad: float | Sequence[float] = 0.0,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Path]:
     """Write `runs` drives through the invented office of `seed`; returns their folders.
 
-    The drives differ in path, time of day and people; `condition` is one for all or one for each.
+    The drives differ in path, time of day and people; `condition` is one for all or one for each,
+    and so is `camera_turned_rad`, by how much the camera looks to the left of where the robot goes.
     They are named `seq1_<condition><number>` in `folder`.
     """
     conditions = [condition] * runs if isinstance(condition, str) else list(condition)
+    turned = np.broadcast_to(camera_turned_rad, runs)
     if runs < 1 or frames < 2 or len(conditions) != runs:
         raise DatasetError(
             f"cannot simulate {runs} runs of {frames} frames in {len(conditions)} conditions; "
@@ -60,7 +63,8 @@ def simulate(
     for k in range(runs):
         start = _FIRST_STAMP_NS + k * _HOUR_NS
         trajectory = drive_through(plan, np.random.default_rng([seed, 20, k]), start, frames)
-        drives.append(_Drive(f"seq1_{conditions[k]}{k + 1}", trajectory, conditions[k], k))
+        name = f"seq1_{conditions[k]}{k + 1}"
+        drives.append(_Drive(name, trajectory, conditions[k], k, float(turned[k])))
     return _write(folder, plan, drives, size, workers or Serial(), progress)
 
 
@@ -74,6 +78,7 @@ def simulate_along(
     seed: int = 0,
     frames: int | None = None,
     size: tuple[int, int] = (640, 480),
+    camera_turned_rad: float = 0.0,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Path]:
@@ -83,7 +88,8 @@ def simulate_along(
     one frame. The office is built round all of them and those of `office_from`, so that drives
     rendered by several calls share an office when the union and the seed are the same. Stamps,
     poses, labels and file names are the originals'. `extra_drives` further drives follow a
-    perturbed version of the longest trajectory. To train on seq2 and one further drive and to test
+    perturbed version of the longest trajectory. The camera looks by `camera_turned_rad` to the left
+    of where the robot goes. To train on seq2 and one further drive and to test
     on seq1:
 
         seq2, seq1, extra = simulate_along(folder, [seq2_places, seq1_places], extra_drives=1)
@@ -97,16 +103,21 @@ def simulate_along(
     round_them = [read_trajectory(_places_file(path)) for path in office_from]
     plan = plan_round([*real, *round_them], seed)
     drives = [
-        _Drive(_sequence_name(path, condition, k), trajectory.first(frames), condition, k)
+        _Drive(
+            _sequence_name(path, condition, k),
+            trajectory.first(frames),
+            condition,
+            k,
+            camera_turned_rad,
+        )
         for k, (path, trajectory) in enumerate(zip(places, real))
     ]
     longest = max(real, key=len)
     for k in range(len(real), len(real) + extra_drives):
         start = int(longest.stamps_ns[-1]) + (k - len(real) + 1) * _HOUR_NS
         further = perturbed(longest, np.random.default_rng([seed, 21, k]), start)
-        drives.append(
-            _Drive(f"further_{condition}{k - len(real) + 1}", further.first(frames), condition, k)
-        )
+        name = f"further_{condition}{k - len(real) + 1}"
+        drives.append(_Drive(name, further.first(frames), condition, k, camera_turned_rad))
     return _write(folder, plan, drives, size, workers or Serial(), progress)
 
 
@@ -116,6 +127,7 @@ class _Drive:
     trajectory: Trajectory
     condition: str
     number: int
+    camera_turned_rad: float
 
 
 @dataclass(frozen=True)
@@ -130,6 +142,7 @@ class _Chunk:
     seed: int
     first: int
     folder: Path
+    camera_turned_rad: float
 
 
 def _places_file(path: Path) -> Path:
@@ -196,6 +209,7 @@ def _write_drive(
             plan.seed,
             first,
             sequence / IMAGES,
+            drive.camera_turned_rad,
         )
         for first in range(0, total, _CHUNK)
     ]
@@ -218,7 +232,8 @@ def _render(chunk: _Chunk) -> int:
     for k in range(chunk.first, last):
         rng = np.random.default_rng([chunk.seed, 23, chunk.drive, k])
         shake = float(rng.normal(0, 0.7)) * chunk.camera.height / 480
-        light = renderer.render(trajectory.poses[k], about[k], shake)
+        eye = trajectory.poses[k] + np.array([0.0, 0.0, chunk.camera_turned_rad])
+        light = renderer.render(eye, about[k], shake)
         image = sensor.expose(light, float(np.clip(turning[k], -2, 2)), rng)
         ok, data = cv2.imencode(".jpeg", image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
         if not ok:

@@ -1,0 +1,129 @@
+"""kbf experiment faults: what the estimate is worth when something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from kbf_localization.cli.experiments.common import (
+    Jobs,
+    Output,
+    Seed,
+    command_line,
+    finish,
+    limit_to_one_thread,
+    parse_image_size,
+)
+
+if TYPE_CHECKING:
+    from kbf_localization.evaluation.report import Table
+
+
+def faults(
+    buildings: Annotated[
+        int, typer.Option(min=2, help="Invented offices, of consecutive seeds.")
+    ] = 3,
+    trajectories: Annotated[
+        Optional[Path],
+        typer.Option(
+            help="Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 "
+            "(places.lst): one more building, round them."
+        ),
+    ] = None,
+    only: Annotated[
+        Optional[str], typer.Option(help="Some faults, separated by commas. Default: all.")
+    ] = None,
+    kidnappings: Annotated[int, typer.Option(min=1, help="Kidnappings over all buildings.")] = 51,
+    poses: Annotated[int, typer.Option(min=50, help="Poses of each map.")] = 400,
+    frames: Annotated[
+        int, typer.Option(min=400, help="Frames of each drive through an invented office.")
+    ] = 500,
+    size: Annotated[str, typer.Option(help="Size of rendered images.")] = "320x240",
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    output: Output = None,
+) -> None:
+    """21 faults of camera, odometry, map and place: does it notice, and does it come back?"""
+    limit_to_one_thread()
+    import tempfile
+
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.experiments.faults_buildings import building_round_path, invented_building
+    from kbf_localization.experiments.faults_figure import FIGURE_NAME, write_files
+    from kbf_localization.experiments.faults_run import check_faults, metrics_of, run_faults
+    from kbf_localization.parallel import workers
+
+    pixels, names = parse_image_size(size), check_faults(only)
+    folder = ResultsFolder.create("experiment faults", output)
+    config = {"command": command_line(), "experiment": "faults", "buildings": buildings}
+    config |= {"trajectories": None if trajectories is None else str(trajectories), "seed": seed}
+    config |= {"kidnappings": kidnappings, "poses": poses, "frames": frames, "size": size}
+    folder.write_config(config)
+    staff = workers(jobs)
+    with tempfile.TemporaryDirectory(prefix="kbf-drives-") as rendered, show_progress() as progress:
+        places = [
+            invented_building(
+                Path(rendered) / f"office{number}",
+                seed=number,
+                poses=poses,
+                frames=frames,
+                size=pixels,
+                workers=staff,
+                progress=progress,
+            )
+            for number in range(seed, seed + buildings)
+        ]
+        if trajectories is not None:
+            places.append(
+                building_round_path(
+                    Path(rendered) / "path",
+                    trajectories,
+                    seed=seed,
+                    poses=poses,
+                    size=pixels,
+                    workers=staff,
+                    progress=progress,
+                )
+            )
+        outcomes = list(run_faults(places, names, kidnappings, staff, progress))
+    metrics = metrics_of(outcomes)
+    folder.write_metrics(metrics)
+    write_files(folder, outcomes, metrics)
+    captions = {FIGURE_NAME: "States since the fault began, means over all runs"}
+    finish(folder, "Faults", config, _table(metrics, len(places)), captions)
+
+
+def _table(metrics: Mapping[str, Any], buildings: int) -> Table:
+    from kbf_localization.evaluation.report import Table
+
+    def cell(figure: Mapping[str, float | None], scale: float = 1.0) -> str:
+        mean, std, worst = (figure[key] for key in ("mean", "std", "worst"))
+        if mean is None or std is None or worst is None:
+            return "–"
+        return f"{scale * mean:.1f} ± {scale * std:.1f}, {scale * worst:.1f}"
+
+    rows = [
+        (
+            fault.replace("_", " "),
+            cell(figures["confident_wrong_share"], 100.0),
+            cell(figures["seconds_to_lost"]),
+            cell(figures["seconds_to_recover"]),
+            cell(figures["false_lost"]),
+            cell(figures["tracking_share"], 100.0),
+        )
+        for fault, figures in metrics.items()
+    ]
+    columns = (
+        "Fault",
+        "Confident and wrong [%]",
+        "Until lost [s]",
+        "To recover [s]",
+        "False lost",
+        "Tracking [%]",
+    )
+    title = f"Faults in {buildings} simulated buildings: mean ± std, worst run"
+    return Table(title, columns, rows)

@@ -1,0 +1,266 @@
+"""What can go wrong on a drive: pictures, odometry, the map, the place. Each fault makes cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from kbf_localization.arrays import Array, Image
+from kbf_localization.datasets.drive import Drive, OdometryLog
+from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
+from kbf_localization.evaluation.frame_pool import FramePool, covered_share
+from kbf_localization.experiments.faults_pictures import (
+    Crowd,
+    covered,
+    dimmed,
+    in_the_dark,
+    mirrored,
+    upside_down,
+)
+from kbf_localization.experiments.recovery_trials import joined, kidnappings
+from kbf_localization.geometry import compose, interpolate, relative
+from kbf_localization.training_map.build import build_map
+from kbf_localization.training_map.training_map import TrainingMap
+
+BEGIN_S = 30.0
+"""When a fault that passes begins."""
+
+LATE_S = 0.5
+SCALE = 1.3
+OFF_THE_MAP_S, OFF_THE_MAP_M = 35.0, 2.0
+"""How long the drive is off the map, and how far away the map's next poses are."""
+
+UNCOVERED = 0.2
+"""Expected share of the resemblance below which the robot is still off the map."""
+
+KIDNAPPED_BEFORE, KIDNAPPED_AFTER = 100, 150
+"""Images before and after the robot is carried away."""
+
+Disturbance = Callable[[Image, float, np.random.Generator], Image]
+"""An image and the seconds since the fault began, to the image that the camera gives instead."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A drive under a fault. `disturbed` (t,) says when; all True for a fault that never ends.
+
+    On another building's map there is no right pose: `no_pose_is_right`.
+    """
+
+    drive: DescribedDrive
+    training_map: TrainingMap
+    disturbed: NDArray[np.bool_]
+    no_pose_is_right: bool = False
+
+
+@dataclass(frozen=True)
+class Building:
+    """A building with its map, test drives (described too), and further drives through it."""
+
+    name: str
+    pool: FramePool
+    poses: int
+    seed: int
+    training_map: TrainingMap
+    tests: tuple[Drive, ...]
+    described: tuple[DescribedDrive, ...]
+    by_night: tuple[Drive, ...]
+    camera_turned: tuple[Drive, ...]
+
+
+Fault = Callable[[Building, Building], list[Case]]
+"""The cases of one fault in a building, beside which stands another one."""
+
+
+def seconds_of(drive: DescribedDrive) -> Array:
+    """(t,) seconds since the first image."""
+    return np.asarray((drive.stamps_ns - drive.stamps_ns[0]) * 1e-9)
+
+
+def _always(drive: DescribedDrive) -> NDArray[np.bool_]:
+    return np.ones(len(drive), dtype=bool)
+
+
+def _span(drive: DescribedDrive, seconds: float) -> NDArray[np.bool_]:
+    """From `BEGIN_S` on for so many seconds."""
+    clock = seconds_of(drive)
+    return np.asarray((clock >= BEGIN_S) & (clock < BEGIN_S + seconds))
+
+
+# Pictures
+
+
+def pictures(disturb: Disturbance, seconds: float, here: Building, _: Building) -> list[Case]:
+    """Pictures disturbed for so many seconds, before they are described."""
+    cases = []
+    for number, (drive, described) in enumerate(zip(here.tests, here.described, strict=True)):
+        disturbed = _span(described, seconds) if np.isfinite(seconds) else _always(described)
+        rows = np.flatnonzero(disturbed)
+        clock = seconds_of(described) - seconds_of(described)[rows[0]]
+        rng = np.random.default_rng((here.seed, number))
+        describer = here.training_map.describer()
+        descriptions = list(described.descriptions)
+        for row, image in drive.images([int(row) for row in rows]):
+            if image is not None:
+                image = disturb(image, float(clock[row]), rng)
+            descriptions[row] = None if image is None else describer.describe(image)
+        drive_seen = replace(described, descriptions=tuple(descriptions))
+        cases.append(Case(drive_seen, here.training_map, disturbed))
+    return cases
+
+
+def frozen(seconds: float, here: Building, _: Building) -> list[Case]:
+    """The camera repeats one picture."""
+    cases = []
+    for drive in here.described:
+        disturbed = _span(drive, seconds)
+        rows = np.flatnonzero(disturbed)
+        descriptions = list(drive.descriptions)
+        for row in rows:
+            descriptions[int(row)] = descriptions[int(rows[0])]
+        frozen_drive = replace(drive, descriptions=tuple(descriptions))
+        cases.append(Case(frozen_drive, here.training_map, disturbed))
+    return cases
+
+
+def late(seconds: float, here: Building, _: Building) -> list[Case]:
+    """Pictures bear the stamp of a moment so many seconds after they were taken."""
+    cases = []
+    for drive in here.described:
+        assert drive.truth is not None
+        stamps = drive.stamps_ns + round(seconds * 1e9)
+        known = stamps <= drive.stamps_ns[-1]
+        truth = interpolate(drive.stamps_ns, drive.truth, stamps[known])
+        late_drive = replace(drive.part(known), stamps_ns=stamps[known], truth=truth)
+        cases.append(Case(late_drive, here.training_map, _always(late_drive)))
+    return cases
+
+
+# Odometry
+
+
+def odometry(
+    change: Callable[[Array], Array], seconds: float, here: Building, _: Building
+) -> list[Case]:
+    """The readings' increments (m, 3) changed for so many seconds."""
+    cases = []
+    for drive in here.described:
+        disturbed = _span(drive, seconds) if np.isfinite(seconds) else _always(drive)
+        inside = drive.stamps_ns[disturbed]
+        steps = relative(drive.odometry.poses[:-1], drive.odometry.poses[1:])
+        stamps = drive.odometry.stamps_ns
+        faulty = (stamps[1:] > inside[0]) & (stamps[1:] <= inside[-1])
+        if disturbed.all():
+            faulty[:] = True
+        steps[faulty] = change(steps[faulty])
+        log = OdometryLog(stamps, driven(drive.odometry.poses[0], steps))
+        cases.append(Case(replace(drive, odometry=log), here.training_map, disturbed))
+    return cases
+
+
+def driven(start: Array, steps: Array) -> Array:
+    """Poses (m + 1, 3) from `start` on by `steps` (m, 3)."""
+    poses = np.empty((len(steps) + 1, 3))
+    poses[0] = start
+    for k, step in enumerate(steps):
+        poses[k + 1] = compose(poses[k], step)
+    return poses
+
+
+def _scaled(factors: Sequence[float], steps: Array) -> Array:
+    return np.asarray(steps * np.array(factors))
+
+
+# The map and the place
+
+
+def undisturbed(here: Building, _: Building) -> list[Case]:
+    """Nothing is wrong."""
+    return [Case(one, here.training_map, _always(one)) for one in here.described]
+
+
+def other_drives(which: str, here: Building, _: Building) -> list[Case]:
+    """Further drives, such as those by night, on the map as it is."""
+    drives: tuple[Drive, ...] = getattr(here, which)
+    describer = here.training_map.describer()
+    found = [describe_drive(one, describer, threads=1) for one in drives]
+    return [Case(one, here.training_map, _always(one)) for one in found]
+
+
+def wrong_map(here: Building, there: Building) -> list[Case]:
+    """Another building's map, with its own words."""
+    describer = there.training_map.describer()
+    found = [describe_drive(one, describer, threads=1) for one in here.tests]
+    return [Case(one, there.training_map, _always(one), True) for one in found]
+
+
+def wrong_map_same_words(here: Building, there: Building) -> list[Case]:
+    """Another building's map, built like this building's."""
+    drives, like = there.pool.drives, here.training_map
+    wrong = build_map(drives, poses=there.poses, seed=there.seed, like=like)
+    return [Case(one, wrong, _always(one), True) for one in here.described]
+
+
+def off_the_map(begin_s: float, here: Building, _: Building) -> list[Case]:
+    """The map has no poses near a stretch of the drive."""
+    cases = []
+    for drive in here.described:
+        assert drive.truth is not None
+        clock = seconds_of(drive)
+        stretch = (clock >= begin_s) & (clock < begin_s + OFF_THE_MAP_S)
+        tree = cKDTree(drive.truth[stretch, :2])
+        away = tree.query(here.pool.frames.poses[:, :2])[0] > OFF_THE_MAP_M
+        rest = here.pool.map_of(np.flatnonzero(away), here.poses, "coverage", here.seed)
+        uncovered = covered_share(rest, drive.truth) < UNCOVERED
+        last = int(np.flatnonzero(stretch)[-1])
+        while last + 1 < len(drive) and uncovered[last + 1]:
+            last += 1
+        stretch[: last + 1] |= clock[: last + 1] >= begin_s
+        cases.append(Case(drive, rest, stretch))
+    return cases
+
+
+def kidnapped(times: int, here: Building, _: Building) -> list[Case]:
+    """Carried elsewhere with the wheels at rest, so many times in each building."""
+    cases = []
+    for pieces in kidnappings(
+        here.described, times, here.seed, before=KIDNAPPED_BEFORE, after=KIDNAPPED_AFTER
+    ):
+        drive = joined(here.described, pieces)
+        disturbed = np.zeros(len(drive), dtype=bool)
+        disturbed[KIDNAPPED_BEFORE] = True
+        cases.append(Case(drive, here.training_map, disturbed))
+    return cases
+
+
+def all_faults(kidnappings_each: int) -> Mapping[str, Fault]:
+    """The faults by name; the robot is kidnapped so many times in each building."""
+    forever = float("inf")
+    return {
+        "undisturbed": undisturbed,
+        "covered": partial(pictures, covered, 20.0),
+        "lights_out": partial(pictures, in_the_dark, 30.0),
+        "dim": partial(pictures, dimmed, 30.0),
+        "frozen_picture": partial(frozen, 30.0),
+        "late_pictures": partial(late, LATE_S),
+        "mirrored": partial(pictures, mirrored, forever),
+        "upside_down": partial(pictures, upside_down, forever),
+        "turned_20_degrees": partial(other_drives, "camera_turned"),
+        "wrong_map": wrong_map,
+        "wrong_map_same_words": wrong_map_same_words,
+        "off_the_map": partial(off_the_map, BEGIN_S),
+        "crowd_50": partial(pictures, Crowd(0.5), 30.0),
+        "crowd_70": partial(pictures, Crowd(0.7), 30.0),
+        "odometry_frozen": partial(odometry, partial(_scaled, (0.0, 0.0, 0.0)), 30.0),
+        "odometry_scaled": partial(odometry, partial(_scaled, (SCALE, SCALE, 1.0)), forever),
+        "odometry_heading_inverted": partial(odometry, partial(_scaled, (1.0, 1.0, -1.0)), forever),
+        "odometry_backwards": partial(odometry, partial(_scaled, (-1.0, -1.0, 1.0)), forever),
+        "kidnapped": partial(kidnapped, kidnappings_each),
+        "night": partial(other_drives, "by_night"),
+        "start_off_the_map": partial(off_the_map, 0.0),
+    }
