@@ -2,6 +2,7 @@
 
 import typer
 
+from kbf_localization.cli.experiments.ablation import ablation
 from kbf_localization.cli.experiments.faults import faults
 from kbf_localization.cli.experiments.localization import localization
 from kbf_localization.cli.experiments.public import public
@@ -37,3 +38,6 @@ app.command("public", epilog="Example: [bold]kbf experiment public ~/datasets/7s
 app.command(
     "faults", epilog="Example: [bold]kbf experiment faults --only covered,kidnapped[/bold]"
 )(faults)
+app.command(
+    "ablation", epilog="Example: [bold]kbf experiment ablation --trials 2 --sizes 200[/bold]"
+)(ablation)

@@ -188,14 +188,14 @@ def other_drives(which: str, here: Building, _: Building) -> list[Case]:
     """Further drives, such as those by night, on the map as it is."""
     drives: tuple[Drive, ...] = getattr(here, which)
     describer = here.training_map.describer()
-    found = [describe_drive(one, describer, threads=1) for one in drives]
+    found = [describe_drive(one, describer) for one in drives]
     return [Case(one, here.training_map, _always(one)) for one in found]
 
 
 def wrong_map(here: Building, there: Building) -> list[Case]:
     """Another building's map, with its own words."""
     describer = there.training_map.describer()
-    found = [describe_drive(one, describer, threads=1) for one in here.tests]
+    found = [describe_drive(one, describer) for one in here.tests]
     return [Case(one, there.training_map, _always(one), True) for one in found]
 
 

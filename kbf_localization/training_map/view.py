@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg.lapack import dposv
@@ -44,7 +44,7 @@ class ViewParameters:
 
     `bandwidth` is σ_p of k_X in units of the map's spacing, `heading_bandwidth` σ_θ in units of φ₀;
     `regularization` is nε in units of k_X(x, x), `delta` is δ in units of max β², `power` that of
-    the image kernel.
+    the image kernel. Without `bayes_rule` the weights are plainly β_i k_i, to see what it is worth.
     """
 
     bandwidth: float = 1.3
@@ -52,13 +52,18 @@ class ViewParameters:
     regularization: float = 0.1
     delta: float = 0.5
     power: float = 12.0
+    bayes_rule: bool = True
 
 
 def view_parameters(stored: Mapping[str, float]) -> ViewParameters:
     """Those that a map keeps as "kbf.<name>" or "<name>"; defaults for the others."""
     names = {item.name for item in fields(ViewParameters)}
     known = {key.removeprefix("kbf."): value for key, value in stored.items()}
-    return ViewParameters(**{name: float(known[name]) for name in names if name in known})
+    kinds = {"bayes_rule": bool}
+    found: dict[str, Any] = {
+        name: kinds.get(name, float)(known[name]) for name in names if name in known
+    }
+    return ViewParameters(**found)
 
 
 class Picture(Protocol):
@@ -181,6 +186,8 @@ class MapViews:
             return _normalized(np.maximum(prior, 0.0))
         likeness = (similarities / highest) ** max(1, round(self.parameters.power))
         delta = self.parameters.delta * float(np.abs(prior).max()) ** 2
+        if not self.parameters.bayes_rule:
+            return _normalized(np.maximum(prior, 0.0) * likeness)
         posterior = block_posterior_weights(prior, self._gram.block(rows), likeness, delta)
         # The negative weights of a kernel mean are right in expectations, but measure no pose.
         posterior = np.maximum(posterior, 0.0)

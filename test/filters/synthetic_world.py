@@ -14,6 +14,7 @@ import numpy as np
 
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer
@@ -43,9 +44,11 @@ class World:
     def __init__(self, seed: int = 0, wrong: float = 0.15) -> None:
         generator = np.random.default_rng(seed)
         corners = [_corners(0.0, 0.0, 7.0, 5.0)]
-        places = generator.uniform((-1.2, -0.6), (1.2, 0.6), (2, 2))
-        corners += [_corners(x, y, 0.35, 0.35) for x, y in places]
-        self._from = np.concatenate(corners)
+        corners += [
+            _corners(x, y, 0.35, 0.35)
+            for x, y in generator.uniform((-1.2, -0.6), (1.2, 0.6), (2, 2))
+        ]
+        self._from = np.concatenate([one for one in corners])
         self._to = np.concatenate([np.roll(one, -1, axis=0) for one in corners])
         self._salt = int(generator.integers(1 << 31))
         self._wrong = wrong
@@ -189,22 +192,28 @@ def drive(world, poses, seed, name="drive") -> SyntheticDrive:
 
 def map_of(drives: Sequence[SyntheticDrive], count, seed=0, select="random") -> TrainingMap:
     """The map that `build_map` would make of these drives, whose words are known already."""
-    frames = gather_frames(drives)
-    rows = select_frames(frames.poses, count, select, seed)
-    described = {
-        row: Described(row, drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
-        for row in range(len(frames.poses))
-    }
+    pool = pool_of(drives)
+    rows = select_frames(pool.frames.poses, count, select, seed)
     return map_of_frames(
         drives,
-        frames,
-        described,
+        pool.frames,
+        pool.described,
         rows,
-        probe_runs(frames, rows),
+        probe_runs(pool.frames, rows),
         VOCABULARY,
         SETTINGS,
         seed=seed,
     )
+
+
+def pool_of(drives: Sequence[SyntheticDrive]) -> FramePool:
+    """All frames of the drives, described."""
+    frames = gather_frames(drives)
+    described = {
+        row: Described(row, drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
+        for row in range(len(frames.poses))
+    }
+    return FramePool(tuple(drives), frames, described, VOCABULARY, SETTINGS)
 
 
 def synthetic_map(world, count=150, seed=1) -> TrainingMap:
@@ -214,6 +223,21 @@ def synthetic_map(world, count=150, seed=1) -> TrainingMap:
         drive(world, loop(300, wobble=-0.04, phase=0.3 * seed), seed + 1, "second"),
     ]
     return map_of(drives, count, seed)
+
+
+def subset(training_map: TrainingMap, rows) -> TrainingMap:
+    """A map of some of the poses, which keeps what the whole map knows."""
+    grids = training_map.word_grids
+    return replace(
+        training_map,
+        poses=training_map.poses[rows],
+        histograms=training_map.histograms[rows],
+        next_poses=training_map.next_poses[rows],
+        motions=training_map.motions[rows],
+        source_of=training_map.source_of[rows],
+        thumbnails=[training_map.thumbnails[int(row)] for row in rows],
+        word_grids=None if grids is None else grids[rows],
+    )
 
 
 def without_words(training_map: TrainingMap) -> TrainingMap:

@@ -7,8 +7,7 @@ from kbf_localization.filters.paper_filter import PaperFilter
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import embed
 from kbf_localization.motion.odometry_model import transition
-from kbf_localization.training_map.training_map import subset
-from test.filters.synthetic_world import BLACK, position_errors, run
+from test.filters.synthetic_world import BLACK, position_errors, run, subset
 
 
 def on_whole_map(weights, count):
@@ -131,8 +130,9 @@ def test_a_jump_off_the_map_is_counted(world_map, world_drive):
     pose_filter = PaperFilter(world_map)
     run(pose_filter, world_map, world_drive)
     observation = world_map.observe(world_drive.views[0])
-    estimate = pose_filter.step(np.array([90.0, 0.0, 0.0]), observation)
-    assert Event.PREDICTION_OFF_MAP in estimate.events
+    assert (
+        Event.PREDICTION_OFF_MAP in pose_filter.step(np.array([90.0, 0.0, 0.0]), observation).events
+    )
 
 
 def test_a_map_of_one_pose_works(world_map, world_drive):

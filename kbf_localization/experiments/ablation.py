@@ -1,0 +1,125 @@
+"""What each part of the filter is worth: localization with one part left out after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
+from kbf_localization.evaluation.metrics import trajectory_metrics
+from kbf_localization.evaluation.run import replay
+from kbf_localization.experiments.localization_drives import Setup
+from kbf_localization.experiments.trials import summary
+from kbf_localization.filters.hypothesis_filter import HypothesisFilter, Parts
+from kbf_localization.localization import Localizer
+from kbf_localization.parallel import Workers
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map.view import view_parameters
+
+FIGURES = ("position_rmse_m", "position_median_m", "share_beyond_1m")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The filter with some of its parts; the map has learned with the same ones."""
+
+    parts: Parts = Parts()
+    bayes_rule: bool = True
+    read_out: bool = True
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "everything": Variant(),
+    "one_hypothesis": Variant(Parts(many=False)),
+    "no_elsewhere": Variant(Parts(elsewhere=False)),
+    "no_read_out": Variant(read_out=False),
+    "plain_weights": Variant(bayes_rule=False),
+    "fixed_gain": Variant(Parts(kalman=False)),
+}
+"""All of it, and each part left out in turn."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant over one test drive, on a random choice of so many poses."""
+
+    variant: str
+    poses: int
+    office: int
+    choice: int
+    figures: Mapping[str, float]
+
+
+def run_trials(
+    setups: Sequence[Setup],
+    *,
+    trials: int,
+    sizes: Sequence[int],
+    seed: int,
+    workers: Workers,
+    progress: Progress = no_progress,
+) -> list[Trial]:
+    """Every variant on the same `trials` random maps of each size, in each office."""
+    results: list[Trial] = []
+    for office, setup in enumerate(setups):
+        for fold in setup.folds:
+            pool = describe_drives(
+                fold.training, [fold.test], seed=seed, workers=workers, progress=progress
+            )
+            task = _Task(pool, len(fold.training), office, seed)
+            items = [(name, n, k) for n in sizes for k in range(trials) for name in VARIANTS]
+            doing = f"parts left out, office {office + 1} of {len(setups)}"
+            for done, trial in enumerate(workers.map(task, items)):
+                results.append(trial)
+                progress(done + 1, len(items), doing)
+    return results
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Runs one variant on one random map; a picklable function."""
+
+    pool: FramePool
+    training_drives: int
+    office: int
+    seed: int
+
+    def __call__(self, item: tuple[str, int, int]) -> Trial:
+        name, poses, choice = item
+        variant = VARIANTS[name]
+        pool = self.pool if variant.read_out else _without_word_grids(self.pool)
+        chosen = pool.random_map(
+            range(self.training_drives),
+            poses,
+            self.seed + 100_000 + choice,
+            {"kbf.bayes_rule": float(variant.bayes_rule)},
+        )
+        pose_filter = HypothesisFilter(chosen, view_parameters(chosen.parameters), variant.parts)
+        run = replay(pool.drive(self.training_drives), Localizer(chosen, pose_filter))
+        figures = trajectory_metrics(run)
+        return Trial(name, poses, self.office, choice, {key: figures[key] for key in FIGURES})
+
+
+def _without_word_grids(pool: FramePool) -> FramePool:
+    """The same frames, from which no offset can be read."""
+    described = {
+        row: replace(one, image=replace(one.image, words=None))
+        for row, one in pool.described.items()
+    }
+    return replace(pool, described=described)
+
+
+def metrics_of(trials: Sequence[Trial]) -> dict[str, dict[str, Any]]:
+    """{"<n>": {"<variant>": {figure: {"mean", "std"}}}} over offices and choices."""
+    metrics: dict[str, dict[str, Any]] = {}
+    for poses in sorted({trial.poses for trial in trials}):
+        here = [trial for trial in trials if trial.poses == poses]
+        metrics[str(poses)] = {
+            name: {
+                figure: summary([one.figures[figure] for one in here if one.variant == name])
+                for figure in FIGURES
+            }
+            for name in dict.fromkeys(trial.variant for trial in here)
+        }
+    return metrics
