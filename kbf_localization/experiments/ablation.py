@@ -24,7 +24,7 @@ FIGURES = ("position_rmse_m", "position_median_m", "share_beyond_1m")
 class Variant:
     """The filter with some of its parts; the map has learned with the same ones."""
 
-    parts: Parts = Parts()
+    parts: Parts = Parts()  # noqa: RUF009 (frozen)
     bayes_rule: bool = True
     read_out: bool = True
 

@@ -1,0 +1,67 @@
+"""The ablation: variants differ from the whole filter in one part each, and are all run."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from kbf_localization.datasets.open import open_drive
+from kbf_localization.experiments.ablation import (
+    VARIANTS,
+    Trial,
+    Variant,
+    metrics_of,
+    run_trials,
+)
+from kbf_localization.experiments.localization_drives import Fold, Setup
+from kbf_localization.filters.hypothesis_filter import Parts
+from kbf_localization.parallel import Serial
+from kbf_localization.simulator import simulate
+from kbf_localization.training_map.view import ViewParameters, view_parameters
+
+
+def test_each_variant_leaves_out_one_part():
+    whole = Variant()
+    assert VARIANTS["everything"] == whole
+    for name, variant in VARIANTS.items():
+        if name != "everything":
+            switches = [
+                *(getattr(variant.parts, item.name) for item in fields(Parts)),
+                variant.bayes_rule,
+                variant.read_out,
+            ]
+            assert switches.count(False) == 1
+
+
+def test_a_map_remembers_that_the_rule_was_left_out():
+    assert view_parameters({}).bayes_rule is True
+    assert view_parameters({"kbf.bayes_rule": 0.0}) == replace(ViewParameters(), bayes_rule=False)
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory):
+    paths = simulate(tmp_path_factory.mktemp("office"), runs=3, frames=60, size=(160, 120))
+    first, second, test = (open_drive(path) for path in paths)
+    return Setup("small", (Fold((first, second), test),))
+
+
+def test_all_variants_run_on_the_same_maps(setup):
+    trials = run_trials([setup], trials=1, sizes=[60], seed=3, workers=Serial())
+    assert [trial.variant for trial in trials] == list(VARIANTS)
+    by_name = {trial.variant: trial.figures for trial in trials}
+    for part in ("no_read_out", "plain_weights", "fixed_gain"):
+        assert by_name[part] != by_name["everything"]
+
+
+def test_metrics_are_over_offices_and_choices():
+    trials = [
+        Trial(
+            "everything",
+            200,
+            office,
+            0,
+            {"position_rmse_m": value, "position_median_m": 0.1, "share_beyond_1m": 0.0},
+        )
+        for office, value in enumerate((0.2, 0.4))
+    ]
+    figures = metrics_of(trials)["200"]["everything"]["position_rmse_m"]
+    assert figures["mean"] == pytest.approx(0.3) and figures["std"] == pytest.approx(0.1)
