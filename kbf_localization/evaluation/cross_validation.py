@@ -140,7 +140,11 @@ class _Trial:
         for trained, tested in permutations(self.drives, 2):
             for choice in range(CHOICES_OF_POSES if self.final else 1):
                 training_map = self.pool.random_map(
-                    [trained], candidate.poses, 1000 * candidate.poses + choice, stored
+                    [trained],
+                    candidate.poses,
+                    1000 * candidate.poses + choice,
+                    stored,
+                    candidate.method,
                 )
                 for piece in self._pieces(tested):
                     pose_filter = make_filter(candidate.method, training_map, seed=choice)

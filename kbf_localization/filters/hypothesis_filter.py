@@ -40,8 +40,9 @@ MOST_BIRTHS = 3
 BEST_ROWS = 40
 """Best matches over the map among which places for new hypotheses are sought."""
 
-LEAK_PER_TRAVEL = 1e-3
-"""Chance of being carried away unnoticed, for each length over which pictures change."""
+LEAK_PER_TRAVEL, LEAK_OFF_THE_MAP = 1e-3, 0.05
+"""Chance of being elsewhere unnoticed, for each length over which pictures change: where the map
+can tell, and where it cannot, since robots seldom leave their map for long."""
 
 ON_THE_MAP = 0.5
 """Chance that a robot that is elsewhere is at one of its picture's best matches."""
@@ -249,14 +250,17 @@ class HypothesisFilter:
         travel: float,
     ) -> None:
         """Leak to elsewhere, then add the evidence; a picture that fits nowhere tells nothing."""
-        leak = LEAK_PER_TRAVEL * travel + film.cut * _logistic(best)
-        leak = min(leak, 1.0 - 1e-9) if self._parts.elsewhere else 0.0
-        if seen and leak > 0.0:
-            total = float(np.logaddexp.reduce([one.hypothesis.log_weight for one in seen]))
-            self._log_elsewhere = float(np.logaddexp(self._log_elsewhere, np.log(leak) + total))
         floor = min(best, 0.0)
         for index, one in enumerate(seen):
-            weight = one.hypothesis.log_weight + np.log1p(-leak) + fresh * (one.ratio - floor)
+            weight, leak = one.hypothesis.log_weight, 0.0
+            if self._parts.elsewhere:
+                uncovered = (1.0 - one.view.share) ** 4
+                hazard = LEAK_PER_TRAVEL + uncovered * LEAK_OFF_THE_MAP
+                leak = min(hazard * travel + film.cut * _logistic(best), 1.0 - 1e-9)
+            if leak > 0.0:
+                leaked = np.log(leak) + weight
+                self._log_elsewhere = float(np.logaddexp(self._log_elsewhere, leaked))
+            weight += float(np.log1p(-leak)) + fresh * (one.ratio - floor)
             seen[index] = _Candidate(one.hypothesis.weighed(weight), one.view, one.ratio)
 
     def _born(

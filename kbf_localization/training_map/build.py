@@ -115,6 +115,7 @@ def map_of_frames(
     """The map of the frames `rows`, which learns about itself from the `runs` of probes.
 
     `described` has the frames' descriptions by their row, without those that cannot be decoded.
+    Without runs the map learns from itself, when it is asked what it knows.
     """
     kept = np.array([row for row in rows if int(row) in described], dtype=np.intp)
     if len(kept) == 0:
@@ -145,6 +146,8 @@ def map_of_frames(
         warnings=tuple(_warnings(drives, items, len(rows), settings)),
         word_grids=np.stack(grids) if len(grids) == len(items) else None,
     )
+    if not runs:
+        return training_map
     ways = _ways(frames)
     numbers = [[int(row) for row in run if int(row) in described] for run in runs]
     probed = np.array([row for run in numbers for row in run], dtype=np.intp)

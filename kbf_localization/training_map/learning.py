@@ -42,6 +42,9 @@ STUDENT = 4.0
 REVISIT = 4.0
 """A drive sees a place anew when it has travelled so far, in d/d₀ + φ/φ₀, in between."""
 
+SEEN_ANEW = 0.7
+"""Within this separation a place is seen again, and not another one near it."""
+
 REVISITED = 0.3
 """Share of the probes that must be seen anew for the others to be left out."""
 
@@ -239,30 +242,38 @@ class _Lesson:
         return np.asarray(self._other | (separation >= OWN_DRIVE))
 
     def _fit_resemblance(self) -> tuple[Resemblance, bool]:
-        """h by robust least squares on pairs within its own reach, four times."""
+        """h by robust least squares on pairs within its own reach, again and again.
+
+        At first the neighbours along the way teach the scales; where these show that places were
+        seen anew, only such pairs count, for a new drive's pictures will not be neighbours.
+        """
         extent = float(np.hypot(*np.ptp(self._map.poses[:, :2], axis=0))) + 1e-3
         found = Resemblance(0.8, 0.1 * extent, 0.5, 1.5)
-        revisits = False
-        for _ in range(4):
-            reach = self._distances < NEAR * found.distance_m
-            reach &= self._angles < HEADING_NEAR * found.angle_rad
-            near = reach & self._independent_pairs(found, True)
-            revisits = bool(near.sum() >= FEWEST and near.any(axis=1).mean() > REVISITED)
-            if not revisits:
-                near = reach & self._independent_pairs(found, False)
-            pairs = np.flatnonzero(near)
-            if len(pairs) < FEWEST:
-                found = replace(found, distance_m=min(2.0 * found.distance_m, extent))
-                continue
-            pairs = self._rng.choice(pairs, min(len(pairs), MOST_RESEMBLING), replace=False)
-            found = _fitted_resemblance(
-                self._distances.reshape(-1)[pairs],
-                self._angles.reshape(-1)[pairs],
-                self._contrasts.reshape(-1)[pairs],
-                found,
-                extent,
-            )
+        for _ in range(3):
+            found = self._refitted(found, False, extent)
+        separation = np.hypot(self._distances / found.distance_m, self._angles / found.angle_rad)
+        anew = self._independent_pairs(found, True) & (separation < SEEN_ANEW)
+        revisits = bool(anew.sum() >= FEWEST and anew.any(axis=1).mean() > REVISITED)
+        if revisits:
+            for _ in range(2):
+                found = self._refitted(found, True, extent)
         return found, revisits
+
+    def _refitted(self, found: Resemblance, revisits: bool, extent: float) -> Resemblance:
+        near = self._independent_pairs(found, revisits)
+        near &= self._distances < NEAR * found.distance_m
+        near &= self._angles < HEADING_NEAR * found.angle_rad
+        pairs = np.flatnonzero(near)
+        if len(pairs) < FEWEST:
+            return replace(found, distance_m=min(2.0 * found.distance_m, extent))
+        pairs = self._rng.choice(pairs, min(len(pairs), MOST_RESEMBLING), replace=False)
+        return _fitted_resemblance(
+            self._distances.reshape(-1)[pairs],
+            self._angles.reshape(-1)[pairs],
+            self._contrasts.reshape(-1)[pairs],
+            found,
+            extent,
+        )
 
     def _fit_readout(self) -> Readout:
         """The linear map from shift and zoom to the offset, by robust ridge regression."""
