@@ -79,6 +79,7 @@ class FramePool:
         select: str,
         seed: int,
         parameters: Mapping[str, float] | None = None,
+        method: str = "kbf",
     ) -> TrainingMap:
         """A map of `count` of the frames `own` (increasing) that has learned from them alone."""
         numbers = np.unique(self.frames.drive_of[own])

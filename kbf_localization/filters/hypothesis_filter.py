@@ -8,7 +8,7 @@ each pose by a Kalman step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,7 +40,7 @@ MOST_BIRTHS = 3
 BEST_ROWS = 40
 """Best matches over the map among which places for new hypotheses are sought."""
 
-LEAK_PER_TRAVEL, LEAK_OFF_THE_MAP = 1e-3, 0.05
+LEAK_PER_TRAVEL, LEAK_OFF_THE_MAP = 1e-3, 0.02
 """Chance of being elsewhere unnoticed, for each length over which pictures change: where the map
 can tell, and where it cannot, since robots seldom leave their map for long."""
 
@@ -62,6 +62,9 @@ mean, and the 99 % quantile, of a difference in three coordinates."""
 
 CONFIRMED, LEAD = 0.9, 3.0
 """A pose published with probability 0.9 gives way only to one that is e³ times as probable."""
+
+LEAST_ON_MAP = 0.1
+"""What a place where the map has no picture counts, beside one that it covers, as a first guess."""
 
 WIDEST_SIGMA = 0.3
 """In d₀: a pose less certain than that does not tell the place."""
@@ -161,7 +164,7 @@ class HypothesisFilter:
         self._follow_evidence(seen, fresh)
         corrected = self._corrected(seen, fresh)
         self._hypotheses = self._kept([*corrected, *self._born(births, corrected, best, fresh)])
-        published = self._choose()
+        published = self._choose({one.hypothesis.number: one.view.share for one in seen})
         return self._estimate(published, seen, births, film, best)
 
     # Prediction
@@ -341,14 +344,23 @@ class HypothesisFilter:
             or (rank < MOST and one.log_weight - total > np.log(FORGOTTEN))
         ]
 
-    def _choose(self) -> Hypothesis | None:
-        """The hypothesis to publish."""
+    def _choose(self, shares: Mapping[int, float]) -> Hypothesis | None:
+        """The hypothesis to publish; `shares` say how well the map covers the old ones.
+
+        As long as none was confirmed, one on the map is preferred: most robots are on their map.
+        """
         if not self._hypotheses:
             self._published = None
             return None
-        best = max(self._hypotheses, key=lambda one: one.log_weight)
+
+        def rank(one: Hypothesis) -> float:
+            doubt = 0.0 if self._confirmed else LEAST_ON_MAP
+            covered = shares.get(one.number, 1.0) if doubt else 1.0
+            return one.log_weight + float(np.log(doubt + (1.0 - doubt) * covered))
+
+        best = max(self._hypotheses, key=rank)
         current = next((one for one in self._hypotheses if one.number == self._published), best)
-        if best.log_weight - current.log_weight > (LEAD if self._confirmed else 0.0):
+        if rank(best) - rank(current) > (LEAD if self._confirmed else 0.0):
             current, self._confirmed = best, False
         if current.number != self._published:
             self._published, self._running = current.number, 0.0
