@@ -74,9 +74,10 @@ class WordAligner:
         """The alignments of a `view` with pictures (m, rows · columns)."""
         count, columns = len(grids), self.shape[1]
         words = np.reshape(grids, (count, *self.shape))[:, self._rows]
-        others = self._embedding[words].transpose(0, 2, 1, 3).reshape(count * columns, -1)
+        embedded = self._embedding[words].transpose(0, 2, 1, 3)
+        others = embedded.reshape(count * columns, view.shape[1])
         products = (view @ others.T).reshape(len(ZOOMS), columns, count, columns)
-        pairs = products.transpose(0, 2, 1, 3).reshape(len(ZOOMS), count, -1)
+        pairs = products.transpose(0, 2, 1, 3).reshape(len(ZOOMS), count, columns**2)
         return self._peaks(np.matmul(pairs, self._diagonals).transpose(1, 0, 2))
 
     def _peaks(self, scores: NDArray[np.floating[Any]]) -> Alignments:

@@ -1,18 +1,17 @@
 import numpy as np
 import pytest
-from kbf_localization.filters.kernel_bayes_filter import KernelBayesFilter
 
 from kbf_localization.errors import ParameterError
-from kbf_localization.filters.base import Estimate, GaussianPrior
+from kbf_localization.filters.base import Confidence, Estimate, GaussianPrior
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer, LocalizerSettings, State
-from test.filters.synthetic_world import World, drive, loop, synthetic_map
+from test.filters.synthetic_world import localizer as kbf_localizer
 
 SECOND = 1_000_000_000
 
 
 class Recorder:
-    """A filter that keeps what it is given and says where odometry alone would lead."""
+    """A filter that keeps what it is given and goes where odometry alone would lead."""
 
     def __init__(self, evidence=1.0, sigma=0.1):
         self.motions, self.priors = [], []
@@ -28,12 +27,16 @@ class Recorder:
         if motion is not None:
             self.pose = compose(self.pose, motion)
         covariance = np.eye(3) * self.sigma**2
-        return Estimate(self.pose, covariance, self.pose, None, self.evidence, ("seen",))
-
-
-@pytest.fixture(scope="module")
-def world_map():
-    return synthetic_map(World(), 60)
+        return Estimate(
+            self.pose,
+            covariance,
+            self.pose,
+            None,
+            self.evidence,
+            ("seen",),
+            whole_covariance=4.0 * covariance,
+            confidence=Confidence(0.995, self.evidence, -1.0, 0.5),
+        )
 
 
 def localizer_with(world_map, settings=None, **recorder):
@@ -152,6 +155,17 @@ def test_map_to_odom_takes_odometry_to_the_map(world_map):
     )
 
 
+def test_dead_reckoning_adds_the_maps_motion_noise(world_map):
+    localizer, _ = localizer_with(world_map)
+    drive_straight(localizer, 2.0)
+    localizer.add_described(SECOND, None)
+    _, covariance = localizer.pose_at(2 * SECOND)
+    # Half a metre straight on: what the heading's error of 0.1 rad leads aside, and Q.
+    jacobian = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+    noise = 0.5 * np.diag(world_map.learned.motion_noise.per_metre)
+    np.testing.assert_allclose(covariance, 0.01 * jacobian @ jacobian.T + noise, atol=1e-12)
+
+
 def test_dead_reckons_between_images_with_growing_covariance(world_map):
     localizer, _ = localizer_with(world_map)
     assert localizer.pose_at() is None
@@ -164,27 +178,49 @@ def test_dead_reckons_between_images_with_growing_covariance(world_map):
     np.testing.assert_allclose(newest, pose)
 
 
-def test_states_go_from_uninitialized_to_tracking_to_lost_and_back(world_map):
+def test_the_state_follows_the_filters_confidence(world_map):
     localizer, pose_filter = localizer_with(world_map)
     drive_straight(localizer, 20.0)
     assert localizer.state is State.UNINITIALIZED
     stamps = iter(range(0, 20 * SECOND, SECOND // 10))
-    assert localizer.add_described(next(stamps), None).state is State.LOCALIZING
-    said = [localizer.add_described(next(stamps), None).state for _ in range(5)]
-    assert said[-1] is State.TRACKING
-    pose_filter.evidence = 0.0
-    said = [localizer.add_described(next(stamps), None).state for _ in range(30)]
-    assert said[-1] is State.LOST
+    assert localizer.add_described(next(stamps), None).state is State.TRACKING
+    pose_filter.evidence = -2.0
+    assert localizer.add_described(next(stamps), None).state is State.LOST
+    assert localizer.counts["lost"] == 1
     pose_filter.evidence = 1.0
-    said = [localizer.add_described(next(stamps), None).state for _ in range(30)]
-    assert said[-1] is State.TRACKING
+    assert localizer.add_described(next(stamps), None).state is State.TRACKING
 
 
 def test_a_wide_belief_is_not_tracking(world_map):
     localizer, _ = localizer_with(world_map, sigma=3.0)
     drive_straight(localizer, 5.0)
-    said = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(40)]
-    assert said[-1].state is State.LOCALIZING
+    states = [localizer.add_described(tenth * SECOND // 10, None).state for tenth in range(40)]
+    assert set(states) == {State.LOCALIZING}
+
+
+def test_others_get_the_whole_beliefs_covariance_unless_the_robot_tracks(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    drive_straight(localizer, 5.0)
+    tracking = localizer.add_described(SECOND, None)
+    np.testing.assert_array_equal(tracking.published_covariance, 0.1**2 * np.eye(3))
+    pose_filter.evidence = -2.0
+    lost = localizer.add_described(2 * SECOND, None)
+    expected = 0.04 * np.eye(3) + np.diag([4.0, 4.0, 1.0])
+    np.testing.assert_allclose(lost.published_covariance, expected)
+
+
+def test_a_given_pose_is_rested_on_until_the_images_decide(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    drive_straight(localizer, 5.0)
+    assert not localizer.rests_on_given_pose
+    localizer.set_pose(GaussianPrior(np.zeros(3), 0.01 * np.eye(3)), 0)
+    assert localizer.rests_on_given_pose
+    pose_filter.evidence = -0.5
+    localizer.add_described(SECOND, None)
+    assert localizer.rests_on_given_pose
+    pose_filter.evidence = 1.0
+    localizer.add_described(2 * SECOND, None)
+    assert not localizer.rests_on_given_pose
 
 
 def test_starts_again_anywhere_on_request_and_after_a_jump_of_time(world_map):
@@ -208,27 +244,21 @@ def test_counts_what_the_filter_reports(world_map):
     assert localizer.counts["seen"] == 2
 
 
-def test_the_order_of_arrival_does_not_matter(world_map):
-    test_drive = drive(World(), loop(80), seed=3)
-    odometry = [np.zeros(3)]
-    for motion in test_drive.motions:
-        odometry.append(compose(odometry[-1], motion))
+def test_the_order_of_arrival_does_not_matter(world_map, world_drive):
+    odometry = world_drive.odometry
 
     def run(all_odometry_first):
-        localizer = Localizer(world_map, KernelBayesFilter(world_map))
-        said = []
-        if all_odometry_first:
-            for index, pose in enumerate(odometry):
-                localizer.add_odometry(index * SECOND // 5, pose)
-        for index, view in enumerate(test_drive.views[:-1]):
-            if not all_odometry_first:
-                upto = range(2) if index == 0 else range(index + 1, index + 2)
-                for one in upto:
-                    localizer.add_odometry(one * SECOND // 5, odometry[one])
-            said.append(
-                localizer.add_described(index * SECOND // 5 + 1000, world_map.observe(view)).pose
-            )
-        return np.array(said)
+        localizer = kbf_localizer(world_map)
+        fed, poses = 0, []
+        for index in range(60):
+            needed = len(odometry.stamps_ns) if all_odometry_first else index + 2
+            while fed < needed:
+                localizer.add_odometry(int(odometry.stamps_ns[fed]), odometry.poses[fed])
+                fed += 1
+            stamp = int(world_drive.stamps_ns[index]) + 1000
+            observation = world_map.observe(world_drive.views[index])
+            poses.append(localizer.add_described(stamp, observation).pose)
+        return np.array(poses)
 
     np.testing.assert_array_equal(run(True), run(False))
 

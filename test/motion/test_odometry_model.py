@@ -3,7 +3,6 @@ import pytest
 
 from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.motion.odometry_model import (
-    estimate_noise,
     noise_between,
     rotate_translate_rotate,
     transition,
@@ -43,22 +42,30 @@ def test_noise_is_the_mean_square_of_the_errors_in_the_embedding():
         embed(poses[i + 1]) - embed(compose(poses[i], motions[i])) for i in range(len(motions))
     ]
     expected = np.mean(np.square(errors), axis=0)
-    np.testing.assert_allclose(estimate_noise(poses, motions), expected, rtol=1e-12)
+    found = noise_between(poses[:-1], motions, poses[1:])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_steps_without_a_motion_are_passed_over():
     poses = np.array([[0.0, 0.0, 0.0], [1.1, 0.0, 0.0], [2.1, 0.0, 0.0]])
     motions = np.array([[1.0, 0.0, 0.0], [np.nan, 0.0, 0.0]])
-    assert estimate_noise(poses, motions)[0] == pytest.approx(0.01)
+    assert noise_between(poses[:-1], motions, poses[1:])[0] == pytest.approx(0.01)
 
 
 def test_perfect_odometry_has_a_positive_variance():
-    poses = np.zeros((3, 3))
-    assert (estimate_noise(poses, np.zeros((2, 3))) > 0).all()
+    assert (noise_between(*np.zeros((3, 2, 3))) > 0).all()
 
 
 def test_refuses_drives_without_a_usable_step():
-    with pytest.raises(ValueError, match="motions"):
-        estimate_noise(np.zeros((3, 3)), np.zeros((3, 3)))
     with pytest.raises(ValueError, match="no step"):
         noise_between(np.zeros((1, 3)), np.full((1, 3), np.nan), np.zeros((1, 3)))
+
+
+def test_one_wild_reading_does_not_make_the_noise():
+    generator = np.random.default_rng(1)
+    motions = generator.normal(0.0, 0.01, (400, 3))
+    usual = noise_between(np.zeros((400, 3)), motions, np.zeros((400, 3)))
+    motions[7] = (100.0, -100.0, 3.0)
+    wild = noise_between(np.zeros((400, 3)), motions, np.zeros((400, 3)))
+    # It counts as ten usual errors: as a hundred variances among four hundred.
+    np.testing.assert_array_less(wild[[0, 1, 3]], 1.4 * usual[[0, 1, 3]])

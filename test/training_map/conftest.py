@@ -7,6 +7,13 @@ import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.training_map import Source, TrainingMap, build_map
+from kbf_localization.training_map.learned import (
+    Evidence,
+    Learned,
+    MotionNoise,
+    Readout,
+    Resemblance,
+)
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 from test.datasets.cold_folders import make_cold_drive
@@ -22,11 +29,32 @@ def wall_map(wall_drive: ColdDrive) -> TrainingMap:
     return build_map([wall_drive], poses=15, words=30)
 
 
+LEARNED = Learned(
+    resemblance=Resemblance(0.8, 1.5, 0.5, 1.5),
+    evidence=Evidence(5.0, 4.0, -1.0, -2.0, 5.0, 0.3, 2.5, -0.25),
+    film=Evidence(6.0, 3.0, -0.5, -1.0, 4.0, 1.0, 0.0, 0.0),
+    readout=Readout(
+        coefficients=((0.0, -3.0, 0.1), (0.5, 0.0, 0.0), (-1.1, 0.0, 0.02)),
+        log_variance=((-3.0, -2.0, 0.5), (-3.0, -1.0, 0.25), (-6.0, -4.0, 0.0)),
+        prominence=(0.1, 0.6),
+        apparent=(0.2, 1.5),
+        least_variance=(0.002, 0.01, 0.001),
+        correlation=1.25,
+        lasting=0.75,
+    ),
+    motion_noise=MotionNoise((0.01, 0.02, 0.03), (0.001, 0.002, 0.003), 4),
+    drives=2,
+    probes=77,
+    revisits=True,
+)
+
+
 @pytest.fixture
 def number_map() -> TrainingMap:
     """Seven poses with drawn counts; the last pose ends its drive."""
     rng = np.random.default_rng(0)
     settings = DescriberSettings(image_width=96, image_height=80, words=5)
+    cells = settings.reduced_grid_shape[0] * settings.reduced_grid_shape[1]
     following, motions = rng.normal(size=(2, 7, 3))
     following[6] = motions[6] = np.nan
     return TrainingMap(
@@ -41,8 +69,9 @@ def number_map() -> TrainingMap:
         source_of=np.array([0, 0, 0, 0, 1, 1, 1]),
         thumbnails=[b"one", b"", b"three", b"4", b"", b"sixth", b"7"],
         parameters={"power": 8.0},
-        thresholds={"lost": 0.25},
         warnings=("a line",),
+        word_grids=rng.integers(0, 5, (7, cells), dtype=np.uint8),
+        known=LEARNED,
     )
 
 

@@ -22,7 +22,9 @@ def test_a_map_holds_poses_and_their_images(wall_drive: ColdDrive, wall_map: Tra
     frames = [int(np.argmin(np.abs(wall_drive.poses[:, 0] - x))) for x in wall_map.poses[:, 0]]
     for row, (_, image) in enumerate(wall_drive.images(frames)):
         assert image is not None
-        np.testing.assert_array_equal(describer.describe(image), wall_map.histograms[row])
+        described, kept = describer.describe(image), wall_map.description(row)
+        np.testing.assert_array_equal(described.histogram, kept.histogram)
+        np.testing.assert_array_equal(described.words, kept.words)
         assert wall_map.thumbnails[row][:2] == b"\xff\xd8"
     assert wall_map.sources[0].name == "seq1_cloudy1"
     assert wall_map.sources[0].condition == "cloudy"
@@ -55,6 +57,7 @@ def test_motions_lead_from_each_pose_to_the_next(wall_map: TrainingMap) -> None:
 def test_workers_change_nothing(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
     parallel = build_map([wall_drive], poses=15, words=30, workers=Cores(2))
     assert parallel.identity == wall_map.identity
+    assert parallel.learned == wall_map.learned
 
 
 @pytest.mark.slow
@@ -72,6 +75,7 @@ def test_seed_and_selection_change_the_map(wall_drive: ColdDrive, wall_map: Trai
     again = build_map([wall_drive], poses=15, words=30)
     other = build_map([wall_drive], poses=15, words=30, select="random", seed=1)
     assert again.identity == wall_map.identity
+    assert again.learned == wall_map.learned
     assert other.identity != wall_map.identity
     assert len(other) == 15
 

@@ -1,9 +1,12 @@
 """Map files: the same map back, or one clear error."""
 
+import hashlib
+import io
+import json
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import h5py
@@ -19,10 +22,11 @@ def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Pat
     save_map(number_map, map_path)
     loaded = load_map(map_path)
     assert loaded.identity == number_map.identity
-    for name in ("poses", "histograms", "next_poses", "motions", "motion_variances", "source_of"):
+    for name in ("poses", "histograms", "next_poses", "motions", "motion_variances", "source_of",
+                 "word_grids"):  # fmt: skip
         np.testing.assert_array_equal(getattr(loaded, name), getattr(number_map, name))
     np.testing.assert_array_equal(loaded.vocabulary.words, number_map.vocabulary.words)
-    for name in ("describer_settings", "sources", "parameters", "thresholds", "warnings"):
+    for name in ("describer_settings", "sources", "parameters", "learned", "warnings"):
         assert getattr(loaded, name) == getattr(number_map, name)
     assert list(loaded.thumbnails) == list(number_map.thumbnails)
 
@@ -48,7 +52,7 @@ def test_the_file_is_the_same_whenever_it_is_written(
 def test_any_hdf5_tool_opens_it(number_map: TrainingMap, map_path: Path) -> None:
     save_map(number_map, map_path)
     with h5py.File(map_path, "r") as file:
-        assert set(file) == {*ARRAYS, "description"}
+        assert set(file) == {*ARRAYS, "description", "word_grids"}
         assert b'"power": 8.0' in file["description"][()]
 
 
@@ -123,7 +127,7 @@ def test_a_newer_version_is_told(number_map: TrainingMap, map_path: Path) -> Non
     with map_path.open("r+b") as file:
         file.seek(10)
         file.write(struct.pack("<I", VERSION + 1))
-    with pytest.raises(MapError, match="format version 2.*update kbf_localization"):
+    with pytest.raises(MapError, match=f"format version {VERSION + 1}.*update kbf_localization"):
         load_map(map_path)
 
 
@@ -229,6 +233,19 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
     "infinite parameter": (describe(b'"power": 8.0', b'"power": Infinity'), "power"),
     "parameter as text": (describe(b'"power": 8.0', b'"power": "8"'), "power"),
     "source as number": (describe(b'"name": "b"', b'"name": 3'), "name"),
+    "learned list": (describe(b'"resemblance": {', b'"resemblance": [{'), "not JSON"),
+    "nothing of the resemblance": (describe(b'"amplitude": 0.8,', b""), "Resemblance lacks"),
+    "flat resemblance": (describe(b'"distance_m": 1.5', b'"distance_m": 0.0'), "distance_m"),
+    "infinite noise": (describe(b'"lasting": 0.75', b'"lasting": Infinity'), "lasting"),
+    "nan evidence": (describe(b'"low": -0.25', b'"low": NaN'), "low"),
+    "evidence as text": (describe(b'"low": -0.25', b'"low": "-0.25"'), "low"),
+    "shares beyond one": (describe(b'"lasting": 0.75', b'"lasting": 1.5'), "lasting"),
+    "doubtful revisits": (describe(b'"revisits": true', b'"revisits": 1'), "revisits"),
+    "negative probes": (describe(b'"probes": 77', b'"probes": -1'), "counts"),
+    "other grids": (put("word_grids", data=np.zeros((7, 3), np.uint8)), "'word_grids' has shape"),
+    "grids of other numbers": (put("word_grids", data=np.zeros((7, 99), np.uint16)), "word_grids"),
+    "a word beyond": (assign("word_grids", (3, 3), 5), "not in the vocabulary"),
+    "grid link": (link("word_grids", h5py.SoftLink("/poses")), "missing"),
     "other warnings": (describe(b'"a line"', b"5"), "warnings"),
 }
 
@@ -253,3 +270,50 @@ def test_checksums_of_thumbnails_are_crc32(number_map: TrainingMap, map_path: Pa
     save_map(number_map, map_path)
     with h5py.File(map_path, "r") as file:
         assert file["thumbnail_checksums"][2] == zlib.crc32(b"three")
+
+
+def version_1(training_map: TrainingMap) -> bytes:
+    """A file of version 1, by its own rules: seal, version and checksum, then HDF5."""
+    memory = io.BytesIO()
+    with h5py.File(memory, "w", userblock_size=512) as file:
+        for name, kind in (("poses", "<f8"), ("next_poses", "<f8"), ("motions", "<f8"),
+                           ("histograms", "|u1"), ("motion_variances", "<f8"),
+                           ("source_of", "<i4")):  # fmt: skip
+            file.create_dataset(name, data=np.asarray(getattr(training_map, name), kind))
+        file.create_dataset("vocabulary", data=training_map.vocabulary.words.astype("<f4"))
+        sizes = [len(one) for one in training_map.thumbnails]
+        checksums = [zlib.crc32(one) for one in training_map.thumbnails]
+        file.create_dataset("thumbnail_ends", data=np.cumsum(sizes).astype("<i8"))
+        file.create_dataset("thumbnail_checksums", data=np.array(checksums, dtype="<u4"))
+        pictures = np.frombuffer(b"".join(training_map.thumbnails), dtype=np.uint8)
+        file.create_dataset("thumbnails", data=pictures)
+        description = {
+            "settings": asdict(training_map.describer_settings),
+            "sources": [asdict(source) for source in training_map.sources],
+            "parameters": {"power": 8.0, "kbf.mixing": 0.02},
+            "thresholds": {"lost": 0.25, "usual_evidence": 0.5},
+            "warnings": ["a line"],
+        }
+        file.create_dataset("description", data=np.bytes_(json.dumps(description).encode()))
+    content = memory.getvalue()[512:]
+    digest = hashlib.blake2b(struct.pack("<I", 1) + content, digest_size=32).digest()
+    head = struct.pack("<10sIQ32s", b"KBFMAP\r\n\x1a\n", 1, 512 + len(content), digest)
+    return head.ljust(512, b"\0") + content
+
+
+def test_a_map_of_version_1_is_read_and_learns_what_it_lacks(
+    world_map: TrainingMap, map_path: Path
+) -> None:
+    map_path.write_bytes(version_1(world_map))
+    loaded = load_map(map_path)
+    assert loaded.identity == world_map.identity
+    assert loaded.parameters == {"power": 8.0, "kbf.mixing": 0.02}
+    assert loaded.word_grids is None and loaded.known is None
+    learned = loaded.learned
+    assert learned.drives == 2 and not learned.readout.known
+    # It knows the same world: the scales are those that the map's own drives taught, to a half.
+    taught = world_map.learned.resemblance
+    assert learned.resemblance.distance_m == pytest.approx(taught.distance_m, rel=0.5)
+    assert learned.resemblance.angle_rad == pytest.approx(taught.angle_rad, rel=0.5)
+    save_map(loaded, map_path)
+    assert load_map(map_path).learned == learned

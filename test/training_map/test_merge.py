@@ -7,6 +7,7 @@ import pytest
 
 from kbf_localization.errors import MapError
 from kbf_localization.training_map import TrainingMap
+from kbf_localization.training_map.learned import MotionNoise
 from kbf_localization.training_map.merge import merge_maps
 from kbf_localization.vision.vocabulary import Vocabulary
 
@@ -15,7 +16,10 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
     noisier = replace(
         number_map,
         motion_variances=3 * number_map.motion_variances,
-        thresholds={"lost": 0.75, "other": 1.0},
+        known=replace(
+            number_map.learned,
+            motion_noise=MotionNoise((0.05, 0.005, 0.05), (0.0, 0.1, 0.0), 3),
+        ),
     )
     merged = merge_maps([number_map, noisier])
     np.testing.assert_array_equal(merged.poses, np.tile(number_map.poses, (2, 1)))
@@ -25,7 +29,16 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
     np.testing.assert_allclose(merged.motion_variances, 2 * number_map.motion_variances)
     assert merged.thumbnails[9] == b"three"
     assert merged.parameters == number_map.parameters
-    assert merged.thresholds == {"lost": 0.5}
+    assert merged.word_grids is not None and number_map.word_grids is not None
+    np.testing.assert_array_equal(merged.word_grids, np.tile(number_map.word_grids, (2, 1)))
+    noise = merged.learned.motion_noise
+    assert noise == MotionNoise((0.05, 0.02, 0.05), (0.001, 0.1, 0.003), 7)
+
+
+def test_a_map_without_grids_takes_them_from_the_merged_one(number_map: TrainingMap) -> None:
+    merged = merge_maps([number_map, replace(number_map, word_grids=None)])
+    assert merged.word_grids is None
+    assert np.isfinite(merged.observe(merged.description(3)).contrasts()).all()
 
 
 def test_parameters_that_differ_are_left_out(number_map: TrainingMap) -> None:

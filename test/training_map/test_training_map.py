@@ -4,14 +4,16 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from kbf_localization.training_map import TrainingMap, with_parameters
+from kbf_localization.training_map import observation as observation_module
 from kbf_localization.training_map.picture import image_strip
 from test.datasets.test_image_messages import hidden_behind
 
 
 def test_similarities_of_rows_are_those_of_the_whole(number_map: TrainingMap) -> None:
-    observation = number_map.observe(number_map.histograms[2])
+    observation = number_map.observe(number_map.description(2))
     everything = observation.similarities()
     rows = np.array([5, 0, 2])
     np.testing.assert_array_equal(observation.similarities(rows), everything[rows])
@@ -19,7 +21,7 @@ def test_similarities_of_rows_are_those_of_the_whole(number_map: TrainingMap) ->
 
 
 def test_a_query_of_rows_does_not_touch_the_others(number_map: TrainingMap) -> None:
-    observation = number_map.observe(number_map.histograms[2])
+    observation = number_map.observe(number_map.description(2))
     expected = observation.similarities()[[1, 4]]
     touched = number_map.histograms.copy()
     touched[[0, 2, 3, 5, 6]] = 255
@@ -31,24 +33,69 @@ def test_gram_of_rows_is_symmetric_and_made_of_similarities(number_map: Training
     rows = np.array([6, 1, 3])
     gram = number_map.image_gram(rows)
     for index, row in enumerate(rows):
-        similarities = number_map.observe(number_map.histograms[row]).similarities(rows)
+        similarities = number_map.observe(number_map.description(int(row))).similarities(rows)
         np.testing.assert_allclose(gram[index], similarities, rtol=1e-14)
     np.testing.assert_array_equal(number_map.image_gram(rows, rows[:2]).shape, (3, 2))
 
 
 def test_identity_is_of_poses_and_images_not_of_tuning(number_map: TrainingMap) -> None:
-    tuned = with_parameters(number_map, {"power": 16.0}, {"lost": 0.5})
+    tuned = with_parameters(number_map, {"power": 16.0})
     assert tuned.identity == number_map.identity
-    assert (tuned.parameters, tuned.thresholds) == ({"power": 16.0}, {"lost": 0.5})
-    assert with_parameters(number_map, {}).thresholds == {"lost": 0.25}
+    assert tuned.parameters == {"power": 16.0} and tuned.learned is number_map.learned
     number_map.histograms[0, 0] ^= 1
     assert with_parameters(number_map, {}).identity != tuned.identity
 
 
-def test_top_level_is_a_first_look_at_all_poses(number_map: TrainingMap) -> None:
-    observation = number_map.observe(number_map.histograms[2])
-    assert observation.top_level_similarities().shape == (7,)
-    assert observation.top_level_similarities()[2] == 1.0
+def test_the_coarse_look_is_at_all_poses(number_map: TrainingMap) -> None:
+    observation = number_map.observe(number_map.description(2))
+    assert observation.coarse_similarities().shape == (7,)
+    assert observation.coarse_similarities()[2] == 1.0
+
+
+def test_contrast_is_the_log_similarity_less_its_median(number_map: TrainingMap) -> None:
+    observation = number_map.observe(number_map.description(2))
+    logs = np.log(observation.similarities())
+    np.testing.assert_allclose(observation.contrasts(), logs - np.median(logs), rtol=1e-12)
+
+
+def test_best_rows_are_sorted_by_similarity(number_map: TrainingMap) -> None:
+    observation = number_map.observe(number_map.description(2))
+    expected = np.argsort(-observation.similarities(), kind="stable")
+    np.testing.assert_array_equal(observation.best_rows(4), expected[:4])
+    np.testing.assert_array_equal(observation.best_rows(40), expected)
+
+
+def test_on_a_large_map_the_same_row_is_found_by_its_words_first(
+    number_map: TrainingMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation_module, "RETRIEVE_FROM", 5)
+    monkeypatch.setattr(observation_module, "RETRIEVED", 3)
+    for row in range(7):
+        observation = number_map.observe(number_map.description(row))
+        retrieved = np.argsort(-observation.coarse_similarities())[:3]
+        expected = retrieved[np.argsort(-observation.similarities(retrieved))]
+        np.testing.assert_array_equal(observation.best_rows(3), expected)
+        assert observation.best_rows(1) == row
+
+
+def test_alignments_asked_in_parts_are_those_asked_at_once(number_map: TrainingMap) -> None:
+    parts, whole = (number_map.observe(number_map.description(2)) for _ in range(2))
+    parts.alignments(np.array([1, 4]))
+    found = parts.alignments(np.array([4, 2, 1, 0]))
+    expected = whole.alignments(np.array([4, 2, 1, 0]))
+    assert found is not None and expected is not None
+    np.testing.assert_allclose(found.shift, expected.shift, atol=1e-6)
+    np.testing.assert_allclose(found.prominence, expected.prominence, rtol=1e-5)
+
+
+def test_without_grids_there_is_no_alignment(number_map: TrainingMap) -> None:
+    old = replace(number_map, word_grids=None)
+    with_words, without = number_map.description(2), old.description(2)
+    assert without.words is None
+    assert old.observe(with_words).alignments(np.array([1])) is None
+    assert number_map.observe(without).alignments(np.array([1])) is None
+    contrast, prominence = old.observe(with_words).compared_with(old.observe(without))
+    assert np.isfinite(contrast) and prominence == 0.0
 
 
 def test_a_map_travels_to_worker_processes(number_map: TrainingMap) -> None:

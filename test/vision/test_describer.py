@@ -6,6 +6,7 @@ import pytest
 
 from kbf_localization.vision.dense_sift import dense_sift
 from kbf_localization.vision.describer import ImageDescriber
+from kbf_localization.vision.pyramid import pyramid_histogram
 from kbf_localization.vision.pyramid_kernel import PyramidKernel
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import learn_vocabulary
@@ -31,15 +32,19 @@ def test_grey_and_colour_of_the_same_image_are_described_alike(
     grey = describer.describe(image)
     for channels in (1, 3, 4):
         stacked = np.repeat(image[:, :, None], channels, axis=2)
-        np.testing.assert_array_equal(describer.describe(stacked), grey)
+        again = describer.describe(stacked)
+        np.testing.assert_array_equal(again.histogram, grey.histogram)
+        np.testing.assert_array_equal(again.words, grey.words)
 
 
 def test_an_image_of_another_size_is_resized_and_said_once(
     describer: ImageDescriber, image: np.ndarray, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own = describer.describe(image)
+    own = describer.describe(image).histogram
     assert describer.resized_from is None
-    larger = describer.describe(cv2.resize(image, (320, 240), interpolation=cv2.INTER_CUBIC))
+    larger = describer.describe(
+        cv2.resize(image, (320, 240), interpolation=cv2.INTER_CUBIC)
+    ).histogram
     assert describer.resized_from == (320, 240)
     describer.describe(np.zeros((240, 320), dtype=np.uint8))
     assert [record.getMessage() for record in caplog.records] == [
@@ -49,8 +54,32 @@ def test_an_image_of_another_size_is_resized_and_said_once(
     assert PyramidKernel(SETTINGS).similarities(own, larger[None])[0] > 0.8
 
 
+def test_the_grid_of_words_is_what_the_histogram_counts(
+    describer: ImageDescriber, image: np.ndarray
+) -> None:
+    described = describer.describe(image)
+    assert described.words is not None
+    # Images of 160x120 have 19 by 14 patches, few enough for the grid to keep all of them.
+    assert SETTINGS.reduced_grid_shape == SETTINGS.grid_shape == (14, 19)
+    np.testing.assert_array_equal(
+        pyramid_histogram(described.words.astype(np.int32), SETTINGS), described.histogram
+    )
+
+
+@pytest.mark.parametrize(
+    ("width", "shape", "words", "kind"),
+    [(640, (30, 40), 256, "|u1"), (328, (29, 40), 257, "<u2"), (336, (15, 21), 200, "|u1")],
+)
+def test_the_grid_kept_for_aligning_has_at_most_forty_columns(
+    width: int, shape: tuple[int, int], words: int, kind: str
+) -> None:
+    settings = DescriberSettings(width, 480 if width == 640 else 240, words=words)
+    assert settings.reduced_grid_shape == shape
+    assert settings.word_type == kind
+
+
 def test_a_black_image_is_described_finitely(describer: ImageDescriber) -> None:
-    histogram = describer.describe(np.zeros((120, 160), dtype=np.uint8))
+    histogram = describer.describe(np.zeros((120, 160), dtype=np.uint8)).histogram
     assert PyramidKernel(SETTINGS).similarities(histogram, histogram[None])[0] == 1.0
 
 

@@ -1,0 +1,165 @@
+"""The default filter on drives whose truth is known."""
+
+import numpy as np
+import pytest
+
+from kbf_localization.filters.base import Event, GaussianPrior
+from kbf_localization.filters.hypothesis_filter import HypothesisFilter, Parts
+from kbf_localization.geometry import compose
+from test.filters.synthetic_world import (
+    BLACK,
+    World,
+    drive,
+    localizer,
+    loop,
+    position_errors,
+    run,
+)
+
+
+@pytest.fixture(scope="module")
+def estimates(world_map, world_drive):
+    return run(HypothesisFilter(world_map), world_map, world_drive)
+
+
+def test_tracks_a_drive_from_anywhere(estimates, world_drive):
+    errors = position_errors(estimates, world_drive.poses)
+    assert np.median(errors) < 0.15
+    assert np.mean(errors[20:] > 1.0) == 0.0
+
+
+def test_is_better_than_the_best_match(estimates, world_map, world_drive):
+    best = [
+        world_map.poses[world_map.observe(view).best_rows(1)[0]] for view in world_drive.views
+    ]
+    matched = np.linalg.norm(np.array(best)[:, :2] - world_drive.poses[:, :2], axis=1)
+    assert np.median(position_errors(estimates, world_drive.poses)) < 0.5 * np.median(matched)
+
+
+def test_probabilities_are_those_of_a_distribution(estimates):
+    for one in estimates:
+        total = sum(hypothesis.probability for hypothesis in one.hypotheses)
+        assert 0.0 <= total <= 1.0 + 1e-9
+        assert one.weights.values.sum() <= 1.0 + 1e-9 and (one.weights.values >= 0.0).all()
+        assert len(one.hypotheses) <= 9
+        numbers = [hypothesis.number for hypothesis in one.hypotheses]
+        assert len(set(numbers)) == len(numbers)
+
+
+def test_the_whole_belief_is_never_narrower_than_its_moments(estimates):
+    """Law of total covariance: within and between the hypotheses, round the published pose."""
+    for one in estimates:
+        within = sum(h.probability * h.covariance[:2, :2] for h in one.hypotheses)
+        offsets = [(h.pose - one.pose)[:2] for h in one.hypotheses]
+        between = sum(
+            h.probability * np.outer(offset, offset)
+            for h, offset in zip(one.hypotheses, offsets, strict=True)
+        )
+        excess = one.whole_covariance[:2, :2] - within - between
+        assert np.linalg.eigvalsh(excess).min() > -1e-9
+
+
+def test_gives_the_same_for_the_same_input_prepared_or_not(estimates, world_map, world_drive):
+    prepared = HypothesisFilter(world_map)
+    prepared.prepare()
+    run(prepared, world_map, world_drive)
+    prepared.reset()
+    again = run(prepared, world_map, world_drive)
+    np.testing.assert_allclose(
+        [one.pose for one in again], [one.pose for one in estimates], atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("error", [[0.0, 0.0, 0.0], [0.3, -0.2, 0.1]])
+def test_starts_from_a_given_pose(world_map, world_drive, error):
+    pose_filter = HypothesisFilter(world_map)
+    told = compose(world_drive.poses[100], error)
+    pose_filter.reset(GaussianPrior(told, np.diag([0.3, 0.3, 0.1]) ** 2))
+    first = pose_filter.step(None, world_map.observe(world_drive.views[100]))
+    assert np.hypot(*(first.pose - world_drive.poses[100])[:2]) < 0.4
+
+
+def test_a_wrong_given_pose_is_overruled_by_the_pictures(world_map, world_drive):
+    pose_filter = HypothesisFilter(world_map)
+    pose_filter.reset(GaussianPrior(world_drive.poses[0], np.diag([0.1, 0.1, 0.1]) ** 2))
+    found = [
+        pose_filter.step(
+            None if index == 100 else world_drive.motions[index - 1],
+            world_map.observe(world_drive.views[index]),
+        )
+        for index in range(100, 160)
+    ]
+    errors = position_errors(found, world_drive.poses[100:160])
+    assert np.median(errors[30:]) < 0.4
+
+
+def test_finds_back_after_being_carried_away(world_map, world_drive):
+    pose_filter = HypothesisFilter(world_map)
+    run(pose_filter, world_map, world_drive)
+    found = [
+        pose_filter.step(world_drive.motions[i - 1], world_map.observe(world_drive.views[i]))
+        for i in range(110, 170)
+    ]
+    assert Event.FILM_CUT in found[0].events
+    errors = position_errors(found, world_drive.poses[110:170])
+    assert np.median(errors[20:]) < 0.3
+
+
+def test_a_black_picture_keeps_the_prediction(world_map, world_drive):
+    pose_filter = HypothesisFilter(world_map)
+    before = run(pose_filter, world_map, world_drive)[-1]
+    black = pose_filter.step(np.array([0.1, 0.0, 0.0]), world_map.observe(BLACK))
+    expected = compose(before.pose, [0.1, 0.0, 0.0])
+    assert np.hypot(*(black.pose - expected)[:2]) < 0.1
+    assert Event.UNRECOGNIZED_IMAGE in black.events
+
+
+def test_a_frozen_picture_never_makes_the_pose_surer(world_map, world_drive):
+    """Odometry goes on while the camera repeats itself: the covariance grows, step by step."""
+    pose_filter = HypothesisFilter(world_map)
+    last = run(pose_filter, world_map, world_drive)[-1]
+    frozen = world_map.observe(world_drive.views[-1])
+    for _ in range(20):
+        step = pose_filter.step(np.array([0.1, 0.0, 0.02]), frozen)
+        assert Event.FROZEN_IMAGE in step.events
+        np.testing.assert_allclose(step.pose, compose(last.pose, [0.1, 0.0, 0.02]), atol=1e-9)
+        assert np.trace(step.covariance) > np.trace(last.covariance)
+        last = step
+
+
+def test_new_pictures_of_a_robot_at_rest_do_not_make_it_surer(world, world_map, world_drive):
+    """Every one has other noise, so that none is the same; but the view is the same."""
+    pose_filter = HypothesisFilter(world_map)
+    last = run(pose_filter, world_map, world_drive)[-1]
+    generator = np.random.default_rng(8)
+    for _ in range(200):
+        view = world.view(world_drive.poses[-1], generator)
+        step = pose_filter.step(np.zeros(3), world_map.observe(view))
+    np.testing.assert_allclose(step.covariance, last.covariance, atol=1e-3 * last.covariance.max())
+    np.testing.assert_allclose(step.pose, last.pose, atol=1e-3)
+
+
+def test_on_another_buildings_map_it_never_tracks(world_map):
+    strangers = drive(World(seed=5), loop(150), 3)
+    held = localizer(world_map)
+    odometry = strangers.odometry
+    states = []
+    for index, view in enumerate(strangers.views):
+        held.add_odometry(int(odometry.stamps_ns[index]), odometry.poses[index])
+        found = held.add_described(int(strangers.stamps_ns[index]), world_map.observe(view))
+        states.append(found.state.value)
+    assert states.count("tracking") == 0
+
+
+@pytest.mark.parametrize(
+    "parts", [Parts(many=False), Parts(elsewhere=False), Parts(kalman=False)]
+)
+def test_each_part_can_be_left_out(world_map, world_drive, parts):
+    found = run(HypothesisFilter(world_map, parts=parts), world_map, world_drive)
+    assert np.isfinite([one.pose for one in found]).all()
+    assert np.median(position_errors(found, world_drive.poses)) < 1.0
+
+
+def test_one_hypothesis_is_one(world_map, world_drive):
+    found = run(HypothesisFilter(world_map, parts=Parts(many=False)), world_map, world_drive)
+    assert max(len(one.hypotheses) for one in found) == 1

@@ -1,0 +1,92 @@
+"""The growth of the odometry's error is found back from simulated drives."""
+
+import numpy as np
+import pytest
+
+from kbf_localization.geometry import compose
+from kbf_localization.motion.noise import errors_over_windows, noise_growth
+
+PER_METRE, PER_RADIAN = np.array([0.02, 0.01, 0.008]), np.array([0.004, 0.006, 0.03])
+WINDOW_M = 4.0
+
+
+def windows(count, seed):
+    """Errors whose variance is the way's: some windows are driven, some turned, most both."""
+    generator = np.random.default_rng(seed)
+    share = generator.uniform(size=count)
+    ways = np.column_stack((share * WINDOW_M, (1.0 - share) * 1.5))
+    sigma = np.sqrt(np.outer(ways[:, 0], PER_METRE) + np.outer(ways[:, 1], PER_RADIAN))
+    return generator.normal(size=(count, 3)) * sigma, ways
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_variances_per_metre_and_radian_are_recovered(seed):
+    found_m, found_r, aside = noise_growth(*windows(5000, seed), WINDOW_M)
+    # A variance from 5000 squares errs by 2 %, that of one of two causes by some times more.
+    np.testing.assert_allclose(found_m, PER_METRE, rtol=0.1)
+    np.testing.assert_allclose(found_r, PER_RADIAN, rtol=0.3)
+    assert aside == 0
+
+
+def test_one_glitch_of_100_m_moves_nothing_and_is_set_aside():
+    errors, ways = windows(300, 7)
+    usual = noise_growth(errors, ways, WINDOW_M)
+    errors[100] = (100.0, -100.0, 1.5)
+    found = noise_growth(errors, ways, WINDOW_M)
+    assert usual[2] == 0 and found[2] == 1
+    # It counts as nine variances among three hundred, of which its way is shared by two causes.
+    for before, after in zip(usual[:2], found[:2], strict=True):
+        np.testing.assert_allclose(after, before, rtol=0.2)
+
+
+def test_no_record_is_better_than_two_percent_of_its_windows():
+    _, ways = windows(300, 7)
+    per_metre, per_radian, _ = noise_growth(np.zeros((300, 3)), ways, WINDOW_M)
+    assert np.sqrt(per_metre[0] * WINDOW_M) == pytest.approx(0.02 * WINDOW_M)
+    assert (per_radian > 0).all()
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_few_windows_give_the_least_noise(count):
+    errors, ways = windows(count, 1)
+    per_metre, per_radian, aside = noise_growth(errors, ways, WINDOW_M)
+    assert (per_metre > 0).all() and (per_radian > 0).all() and aside == 0
+
+
+def simulated_drive(steps, generator):
+    """Truth that goes straight on and turns now and then; odometry with steps that err."""
+    motions = np.tile([0.1, 0.0, 0.0], (steps, 1))
+    motions[::7] = (0.0, 0.0, 0.3)
+    ways = np.column_stack((np.hypot(motions[:, 0], motions[:, 1]), np.abs(motions[:, 2])))
+    sigma = np.sqrt(np.outer(ways[:, 0], [0.02, 0.0, 0.002]) + np.outer(ways[:, 1], [0, 0, 0.02]))
+    told = motions + generator.normal(size=motions.shape) * sigma
+    truth, odometry = [np.zeros(3)], [np.array([5.0, -2.0, 1.0])]
+    for one, other in zip(motions, told, strict=True):
+        truth.append(compose(truth[-1], one))
+        odometry.append(compose(odometry[-1], other))
+    return np.array(truth), np.array(odometry)
+
+
+def test_errors_of_a_random_walk_add_up_over_windows():
+    drive = simulated_drive(20000, np.random.default_rng(3))
+    errors, ways = errors_over_windows([drive], 2.0, 1.5)
+    per_metre, per_radian, _ = noise_growth(errors, ways, 2.0)
+    assert len(errors) > 500
+    assert (ways / (2.0, 1.5)).sum(axis=1) == pytest.approx(1.0, abs=0.3)
+    assert per_metre[0] == pytest.approx(0.02, rel=0.3)
+    assert per_radian[2] == pytest.approx(0.02, rel=0.3)
+
+
+def test_a_gap_in_the_record_is_no_error():
+    truth, odometry = simulated_drive(600, np.random.default_rng(4))
+    errors, _ = errors_over_windows([(truth, odometry)], 2.0, 1.5)
+    moved = odometry.copy()
+    moved[300:, 0] += 50.0
+    jumped, _ = errors_over_windows([(truth, moved)], 2.0, 1.5)
+    assert np.abs(jumped[:, :2]).max() < 3.0 * np.abs(errors[:, :2]).max()
+
+
+def test_standing_still_is_no_window():
+    still = np.zeros((50, 3))
+    errors, ways = errors_over_windows([(still, still)], 1.0, 1.0)
+    assert errors.shape == (0, 3) and ways.shape == (0, 2)

@@ -1,0 +1,228 @@
+"""What a map learns, against models that were planted in the data."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.training_map import build_map
+from kbf_localization.training_map.learned import Evidence, Readout, Resemblance
+from kbf_localization.training_map.learning import (
+    _fitted_resemblance,
+    fit_evidence,
+    fit_variances,
+    learn_from_map,
+    probe_places,
+    robust_ridge,
+    way_along,
+)
+from test.filters.synthetic_world import FIELD_OF_VIEW, World, drive, loop, map_of
+
+START = Resemblance(0.8, 3.0, 0.5, 1.5)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        Resemblance(0.85, 1.9, 0.45, 1.5),
+        Resemblance(0.3, 0.4, 0.2, 1.1),
+        Resemblance(1.5, 6.0, 0.9, 1.9),
+    ],
+)
+def test_a_planted_resemblance_is_recovered_in_spite_of_outliers(planted):
+    generator = np.random.default_rng(0)
+    distances = generator.uniform(0.0, 1.6 * planted.distance_m, 4000)
+    angles = generator.uniform(0.0, 1.5 * planted.angle_rad, 4000)
+    separation = np.hypot(distances / planted.distance_m, angles / planted.angle_rad)
+    contrasts = planted.amplitude * np.exp(-(separation**planted.exponent))
+    contrasts += generator.normal(0.0, 0.05 * planted.amplitude, 4000)
+    wild = generator.random(4000) < 0.02
+    contrasts[wild] += generator.normal(0.0, planted.amplitude, wild.sum())
+    found = _fitted_resemblance(distances, angles, contrasts, START, extent=20.0)
+    assert found.amplitude == pytest.approx(planted.amplitude, rel=0.03)
+    assert found.distance_m == pytest.approx(planted.distance_m, rel=0.05)
+    assert found.angle_rad == pytest.approx(planted.angle_rad, rel=0.05)
+    assert found.exponent == pytest.approx(planted.exponent, rel=0.05)
+
+
+def places(count, right, generator):
+    """Features of two normal classes, whose log-likelihood ratio is known in closed form.
+
+    Contrast and prominence are N(s² μ, σ²) at right places and N(0, σ²) at wrong ones, s being the
+    share that is expected.
+    """
+    share = generator.uniform(0.6, 1.0, count)
+    contrast = generator.normal(0.5 * share**2 * right, 0.3)
+    prominence = generator.normal(0.2 * share**2 * right, 0.15)
+    return np.column_stack((contrast, prominence, share))
+
+
+def true_ratio(features):
+    contrast, prominence, share = features.T
+    linear = 0.5 / 0.3**2 * contrast + 0.2 / 0.15**2 * prominence
+    return share**2 * (linear - 0.5 * share**2 * (0.5**2 / 0.3**2 + 0.2**2 / 0.15**2))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    generator = np.random.default_rng(1)
+    right, wrong = (places(4000, one, generator) for one in (1.0, 0.0))
+    return fit_evidence([tuple(one) for one in right], [tuple(one) for one in wrong], [])
+
+
+def test_evidence_is_the_log_likelihood_ratio(fitted):
+    features = places(2000, 1.0, np.random.default_rng(2))
+    found, expected = fitted.ratio(*features.T), true_ratio(features)
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.15 * expected.std()
+
+
+def test_predicted_probabilities_are_the_observed_frequencies(fitted):
+    """In ten bins of new examples, half of them right, to three standard errors and 0.01."""
+    generator = np.random.default_rng(3)
+    features = np.vstack([places(20000, one, generator) for one in (1.0, 0.0)])
+    label = np.repeat((1.0, 0.0), 20000)
+    predicted = 1.0 / (1.0 + np.exp(-fitted.ratio(*features.T)))
+    edges = np.quantile(predicted, np.linspace(0.0, 1.0, 11)[1:-1])
+    bins = np.searchsorted(edges, predicted)
+    for number in range(10):
+        own = bins == number
+        error = np.sqrt(predicted[own].mean() * (1.0 - predicted[own].mean()) / own.sum())
+        assert abs(label[own].mean() - predicted[own].mean()) < 3.0 * error + 0.01
+
+
+def test_no_evidence_beyond_the_number_of_examples():
+    right, wrong = [(1.0, 1.0, 1.0)] * 100, [(0.0, 0.0, 1.0)] * 100
+    found = fit_evidence(right, wrong, [])
+    assert found.ratio(50.0, 50.0, 1.0) == pytest.approx(np.log(102.0))
+    assert found.ratio(-50.0, -50.0, 1.0) == pytest.approx(-np.log(102.0))
+    assert fit_evidence(right[:5], wrong, []).ratio(1.0, 1.0, 1.0) == 0.0
+
+
+def test_evidence_where_the_map_has_nothing_is_none(fitted):
+    assert fitted.ratio(3.0, 1.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("travel", [0.01, 0.1, 0.5, 2.0])
+def test_novelty_is_the_information_that_a_further_sample_adds(travel):
+    """1ᵀ Σ⁻¹ 1 of AR(1) errors, Σ_ij = ρ^|i−j|, grows by the novelty with each sample."""
+    evidence = Evidence(1.0, 1.0, 0.0, 0.0, 5.0, 0.4, 1.0, 0.0)
+    correlation = np.exp(-travel / 0.4)
+
+    def information(count):
+        between = np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
+        return np.linalg.inv(correlation**between).sum()
+
+    assert evidence.novelty(travel) == pytest.approx(information(21) - information(20), rel=1e-6)
+
+
+def test_the_ridge_is_the_planted_line_in_spite_of_outliers():
+    generator = np.random.default_rng(4)
+    features = np.column_stack((generator.normal(size=(800, 2)), np.ones(800)))
+    planted = np.array([[0.5, -2.0, 0.3], [1.0, 0.0, -0.1]])
+    targets = features @ planted.T + generator.normal(0.0, 0.02, (800, 2))
+    np.testing.assert_allclose(robust_ridge(features, targets), planted, atol=0.01)
+    targets[::10] += 5.0
+    np.testing.assert_allclose(robust_ridge(features, targets), planted, atol=0.02)
+
+
+def test_planted_variances_are_recovered():
+    """Student's errors whose log variance falls with prominence and grows with separation."""
+    generator = np.random.default_rng(5)
+    prominence, apparent = generator.uniform(0.1, 0.6, 6000), generator.uniform(0.0, 1.5, 6000)
+    planted = np.array([[-2.0, -3.0, 0.8], [-3.0, -1.0, 1.0], [-5.0, -2.0, 0.5]])
+    quality = np.column_stack((np.ones(6000), prominence, apparent))
+    variances = np.exp(quality @ planted.T)
+    # Student's with four degrees of freedom has twice the variance of its squared scale.
+    errors = generator.standard_t(4.0, (6000, 3)) * np.sqrt(0.5 * variances)
+    none = Readout(((0.0,) * 3,) * 3, ((0.0,) * 3,) * 3, (0, 1), (0, 1), (0, 0, 0), 1.0, 1.0)
+    found = fit_variances(none, errors, prominence, apparent, np.array([1.0, 1.0, 0.5]))
+    inside = (np.abs(prominence - 0.35) < 0.2) & (np.abs(apparent - 0.75) < 0.6)
+    ratio = found.variances(prominence, apparent)[inside] / variances[inside]
+    np.testing.assert_allclose(ratio, 1.0, atol=0.25)
+
+
+def test_a_shift_reads_as_a_turn_by_the_cameras_field_of_view(world_map):
+    """A shift by the whole width of the picture is a turn by all that the camera sees."""
+    heading = world_map.learned.readout.coefficients[2]
+    assert abs(heading[0]) == pytest.approx(FIELD_OF_VIEW, rel=0.15)
+    # A magnified picture is one taken from further ahead.
+    assert abs(world_map.learned.readout.coefficients[0][1]) > 1.0
+
+
+def test_drives_of_the_same_place_are_revisits_one_pass_is_none(world, world_map):
+    assert world_map.learned.revisits and world_map.learned.drives == 2
+    once = map_of([drive(world, loop(300), 1)], 100)
+    assert not once.learned.revisits and once.learned.drives == 1
+    twice = map_of([drive(world, loop(600, turns=2.0), 1)], 200)
+    assert twice.learned.revisits
+
+
+def test_the_same_drives_teach_the_same_and_others_similar(world, world_map):
+    drives = [drive(world, loop(300, wobble=0.05 * k), 20 + k) for k in range(2)]
+    first, second = map_of(drives, 100).learned, map_of(drives, 100).learned
+    assert first == second
+    taught = world_map.learned.resemblance
+    assert first.resemblance.distance_m == pytest.approx(taught.distance_m, rel=0.4)
+    assert first.resemblance.angle_rad == pytest.approx(taught.angle_rad, rel=0.3)
+
+
+def test_a_map_in_other_units_learns_the_same_in_its_own_scales(world):
+    """The world twice as large: d₀ doubles, angles stay, and so does the evidence."""
+    drives = [drive(world, loop(300, wobble=0.05 * k), 20 + k) for k in range(2)]
+    larger = [
+        replace(one, poses=one.poses * (2.0, 2.0, 1.0), motions=one.motions * (2.0, 2.0, 1.0))
+        for one in drives
+    ]
+    small, large = map_of(drives, 100).learned, map_of(larger, 100).learned
+    ratio = large.resemblance.distance_m / small.resemblance.distance_m
+    assert ratio == pytest.approx(2.0, rel=0.1)
+    assert large.resemblance.angle_rad == pytest.approx(small.resemblance.angle_rad, rel=0.1)
+
+
+@pytest.mark.slow
+def test_a_map_of_a_demo_is_a_map_that_a_user_builds(office_drives, office_map):
+    """The same drive in the same order teaches the same, whoever asks."""
+    again = build_map([ColdDrive(office_drives[0])], poses=100, words=100)
+    assert again.learned == office_map.learned
+    assert again.identity == office_map.identity
+
+
+def test_probes_are_spread_over_the_way():
+    poses = np.column_stack((np.linspace(0.0, 30.0, 400), np.zeros((400, 2))))
+    ways = way_along(poses)
+    np.testing.assert_allclose(ways[-1], [30.0, 0.0])
+    runs = probe_places(ways, 0.3, 24)
+    starts = poses[[run[0] for run in runs], 0]
+    assert len(runs) == 24 and np.diff(starts).max() < 30.0 / 20
+    steps = [np.diff(poses[run, 0]) for run in runs if len(run) > 1]
+    np.testing.assert_allclose(np.concatenate(steps), 0.15, atol=30.0 / 400)
+
+
+def test_a_map_that_was_told_nothing_learns_from_itself(world_map):
+    found = learn_from_map(world_map)
+    taught = world_map.learned.resemblance
+    assert found.resemblance.distance_m == pytest.approx(taught.distance_m, rel=0.5)
+    assert found.readout.known
+
+
+def test_another_world_is_no_place_of_this_map(world_map):
+    """Evidence at the best match: positive for this hall, negative for another one."""
+    from kbf_localization.training_map.view import MapViews
+
+    learned = world_map.learned
+    views = MapViews(world_map, learned.resemblance)
+    covariance = np.diag((0.1 * learned.resemblance.scales) ** 2)
+
+    def best(world):
+        ratios = []
+        for view in drive(world, loop(60, wobble=0.02), 77).views:
+            picture = world_map.observe(view)
+            pose = world_map.poses[picture.best_rows(1)[0]]
+            ratios.append(
+                views.look(picture, pose, covariance, learned.readout).ratio(learned.evidence)
+            )
+        return np.array(ratios)
+
+    assert np.mean(best(World()) > 0.0) > 0.9
+    assert np.mean(best(World(seed=5)) < 0.0) > 0.9
