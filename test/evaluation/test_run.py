@@ -1,4 +1,4 @@
-"""The offline replay: nothing is lost, and neither threads nor company change what is said."""
+"""The replay: nothing is lost, and threads do not change the result."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kbf_localization.arrays import Image
-from kbf_localization.evaluation.run import Run, replay_offline, replay_together
+from kbf_localization.evaluation.described_drive import DriveInPassing, describe_drive
+from kbf_localization.evaluation.run import Run, localize_drive, replay
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.training_map import TrainingMap, build_map
@@ -23,64 +24,84 @@ def training_map() -> TrainingMap:
     return build_map([SyntheticDrive(60)], poses=30, words=10, seed=1)
 
 
-def localizer(training_map: TrainingMap, method: str) -> Localizer:
+def localizer(training_map: TrainingMap, method: str = "kbf") -> Localizer:
     return Localizer(training_map, make_filter(method, training_map))
 
 
-def same(first: Run, second: Run) -> bool:
-    return all(
-        np.array_equal(getattr(first, name), getattr(second, name), equal_nan=True)
-        for name in ("stamps_ns", "estimates", "covariances", "evidence", "best_rows")
-    )
+def replayed(drive: SyntheticDrive, training_map: TrainingMap, method: str = "kbf") -> Run:
+    described = describe_drive(drive, training_map.describer())
+    return replay(described, localizer(training_map, method), method, keep_beliefs=True)
 
 
 def test_every_image_gets_an_estimate_and_its_truth(
     drive: SyntheticDrive, training_map: TrainingMap
 ) -> None:
-    run = replay_offline(drive, localizer(training_map, "nai"), "nai")
+    described = describe_drive(drive, training_map.describer())
+    run = replay(described, localizer(training_map, "nai"), "nai")
     assert np.array_equal(run.stamps_ns, drive.stamps_ns)
     assert run.truth is not None and np.array_equal(run.truth, drive.poses)
     assert run.frames_dropped == 0 and run.beliefs is None
-    assert run.step_ms.min() > 0
+    assert (run.step_ms >= described.describe_ms).all() and run.step_ms.min() > 0
 
 
 def test_the_nearest_image_is_the_best_row(
     drive: SyntheticDrive, training_map: TrainingMap
 ) -> None:
-    run = replay_offline(drive, localizer(training_map, "nai"), "nai", keep_beliefs=True)
+    run = replayed(drive, training_map, "nai")
     assert run.best_rows is not None
     assert np.array_equal(run.estimates, training_map.poses[run.best_rows])
 
 
-def test_threads_and_company_do_not_change_what_a_method_says(
+def test_beliefs_and_hypotheses_are_kept_when_asked_for(
     drive: SyntheticDrive, training_map: TrainingMap
 ) -> None:
-    together = replay_together(
-        drive,
-        {method: localizer(training_map, method) for method in ("kbf", "nai")},
-        keep_beliefs=True,
-        threads=4,
-    )
-    for method in ("kbf", "nai"):
-        alone = replay_together(
-            drive, {method: localizer(training_map, method)}, keep_beliefs=True, threads=1
-        )[method]
-        assert same(together[method], alone)
+    run = replayed(drive, training_map)
+    assert run.beliefs is not None and run.hypotheses is not None
+    assert len(run.beliefs) == len(run.hypotheses) == len(drive)
+    for pose, hypotheses in zip(run.estimates, run.hypotheses, strict=True):
+        assert any(np.array_equal(one.pose, pose) for one in hypotheses)
 
 
-def test_the_replay_says_what_the_localizer_says_when_fed_by_hand(
+@pytest.mark.parametrize("threads", [1, 4])
+def test_described_in_passing_or_before_gives_the_same(
+    drive: SyntheticDrive, training_map: TrainingMap, threads: int
+) -> None:
+    before = replayed(drive, training_map)
+    passing = DriveInPassing(drive, training_map.describer(), threads)
+    poses = [
+        one.pose
+        for _, one, _, _ in localize_drive(passing, localizer(training_map))
+        if one is not None
+    ]
+    np.testing.assert_array_equal(poses, before.estimates)
+
+
+def test_the_replay_gives_what_the_localizer_gives_when_fed_by_hand(
     drive: SyntheticDrive, training_map: TrainingMap
 ) -> None:
-    by_hand = localizer(training_map, "kbf")
+    by_hand = localizer(training_map)
     for stamp, pose in zip(drive.odometry.stamps_ns, drive.odometry.poses, strict=True):
         by_hand.add_odometry(int(stamp), pose)
-    said = [
+    found = [
         by_hand.add_image(int(drive.stamps_ns[index]), image)
         for index, image in drive.images()
         if image is not None
     ]
-    run = replay_offline(drive, localizer(training_map, "kbf"), "kbf")
-    assert np.array_equal(run.estimates, [one.pose for one in said if one is not None])
+    run = replayed(drive, training_map)
+    assert np.array_equal(run.estimates, [one.pose for one in found if one is not None])
+
+
+def test_a_part_of_a_drive_keeps_its_images_and_all_odometry(
+    drive: SyntheticDrive, training_map: TrainingMap
+) -> None:
+    whole = describe_drive(drive, training_map.describer())
+    part = whole.part(slice(5, None, 4))
+    np.testing.assert_array_equal(part.stamps_ns, whole.stamps_ns[5::4])
+    assert part.truth is not None
+    np.testing.assert_array_equal(part.truth, drive.poses[5::4])
+    assert part.descriptions == whole.descriptions[5::4]
+    assert part.odometry is whole.odometry
+    assert len(replay(part, localizer(training_map, "nai"))) == len(part) == 7
 
 
 def test_an_image_that_cannot_be_decoded_is_counted(training_map: TrainingMap) -> None:
@@ -91,6 +112,6 @@ def test_an_image_that_cannot_be_decoded_is_counted(training_map: TrainingMap) -
             for index, image in super().images(indices):
                 yield index, None if index in (3, 4) else image
 
-    run = replay_offline(Damaged(10), localizer(training_map, "nai"), "nai")
+    run = replayed(Damaged(10), training_map, "nai")
     assert len(run) == 8 and run.frames_dropped == 2
     assert run.counts["image_not_decodable"] == 2

@@ -8,20 +8,15 @@ from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments import localization
 from kbf_localization.experiments.localization_drives import real_archives, real_paths
 from kbf_localization.experiments.localization_figure import write_files
-from test.evaluation.test_cross_validation import synthetic_pool
-from test.filters.synthetic_world import World, drive, loop
+from test.filters.synthetic_world import drive, loop, pool_of
 
 
 class Named:
     name = "tested"
 
 
-def test_runs_all_methods_and_writes_the_papers_figure(tmp_path, monkeypatch):
-    world = World()
-    pool = synthetic_pool(
-        [drive(world, loop(80, wobble=0.05 * i), seed=i) for i in range(2)],
-        [drive(world, loop(60), seed=9)],
-    )
+def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
+    pool = pool_of([drive(world, loop(80, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)
     setup = localization.Setup("synthetic", (_fold(),))
     outcome = localization.run_trials(setup, trials=2, sizes=(30, 50), budget=2, tune_at=40)
@@ -38,7 +33,7 @@ def test_runs_all_methods_and_writes_the_papers_figure(tmp_path, monkeypatch):
     folder = ResultsFolder.create("experiment", tmp_path / "out")
     write_files(folder, outcome, metrics)
     assert (folder.path / "localization.png").read_bytes().startswith(b"\x89PNG")
-    assert len((folder.path / "localization.csv").read_text().splitlines()) == 1 + 2 * 2 * 6
+    assert len((folder.path / "localization.csv").read_text().splitlines()) == 1 + 2 * 2 * 7
 
 
 def _fold():
