@@ -29,9 +29,7 @@ def test_tracks_a_drive_from_anywhere(estimates, world_drive):
 
 
 def test_is_better_than_the_best_match(estimates, world_map, world_drive):
-    best = [
-        world_map.poses[world_map.observe(view).best_rows(1)[0]] for view in world_drive.views
-    ]
+    best = [world_map.poses[world_map.observe(view).best_rows(1)[0]] for view in world_drive.views]
     matched = np.linalg.norm(np.array(best)[:, :2] - world_drive.poses[:, :2], axis=1)
     assert np.median(position_errors(estimates, world_drive.poses)) < 0.5 * np.median(matched)
 
@@ -151,9 +149,7 @@ def test_on_another_buildings_map_it_never_tracks(world_map):
     assert states.count("tracking") == 0
 
 
-@pytest.mark.parametrize(
-    "parts", [Parts(many=False), Parts(elsewhere=False), Parts(kalman=False)]
-)
+@pytest.mark.parametrize("parts", [Parts(many=False), Parts(elsewhere=False), Parts(kalman=False)])
 def test_each_part_can_be_left_out(world_map, world_drive, parts):
     found = run(HypothesisFilter(world_map, parts=parts), world_map, world_drive)
     assert np.isfinite([one.pose for one in found]).all()

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors
 from kbf_localization.evaluation.run import replay
-from test.filters.synthetic_world import World, drive, localizer, loop, synthetic_map
+from test.filters.synthetic_world import drive, localizer, loop
 
 DRIVES = 6
 

@@ -83,9 +83,7 @@ motions = st.one_of(
     st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=3, max_size=3),
     st.sampled_from([[1e300, 0.0, 0.0], [1e160, 1e160, 0.0], [0.0, 0.0, 1e9], [1e-320, 0.0, 0.0]]),
 )
-names = st.sampled_from(
-    ["black", "full", "strange", "noise", "wordless", "good", "next", "far"]
-)
+names = st.sampled_from(["black", "full", "strange", "noise", "wordless", "good", "next", "far"])
 steps = st.lists(st.tuples(motions, names), min_size=1, max_size=12)
 anything = settings(
     max_examples=15,

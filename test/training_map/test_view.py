@@ -84,9 +84,7 @@ def test_the_measured_pose_is_the_mean_of_the_aligned_map_poses(world_map, world
 
 def test_pictures_are_placed_better_than_by_the_nearest_map_pose(world_map, world_drive, views):
     readout, known, plain = world_map.learned.readout, [], []
-    none = Readout(
-        ((0.0,) * 3,) * 3, readout.log_variance, (0, 1), (0, 1), (0, 0, 0), 1.0, 1.0
-    )
+    none = Readout(((0.0,) * 3,) * 3, readout.log_variance, (0, 1), (0, 1), (0, 0, 0), 1.0, 1.0)
     for index in range(0, len(world_drive), 5):
         picture = world_map.observe(world_drive.views[index])
         for kept, one in ((known, readout), (plain, none)):
