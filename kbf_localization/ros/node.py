@@ -298,7 +298,7 @@ class LocalizerNode(SafeLifecycleNode):
             running.localizer.force_next_update()
         return response
 
-    def _clock_jumped(self, jump: TimeJump) -> None:
+    def _clock_jumped(self, _: TimeJump) -> None:
         running = self._running
         if running is not None:
             running.time_jumped_back("the clock has jumped back")

@@ -52,10 +52,10 @@ def test_a_pose_of_the_map_is_covered_wholly_and_a_far_one_not_at_all(pool):
     training_map = pool.random_map([0, 1], 80, seed=0)
     resemblance = training_map.learned.resemblance
     np.testing.assert_allclose(covered_share(training_map, training_map.poses), 1.0)
-    far = training_map.poses + (100.0, 0.0, 0.0)
+    far = training_map.poses + np.array([100.0, 0.0, 0.0])
     np.testing.assert_allclose(covered_share(training_map, far), 0.0, atol=1e-12)
     lone = pool.random_map([0], 1, seed=0)
-    beside = lone.poses + (0.5 * lone.learned.resemblance.distance_m, 0.0, 0.0)
+    beside = lone.poses + np.array([0.5 * lone.learned.resemblance.distance_m, 0.0, 0.0])
     expected = np.exp(-(0.5**lone.learned.resemblance.exponent))
     np.testing.assert_allclose(covered_share(lone, beside), expected)
     assert resemblance.distance_m > 0

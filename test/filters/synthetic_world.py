@@ -48,7 +48,7 @@ class World:
             _corners(x, y, 0.35, 0.35)
             for x, y in generator.uniform((-1.2, -0.6), (1.2, 0.6), (2, 2))
         ]
-        self._from = np.concatenate([one for one in corners])
+        self._from = np.concatenate(corners)
         self._to = np.concatenate([np.roll(one, -1, axis=0) for one in corners])
         self._salt = int(generator.integers(1 << 31))
         self._wrong = wrong
