@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kbf_localization.arrays import Array
+from kbf_localization.limits import VARIANCES
 
 NORM_TOLERANCE = 0.1
 """A quaternion this near to unit length was only rounded; tf2 draws the line there too."""
@@ -95,3 +96,21 @@ def quaternion_of(heading: float) -> tuple[float, float, float, float]:
 def position_sigma(covariance: Array) -> float:
     """The standard deviation in metres of a pose's position in its worst direction."""
     return float(np.sqrt(max(float(np.linalg.eigvalsh(covariance[:2, :2])[-1]), 0.0)))
+
+
+def sound_covariance(covariance: Array) -> Array:
+    """The nearest symmetric matrix (3, 3) whose variances are within `limits.VARIANCES`.
+
+    What is sound already is only made symmetric. ArithmeticError for what is not finite.
+    """
+    if not np.isfinite(covariance).all():
+        raise ArithmeticError("a covariance is not finite")
+    symmetric: Array = 0.5 * (covariance + covariance.T)
+    low, high = VARIANCES
+    variances, directions = np.linalg.eigh(symmetric)
+    # Rounding is relative to the largest variance: the smallest must stand clear of it.
+    low = max(low, 1e-13 * min(float(variances[-1]), high))
+    if low <= variances[0] and variances[-1] <= high:
+        return symmetric
+    bounded = (directions * np.clip(variances, 10.0 * low, high)) @ directions.T
+    return np.asarray(0.5 * (bounded + bounded.T))

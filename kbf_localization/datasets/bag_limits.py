@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import lz4.frame  # type: ignore[import-untyped]
-import yaml
 
-from kbf_localization.datasets.files import read_regular
+from kbf_localization.datasets.files import check_yaml, read_regular
 from kbf_localization.errors import DatasetError
+from kbf_localization.limits import MAX_METADATA_BYTES
 
 MAX_CHUNK_BYTES = 128_000_000
 """Of one chunk, or one compressed message; a raw 4K image has 25 MB."""
 MAX_OPEN_BYTES = 4 * MAX_CHUNK_BYTES
 """Of all chunks whose times overlap: they are held at once."""
-MAX_METADATA_BYTES = 10_000_000
 MAX_FILE_RATIO = 200
 """A compressed storage file may unpack to so many times its size, which no recording does."""
 
@@ -43,10 +42,7 @@ def check_files(path: Path) -> None:
 def _check_metadata(path: Path) -> None:
     if not path.exists():
         return
-    text = read_regular(path, MAX_METADATA_BYTES)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
-        raise DatasetError(f"{path}: has YAML aliases, which no recorder writes; not read")
+    check_yaml(path, read_regular(path, MAX_METADATA_BYTES))
 
 
 def check_chunks(path: Path, reader: Any) -> None:

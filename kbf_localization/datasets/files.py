@@ -7,6 +7,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import DatasetError
@@ -26,10 +29,11 @@ def read_regular(path: Path, limit: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {_reason(error)}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise DatasetError(f"{path}: is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise DatasetError(f"{path}: is not a regular file")
         if status.st_size > limit:
             raise DatasetError(
                 f"{path}: has {status.st_size / 1e6:.0f} MB, more than the {limit / 1e6:.0f} MB "
@@ -52,6 +56,29 @@ def read_image_bytes(path: Path) -> bytes:
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file; bytes that are not UTF-8 become replacement characters."""
     return read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
+
+
+def read_yaml(path: Path, limit: int) -> Any:
+    """What a YAML file holds; DatasetError for what is none, or could grow when it is read."""
+    text = read_regular(path, limit)
+    check_yaml(path, text)
+    try:
+        return yaml.safe_load(text)
+    # A date of month 13 and an integer of 5000 digits are ValueErrors.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: is not YAML") from error
+
+
+def check_yaml(path: Path, text: bytes) -> None:
+    """Refuse YAML with aliases or merge keys: a few lines of them can unfold to gigabytes."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            merges = isinstance(event, yaml.ScalarEvent) and event.value == "<<"
+            if merges or isinstance(event, yaml.AliasEvent):
+                raise DatasetError(f"{path}: has YAML aliases or merge keys; not read")
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: is not YAML") from error
 
 
 @contextmanager

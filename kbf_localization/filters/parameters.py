@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from kbf_localization.errors import ParameterError
+from kbf_localization.limits import Range, check_parameter
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,14 @@ class ParticleParameters:
         _check(self)
 
 
-MAY_BE_ZERO = ("injection", "floor")
-
-
 def _check(parameters: KernelParameters | ParticleParameters) -> None:
     for name, value in asdict(parameters).items():
-        allowed = value >= 0.0 if name in MAY_BE_ZERO else value > 0.0
-        if not (np.isfinite(value) and allowed):
-            raise ParameterError(f"parameter {name} is {value}, must be positive and finite")
+        try:
+            check_parameter(name, float(value))
+        except ValueError as error:
+            raise ParameterError(str(error)) from error
 
 
-Range = tuple[float, float]
 _KERNEL_RANGES: dict[str, Range] = {
     "bandwidth": (0.8, 1.8),
     "heading_bandwidth": (0.25, 0.6),

@@ -9,6 +9,13 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Image
 from kbf_localization.errors import ParameterError
+from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.limits import (
+    FARTHEST_M,
+    LARGEST_SIGMA_M,
+    LARGEST_SIGMA_RAD,
+    LAST_STAMP_NS,
+)
 
 LARGEST_HEADING = 2.0 * np.pi
 
@@ -16,21 +23,46 @@ LARGEST_HEADING = 2.0 * np.pi
 def check_stamp(stamp_ns: int) -> int:
     """The stamp as an int; a float would be too coarse, and seconds most likely."""
     try:
-        return index(stamp_ns)
+        stamp = index(stamp_ns)
     except TypeError:
         raise ParameterError(
             f"stamp_ns is {stamp_ns!r}, a {type(stamp_ns).__name__}: give whole nanoseconds, such "
             "as int(seconds * 1e9)"
         ) from None
+    if abs(stamp) >= LAST_STAMP_NS:
+        raise ParameterError("stamp_ns is beyond 63 bits: give nanoseconds")
+    return stamp
 
 
 def check_heading(pose: ArrayLike) -> None:
     """Refuse a pose (x, y, heading) whose heading can only be in degrees."""
     values = np.asarray(pose, dtype=np.float64)
-    if values.shape == (3,) and abs(values[2]) > LARGEST_HEADING:
+    if values.shape == (3,) and LARGEST_HEADING < abs(values[2]) < np.inf:
         raise ParameterError(
             f"the heading is {values[2]:g}, beyond 2 pi: give radians, in (-pi, pi]"
         )
+
+
+def check_prior(prior: GaussianPrior) -> None:
+    """Refuse a given pose that is far beyond any map, or whose covariance is none."""
+    pose, covariance = np.asarray(prior.pose), np.asarray(prior.covariance)
+    if pose.shape != (3,) or covariance.shape != (3, 3):
+        raise ParameterError(
+            f"a pose has the shape {pose.shape}, its covariance {covariance.shape}"
+        )
+    check_heading(pose)
+    # A comparison with NaN is false.
+    if not (np.abs(pose) <= FARTHEST_M).all():
+        raise ParameterError(f"the given pose is not finite, or beyond {FARTHEST_M:g} m")
+    sigmas = LARGEST_SIGMA_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
+    if not (np.abs(covariance) <= np.outer(sigmas, sigmas) + 1.0).all():
+        raise ParameterError(
+            "the given pose's covariance is not finite, or beyond "
+            f"{LARGEST_SIGMA_M:g} m and {LARGEST_SIGMA_RAD:g} rad squared"
+        )
+    symmetric = np.allclose(covariance, covariance.T, rtol=1e-6, atol=1e-9)
+    if not symmetric or np.linalg.eigvalsh(covariance)[0] < -1e-9:
+        raise ParameterError("the given pose's covariance is not one: not symmetric, or negative")
 
 
 def check_grey(image: Image) -> None:

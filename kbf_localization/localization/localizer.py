@@ -12,12 +12,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array, Image
+from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter
 from kbf_localization.filters.hypothesis import rotation
 from kbf_localization.filters.hypothesis_filter import BankMap
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.geometry import compose, invert, position_sigma, relative
-from kbf_localization.localization.input_checks import check_grey, check_heading, check_stamp
+from kbf_localization.geometry import (
+    compose,
+    invert,
+    position_sigma,
+    relative,
+    sound_covariance,
+)
+from kbf_localization.limits import FARTHEST_M
+from kbf_localization.localization.input_checks import (
+    check_grey,
+    check_heading,
+    check_prior,
+    check_stamp,
+)
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import StateMonitor
@@ -25,6 +38,13 @@ from kbf_localization.vision.describer import ImageDescription
 
 STANDING_M, STANDING_RAD = 0.005, 0.005
 """A robot that has gone and turned by less since the last used image stands still."""
+
+MOST_FAILURES = 3
+"""The filter starts anew after so many consecutive steps that ended in an error."""
+
+
+class FilterReset(KbfError):  # noqa: N818 (it is done already)
+    """The filter failed again and again and has been started anew, from anywhere on the map."""
 
 
 class Describer(Protocol):
@@ -71,6 +91,7 @@ class Localizer:
         self._last_image_ns: int | None = None
         self._given: GaussianPrior | None = None
         self._force = False
+        self._failures = 0
         self._filter.reset()
 
     def __repr__(self) -> str:
@@ -91,7 +112,7 @@ class Localizer:
         return self._odometry.newest_ns
 
     def add_odometry(self, stamp_ns: int, pose: ArrayLike) -> bool:
-        """Take an odometry reading (3,); False where it is late or not finite, which is counted."""
+        """Take an odometry reading (3,); False where it cannot be used, which is counted."""
         check_heading(pose)
         refused = self._odometry.append(check_stamp(stamp_ns), pose)
         if refused is not None:
@@ -139,7 +160,7 @@ class Localizer:
             if not self._needs_image(now):
                 return self._carry_on(stamp_ns, now)
             self._last_image_ns = stamp_ns
-            estimate = self._filter.step(self._motion(now, stamp_ns), observation)
+            estimate = self._step(self._motion(now, stamp_ns), observation)
             self.counts.update(estimate.events)
             self._force = False
             self._last_used = now
@@ -148,7 +169,8 @@ class Localizer:
 
     def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:
         """Start from a given pose, valid at `stamp_ns` (None: at the newest odometry)."""
-        check_heading(prior.pose)
+        check_prior(prior)
+        prior = GaussianPrior(prior.pose, sound_covariance(prior.covariance))
         with self._lock:
             self._start_again(prior)
             newest = self._odometry.newest_ns
@@ -203,6 +225,26 @@ class Localizer:
         self._last_used = None
         self.last = None
         self._force = False
+        self._failures = 0
+
+    def _step(self, motion: Array | None, observation: Observation) -> Estimate:
+        """A step of the filter; after several that failed, the filter is started anew."""
+        try:
+            estimate = _sound(self._filter.step(motion, observation))
+        except Exception as error:
+            self._failures += 1
+            # Whether the filter has made this motion is not known.
+            self._last_used = None
+            if self._failures < MOST_FAILURES:
+                raise
+            self._start_again(None)
+            self.counts["filter_reset"] += 1
+            raise FilterReset(
+                f"the filter failed {MOST_FAILURES} times in a row ({type(error).__name__}: "
+                f"{error}): it starts anew, from anywhere on the map"
+            ) from error
+        self._failures = 0
+        return estimate
 
     def _unusable(self, stamp_ns: int) -> str | None:
         """Why an image of this stamp cannot be used."""
@@ -308,4 +350,20 @@ class Localizer:
         way = abs(now.distance_m - then.distance_m), abs(now.turned_rad - then.turned_rad)
         turn = rotation(start[2])
         noise = turn @ np.diag(self.training_map.learned.motion_noise.variances(*way)) @ turn.T
-        return pose, jacobian @ uncertainty @ jacobian.T + noise
+        return pose, sound_covariance(jacobian @ uncertainty @ jacobian.T + noise)
+
+
+def _sound(estimate: Estimate) -> Estimate:
+    """The estimate with positive definite covariances; ArithmeticError where nothing helps."""
+    poses = [estimate.pose, estimate.highest_weight_pose]
+    if estimate.preimage_pose is not None:
+        poses.append(estimate.preimage_pose)
+    # A comparison with NaN is false. Motions lead off the map, but not without end.
+    if not all((np.abs(pose) <= 10.0 * FARTHEST_M).all() for pose in poses):
+        raise ArithmeticError("the filter's pose is not finite")
+    whole = estimate.whole_covariance
+    return replace(
+        estimate,
+        covariance=sound_covariance(estimate.covariance),
+        whole_covariance=None if whole is None else sound_covariance(whole),
+    )

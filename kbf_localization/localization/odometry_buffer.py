@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import wrap_angle
+from kbf_localization.limits import FARTHEST_M
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,15 @@ class OdometryBuffer:
         self._readings: list[OdometryReading] = []
 
     def append(self, stamp_ns: int, pose: ArrayLike) -> str | None:
-        """Take a reading; or say why it is refused: "odometry_not_finite", "odometry_late"."""
+        """Take a reading; or say why it is refused.
+
+        "odometry_not_finite", "odometry_too_far" (beyond `limits.FARTHEST_M`), "odometry_late".
+        """
         pose = np.array(pose, dtype=np.float64)
         if pose.shape != (3,) or not np.isfinite(pose).all():
             return "odometry_not_finite"
+        if np.abs(pose).max() > FARTHEST_M:
+            return "odometry_too_far"
         with self._lock:
             if self._stamps and stamp_ns <= self._stamps[-1]:
                 return "odometry_late"

@@ -11,6 +11,7 @@ import numpy as np
 from kbf_localization.arrays import Array
 from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import Estimate
+from kbf_localization.geometry import sound_covariance
 
 LOST_SIGMA = np.array([2.0, 2.0, 1.0])
 """Standard deviation (m, m, rad) added to a pose that is not to be relied on."""
@@ -93,4 +94,5 @@ class Localization:
             return self.covariance
         # What odometry has added since the estimate belongs to the whole belief too.
         whole = self.estimate.whole_covariance + self.covariance - self.estimate.covariance
-        return whole + np.diag(LOST_SIGMA**2) if self.state is State.LOST else whole
+        lost = np.diag(LOST_SIGMA**2) if self.state is State.LOST else 0.0
+        return sound_covariance(whole + lost)

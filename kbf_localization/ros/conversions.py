@@ -31,6 +31,7 @@ from kbf_localization.datasets.image_messages import (
     why_refused,
 )
 from kbf_localization.geometry import compose, heading_of, quaternion_of
+from kbf_localization.limits import FARTHEST_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
 
 try:
     from cv_bridge import CvBridge, CvBridgeError
@@ -72,10 +73,12 @@ def quaternion(yaw: float) -> Quaternion:
 
 
 def planar_pose(pose: Pose) -> Array:
-    """(x, y, heading) of a pose; ValueError for one that is not finite or no rotation."""
+    """(x, y, heading) of a pose; ValueError for one that is too far off, or no rotation."""
     planar = np.array([pose.position.x, pose.position.y, heading(pose.orientation)])
     if not np.isfinite(planar).all():
         raise ValueError("position is not finite")
+    if np.abs(planar[:2]).max() > FARTHEST_M:
+        raise ValueError(f"position ({planar[0]:g}, {planar[1]:g}) is beyond {FARTHEST_M:g} m")
     return planar
 
 
@@ -92,6 +95,11 @@ def planar_covariance(values: object) -> Array:
     if full.shape != (36,) or not np.isfinite(full).all():
         raise ValueError("covariance is not 36 finite numbers")
     planar: Array = full.reshape(6, 6)[np.ix_(_PLANAR, _PLANAR)]
+    sigmas = LARGEST_SIGMA_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
+    if (np.abs(planar) > np.outer(sigmas, sigmas)).any():
+        raise ValueError(
+            f"covariance is beyond {LARGEST_SIGMA_M:g} m and {LARGEST_SIGMA_RAD:g} rad squared"
+        )
     if not np.allclose(planar, planar.T, rtol=1e-6, atol=1e-12):
         raise ValueError("covariance is not symmetric")
     smallest = np.linalg.eigvalsh(planar)[0]

@@ -18,6 +18,7 @@ from tf2_msgs.msg import TFMessage
 from kbf_localization.arrays import Array
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization import Localization, Localizer, State
+from kbf_localization.localization.localizer import FilterReset
 from kbf_localization.ros.conversions import (
     ImageError,
     TransformChain,
@@ -260,6 +261,10 @@ class RunningLocalizer:
             )
         except ImageError as error:
             self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
+            return
+        except FilterReset as error:
+            logger.error("the filter starts anew", exc_info=error)
+            self._warn("filter_reset", str(error))
             return
         # Meanwhile the localizer may have been told to start anew: then this pose is of the past.
         if localization is None or localization is not self.localizer.last:

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from kbf_localization.atomic_write import atomic_write
-from kbf_localization.errors import KbfError
+from kbf_localization.datasets.files import read_regular
+from kbf_localization.errors import DatasetError, KbfError, ParameterError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.registry import make_filter
+from kbf_localization.limits import MAX_SAVED_POSE_BYTES
 from kbf_localization.localization import Localizer, LocalizerSettings
+from kbf_localization.localization.input_checks import check_prior
 from kbf_localization.training_map import load_map
-
-_LARGEST = 1e12
-"""No metre, square metre or second since 1970 is larger; NaN is not smaller either."""
 
 
 class SavedPoseError(KbfError):
@@ -57,22 +57,19 @@ def save_pose(path: Path, prior: GaussianPrior, map_identity: str) -> None:
 def load_pose(path: Path) -> SavedPose:
     """Read the file; SavedPoseError where it is missing or nonsense."""
     try:
-        with path.open(encoding="utf-8") as file:
-            content = json.loads(file.read(100_000))
+        content = json.loads(read_regular(path, MAX_SAVED_POSE_BYTES))
         pose = np.array(content["pose"], dtype=np.float64).reshape(3)
         covariance = np.array(content["covariance"], dtype=np.float64).reshape(3, 3)
         identity, saved_at = str(content["map"]), float(content["saved_at"])
-    except OSError as error:
-        raise SavedPoseError(f"no saved pose in {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        prior = GaussianPrior(pose, covariance)
+        check_prior(prior)
+    except DatasetError as error:
+        raise SavedPoseError(f"no saved pose: {error}") from error
+    except ParameterError as error:
+        raise SavedPoseError(f"{path}: {error}; it will be replaced") from error
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SavedPoseError(f"{path} holds no saved pose; it will be replaced") from error
-    numbers = np.concatenate((pose, covariance.ravel(), [saved_at]))
-    if not (np.abs(numbers) <= _LARGEST).all():
-        raise SavedPoseError(f"{path} holds a pose that cannot be; it will be replaced")
-    symmetric = np.allclose(covariance, covariance.T, rtol=1e-6, atol=1e-12)
-    if not symmetric or np.linalg.eigvalsh(covariance)[0] < 0.0:
-        raise SavedPoseError(f"{path} holds an impossible covariance; it will be replaced")
-    return SavedPose(GaussianPrior(pose, covariance), identity, saved_at)
+    return SavedPose(prior, identity, saved_at)
 
 
 def usable_pose(path: Path, map_identity: str, max_age: float) -> GaussianPrior:

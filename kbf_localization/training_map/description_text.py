@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from kbf_localization.limits import LEARNED, OTHER_LEARNED, check_parameter, shortened
 from kbf_localization.training_map.learned import (
     Evidence,
     Learned,
@@ -34,7 +34,7 @@ def parse_description(text: bytes) -> Description:
     """Raises ValueError for anything that is not as `save_map` writes it."""
     try:
         content = json.loads(text)
-    except (UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
+    except (RecursionError, ValueError) as error:
         raise ValueError("its description is not JSON") from error
     if not isinstance(content, dict):
         raise ValueError("its description is not a table")
@@ -47,7 +47,7 @@ def parse_description(text: bytes) -> Description:
     return Description(
         settings=DescriberSettings(**_typed(content.get("settings"), DescriberSettings)),
         sources=tuple(Source(**_typed(source, Source)) for source in sources),
-        parameters=_numbers(content.get("parameters"), "parameters"),
+        parameters=_parameters(content.get("parameters")),
         learned=_learned(content.get("learned")),
         warnings=tuple(warnings),
     )
@@ -69,21 +69,16 @@ def _typed(values: Any, kind: type) -> dict[str, Any]:
     for name, annotation in wanted.items():
         value = values[name]
         if isinstance(value, bool) or not isinstance(value, _TYPES[annotation]):
-            raise ValueError(f"the description's {kind.__name__}.{name} is {value!r}")
+            raise ValueError(f"the description's {kind.__name__}.{name} is {shortened(value)}")
         if isinstance(value, (int, float)) and not 0 <= value < 2**31:
-            raise ValueError(f"the description's {kind.__name__}.{name} is {value!r}")
+            raise ValueError(f"the description's {kind.__name__}.{name} is {shortened(value)}")
     return values
 
 
-def _numbers(values: Any, name: str) -> dict[str, float]:
+def _parameters(values: Any) -> dict[str, float]:
     if not isinstance(values, dict):
-        raise ValueError(f"the description's {name} are not a table")
-    for key, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"the description's {name} have {key} = {value!r}")
-        if not math.isfinite(value):
-            raise ValueError(f"the description's {name} have {key} = {value!r}")
-    return {key: float(value) for key, value in values.items()}
+        raise ValueError("the description's parameters are not a table")
+    return {key: check_parameter(key, value) for key, value in values.items()}
 
 
 MODELS: dict[str, type] = {
@@ -93,21 +88,6 @@ MODELS: dict[str, type] = {
     "readout": Readout,
     "motion_noise": MotionNoise,
 }
-
-RANGES: dict[str, tuple[float, float]] = {
-    "amplitude": (1e-6, 1e2),
-    "distance_m": (1e-6, 1e6),
-    "angle_rad": (1e-6, 10.0),
-    "exponent": (0.1, 10.0),
-    "limit": (1e-6, 1e2),
-    "correlation": (1e-6, 1e6),
-    "lasting": (0.0, 1.0),
-    "least_variance": (0.0, 1e6),
-    "per_metre": (0.0, 1e6),
-    "per_radian": (0.0, 1e6),
-    "log_variance": (-1e3, 1e3),
-}
-"""What each learned number may be; the others are within ±1e6."""
 
 
 def _learned(content: Any) -> Learned | None:
@@ -120,7 +100,7 @@ def _learned(content: Any) -> Learned | None:
     drives, probes, revisits = (content[name] for name in ("drives", "probes", "revisits"))
     for count in (drives, probes):
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
-            raise ValueError(f"what the map learned counts {count!r}")
+            raise ValueError(f"what the map learned counts {shortened(count)}")
     if not isinstance(revisits, bool):
         raise ValueError(f"what the map learned says revisits = {revisits!r}")
     return Learned(**models, drives=drives, probes=probes, revisits=revisits)
@@ -142,7 +122,7 @@ def _model(content: Any, kind: type) -> Any:
         raise ValueError(f"the learned {kind.__name__} lacks something")
     values = {}
     for name in names:
-        low, high = RANGES.get(name, (-1e6, 1e6))
+        low, high = LEARNED.get(name, OTHER_LEARNED)
         values[name] = _nested(content[name], shapes.get(name, ()), low, high, name)
     if "set_aside" in values:
         values["set_aside"] = int(values["set_aside"])
@@ -156,7 +136,9 @@ def _nested(value: Any, shape: tuple[int, ...], low: float, high: float, name: s
             raise ValueError(f"the learned {name} has another shape")
         return tuple(_nested(one, shape[1:], low, high, name) for one in value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"the learned {name} is {value!r}")
+        raise ValueError(f"the learned {name} is {shortened(value)}")
     if not low <= value <= high:
-        raise ValueError(f"the learned {name} is {value!r}, not within {low:g} to {high:g}")
+        raise ValueError(
+            f"the learned {name} is {shortened(value)}, not within {low:g} to {high:g}"
+        )
     return float(value)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.errors import MapError
+from kbf_localization.limits import FARTHEST_M
 from kbf_localization.training_map.description_text import Description, parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
@@ -22,8 +23,6 @@ from kbf_localization.training_map.thumbnails import FileThumbnails
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
-
-FARTHEST_M = 1e6
 
 
 def load_map(path: Path | str) -> TrainingMap:
@@ -40,7 +39,7 @@ def load_map(path: Path | str) -> TrainingMap:
         raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
     except OSError as error:
         raise MapError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+    except (RuntimeError, ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kbf_localization.limits import MAX_MAP_PATCHES, MAX_MAP_PIXELS
+
 CELLS_PER_SIDE = 4
 """A descriptor has 4 by 4 cells."""
 
@@ -55,8 +57,10 @@ class DescriberSettings:
                 f"images of {self.image_width}x{self.image_height} are too small for a pyramid "
                 f"of {self.levels} levels on patches of {self.patch_size} pixels"
             )
-        if max(self.image_width, self.image_height) > 16384:
-            raise ValueError("images must have at most 16384 pixels a side")
+        if self.image_width * self.image_height > MAX_MAP_PIXELS:
+            raise ValueError(f"images must have at most {MAX_MAP_PIXELS} pixels")
+        if self.patches > MAX_MAP_PATCHES:
+            raise ValueError(f"images must have at most {MAX_MAP_PATCHES} patches")
 
     @property
     def cell_size(self) -> int:

@@ -1,0 +1,88 @@
+"""How large what comes from outside may be; SECURITY.md documents the same limits.
+
+Each is far above what robots, cameras and recorders give, and far below what harms.
+"""
+
+from __future__ import annotations
+
+Range = tuple[float, float]
+
+# Numbers in messages, saved poses and maps.
+FARTHEST_M = 1e6
+"""A coordinate: with larger ones, double precision no longer resolves a covariance."""
+LARGEST_SIGMA_M = 1e4
+"""Standard deviation of a given position."""
+LARGEST_SIGMA_RAD = 1e2
+"""Standard deviation of a given heading, far more than "unknown"."""
+VARIANCES: Range = (1e-12, FARTHEST_M**2)
+"""Of a published covariance, in every direction."""
+LAST_STAMP_NS = 2**63
+"""A stamp, in nanoseconds."""
+
+# Files.
+MAX_SAVED_POSE_BYTES = 100_000
+MAX_PARAMETER_FILE_BYTES = 1_000_000
+MAX_METADATA_BYTES = 10_000_000
+"""A bag's metadata."""
+
+# Images.
+MAX_MAP_PIXELS = 10_000_000
+"""The size to which a map brings images; describing takes about 16 bytes a pixel."""
+MAX_MAP_PATCHES = 250_000
+"""Patches of an image; a descriptor takes 512 bytes."""
+
+PARAMETERS: dict[str, Range] = {
+    "bandwidth": (0.01, 100.0),
+    "heading_bandwidth": (0.01, 100.0),
+    "regularization": (1e-12, 1e6),
+    "delta": (1e-12, 1e6),
+    "power": (0.01, 1e3),
+    "noise_inflation": (1e-6, 1e6),
+    "control_bandwidth": (1e-3, 1e3),
+    "transition_regularization": (1e-12, 1e6),
+    "samples": (1.0, 1e5),
+    "neighbours": (1.0, 1e4),
+    "position_width": (1e-3, 1e3),
+    "heading_width": (1e-3, 1e2),
+    "floor": (0.0, 1e6),
+    "injection": (0.0, 1.0),
+    "particles": (1.0, 1e5),
+}
+"""What each hyper-parameter of a map or of a parameter file may be."""
+OTHER_PARAMETERS: Range = (-1e12, 1e12)
+"""Those of other names, which are kept and not used."""
+
+LEARNED: dict[str, Range] = {
+    "amplitude": (1e-6, 1e2),
+    "distance_m": (1e-6, 1e6),
+    "angle_rad": (1e-6, 10.0),
+    "exponent": (0.1, 10.0),
+    "limit": (1e-6, 1e2),
+    "correlation": (1e-6, 1e6),
+    "lasting": (0.0, 1.0),
+    "least_variance": (0.0, 1e6),
+    "per_metre": (0.0, 1e6),
+    "per_radian": (0.0, 1e6),
+    "log_variance": (-1e3, 1e3),
+}
+"""What each number may be that a map learned."""
+OTHER_LEARNED: Range = (-1e6, 1e6)
+
+
+def check_parameter(name: str, value: object) -> float:
+    """The value of a hyper-parameter, such as "nn.particles"; ValueError where it cannot be."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"parameter {name} is {shortened(value)}, not a number")
+    low, high = PARAMETERS.get(name.rpartition(".")[2], OTHER_PARAMETERS)
+    if not low <= value <= high:  # neither is NaN; integers of any length can be compared
+        raise ValueError(f"parameter {name} is {shortened(value)}, not within {low:g} to {high:g}")
+    return float(value)
+
+
+def shortened(value: object) -> str:
+    """A foreign value for a line of error; an integer of 4300 digits has no text at all."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= 40 else f"{text[:37]}..."

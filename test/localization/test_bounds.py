@@ -1,0 +1,155 @@
+"""Whatever messages come, in whatever order: what the localizer gives is a pose, or nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbf_localization.errors import ParameterError
+from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.geometry import sound_covariance
+from kbf_localization.limits import FARTHEST_M, VARIANCES
+from kbf_localization.localization import Localizer, State
+from kbf_localization.localization.localizer import MOST_FAILURES, FilterReset
+from kbf_localization.training_map import TrainingMap
+from test.filters.synthetic_world import BLACK, World, synthetic_map
+
+SECOND = 1_000_000_000
+SEQUENCES = 10_000
+
+HOSTILE = (
+    np.nan, np.inf, -np.inf, 1e308, -1e308, 1e300, 1e154, 1e20, FARTHEST_M, -FARTHEST_M,
+    1e5, -1e4, 5e-324, 1e-300, -0.0, 0.0,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tiny_map() -> TrainingMap:
+    return synthetic_map(World(), 12)
+
+
+def is_sound(pose: np.ndarray, covariance: np.ndarray) -> bool:
+    return bool(
+        np.isfinite(pose).all()
+        and np.isfinite(covariance).all()
+        and (covariance == covariance.T).all()
+        and np.linalg.eigvalsh(covariance)[0] > 0.0
+        and covariance.max() <= 1.001 * VARIANCES[1]
+    )
+
+
+def number(draw: np.random.Generator, scale: float) -> float:
+    if draw.random() < 0.1:
+        return float(draw.choice(HOSTILE))
+    return float(draw.normal(scale=scale))
+
+
+def random_prior(draw: np.random.Generator) -> GaussianPrior:
+    pose = np.array([number(draw, 4.0), number(draw, 3.0), number(draw, 1.5)])
+    root = np.array([[number(draw, 1.0) for _ in range(3)] for _ in range(3)])
+    with np.errstate(all="ignore"):
+        covariance = root @ root.T if draw.random() < 0.7 else root
+    return GaussianPrior(pose, covariance)
+
+
+def test_no_sequence_of_messages_gives_what_is_no_pose(tiny_map: TrainingMap) -> None:
+    world, draw = World(), np.random.default_rng(0)
+    views = [world.view(pose, draw) for pose in tiny_map.poses] + [BLACK]
+    pictures = [tiny_map.observe(view) for view in views]
+    localizer = Localizer(tiny_map)
+    refused = given = 0
+    for _ in range(SEQUENCES):
+        localizer.reset()
+        stamp, pose = 0, np.zeros(3)
+        for _ in range(draw.integers(2, 7)):
+            kind = draw.random()
+            stamp += int(draw.choice((0, -SECOND, SECOND // 10, SECOND, 10**6 * SECOND), p=(
+                0.05, 0.05, 0.7, 0.15, 0.05,
+            )))  # fmt: skip
+            try:
+                if kind < 0.6:
+                    pose = pose + draw.normal(scale=(0.1, 0.1, 0.1))
+                    pose[2] = (pose[2] + np.pi) % (2.0 * np.pi) - np.pi
+                    wild = np.array([number(draw, 1e3) for _ in range(3)])
+                    localizer.add_odometry(stamp, wild if draw.random() < 0.3 else pose)
+                elif kind < 0.87:
+                    localizer.set_pose(random_prior(draw))
+                else:
+                    localizer.add_described(stamp, pictures[draw.integers(len(pictures))])
+            except ParameterError:
+                refused += 1
+            last, known, transform = localizer.last, localizer.pose_at(), localizer.map_to_odom()
+            if last is not None:
+                assert is_sound(last.pose, last.covariance)
+                assert is_sound(last.pose, last.published_covariance)
+            if known is not None:
+                given += 1
+                assert is_sound(*known)
+            assert transform is None or np.isfinite(transform).all()
+    assert refused > SEQUENCES / 20
+    assert given > SEQUENCES / 2
+    assert localizer.counts["odometry_too_far"] > 0
+    assert localizer.counts["filter_reset"] == 0
+
+
+@pytest.mark.parametrize("value", [1e305, -1e305, np.nan, np.inf, 1.1 * FARTHEST_M])
+def test_a_given_pose_that_cannot_be_is_refused_and_nothing_changes(
+    tiny_map: TrainingMap, value: float
+) -> None:
+    localizer = Localizer(tiny_map)
+    localizer.add_odometry(SECOND, [0.0, 0.0, 0.0])
+    localizer.set_pose(GaussianPrior(np.array([1.0, 2.0, 0.0]), 0.1 * np.eye(3)))
+    for prior in (
+        GaussianPrior(np.array([value, 0.0, 0.0]), np.eye(3)),
+        GaussianPrior(np.zeros(3), np.diag([1e3 * abs(value), 1.0, 1.0])),
+        GaussianPrior(np.zeros(3), np.diag([1.0, 1.0, -1.0])),
+    ):
+        with pytest.raises(ParameterError):
+            localizer.set_pose(prior)
+    known = localizer.pose_at()
+    assert known is not None
+    np.testing.assert_allclose(known[0], [1.0, 2.0, 0.0])
+
+
+def test_odometry_beyond_any_place_is_refused_and_counted(tiny_map: TrainingMap) -> None:
+    localizer = Localizer(tiny_map)
+    assert not localizer.add_odometry(1, [1e308, 0.0, 0.0])
+    assert not localizer.add_odometry(2, [0.0, np.inf, np.inf])
+    assert localizer.add_odometry(3, [0.0, 0.0, 0.0])
+    assert localizer.counts == {"odometry_too_far": 1, "odometry_not_finite": 1}
+
+
+def test_a_filter_that_keeps_failing_is_started_anew_and_says_so(
+    tiny_map: TrainingMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    localizer = Localizer(tiny_map)
+    picture = tiny_map.observe(World().view(tiny_map.poses[0], np.random.default_rng(0)))
+    for second in range(20):
+        localizer.add_odometry(second * SECOND, [0.1 * second, 0.0, 0.0])
+    with monkeypatch.context() as broken:
+
+        def fail(*_: object) -> None:
+            raise np.linalg.LinAlgError("singular")
+
+        broken.setattr(localizer._filter, "step", fail)
+        for second in range(1, MOST_FAILURES):
+            with pytest.raises(np.linalg.LinAlgError):
+                localizer.add_described(second * SECOND, picture)
+        with pytest.raises(FilterReset, match="starts anew"):
+            localizer.add_described(MOST_FAILURES * SECOND, picture)
+    assert localizer.counts["filter_reset"] == 1
+    assert localizer.state is State.UNINITIALIZED
+    localization = localizer.add_described(10 * SECOND, picture)
+    assert localization is not None
+    assert is_sound(localization.pose, localization.covariance)
+
+
+def test_a_sound_covariance_is_left_alone_and_any_other_is_mended() -> None:
+    good = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]])
+    np.testing.assert_array_equal(sound_covariance(good), good)
+    for bad in (np.zeros((3, 3)), np.diag([1.0, -1.0, 1.0]), np.diag([1e300, 1.0, 0.0])):
+        mended = sound_covariance(bad)
+        assert np.linalg.eigvalsh(mended)[0] > 0.0
+        assert mended.max() <= 1.001 * VARIANCES[1]
+    with pytest.raises(ArithmeticError):
+        sound_covariance(np.diag([1.0, np.nan, 1.0]))
