@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kbf_localization.errors import KbfError
+
 _SUFFIX = ".partial"
 
 
@@ -32,6 +34,17 @@ def atomic_write(path: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
         os.close(lock)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse, before hours of work, a folder in which nothing can be made."""
+    try:
+        # Rights alone do not tell: the file system may be full, or mounted to be read only.
+        with tempfile.TemporaryDirectory(_SUFFIX, ".check-", folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise KbfError(f"{folder}: cannot be written to: {reason}; name another folder") from error
 
 
 def _make_workplace(path: Path) -> tuple[Path, int]:

@@ -1,12 +1,35 @@
 """The consoles that commands write to, and the tables that they print at their end."""
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-console = Console()
-error_console = Console(stderr=True)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""C0 and C1 but line feeds and tabs; and what turns the direction of writing."""
+
+
+def shown(text: str) -> str:
+    r"""The text with control characters written as \x1b, so that no file's name steers a terminal.
+
+    So are the bytes of names that are not UTF-8, which could not be written at all.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class SafeConsole(Console):
+    """Shows control characters in texts and tables instead of sending them."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(shown(text), **how)
+
+
+console = SafeConsole()
+error_console = SafeConsole(stderr=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -12,6 +12,7 @@ A command raises `KbfError` for what a user can put right, and cleans up in `fin
 """
 
 import ast
+import errno
 import importlib
 import signal
 import sys
@@ -39,6 +40,18 @@ COMMANDS = (
     "bench",
 )
 EXIT_KNOWN_ERROR = 2
+FAULTS_OF_THE_MACHINE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENAMETOOLONG,
+)
+"""Full or read-only disks, missing rights and the like, wherever they are met."""
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
@@ -95,6 +108,12 @@ class LazyCommands(TyperGroup):
         except KbfError as error:
             _say(f"Error: {error}")
             raise typer.Exit(EXIT_KNOWN_ERROR) from error
+        except OSError as error:
+            if error.errno not in FAULTS_OF_THE_MACHINE:
+                raise
+            place = f"{error.filename}: " if error.filename else ""
+            _say(f"Error: {place}{error.strerror}")
+            raise typer.Exit(EXIT_KNOWN_ERROR) from error
         except KeyboardInterrupt as error:
             _say("Interrupted.")
             raise typer.Exit(EXIT_INTERRUPTED) from error
@@ -102,7 +121,9 @@ class LazyCommands(TyperGroup):
 
 def _say(message: str) -> None:
     """One line on standard error, however long."""
-    typer.echo(" ".join(message.split()), err=True)
+    from kbf_localization.cli.console import shown
+
+    typer.echo(shown(" ".join(message.split())), err=True)
 
 
 app = typer.Typer(

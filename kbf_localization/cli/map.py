@@ -141,35 +141,29 @@ def merge(
 
 def _check_output(path: Path) -> None:
     """Refuse before minutes of work what could not be written after them."""
+    from kbf_localization.atomic_write import check_writable
     from kbf_localization.errors import MapError
 
     if path.is_dir() or not path.parent.is_dir():
         raise MapError(f"{path}: cannot be written; name a file in a folder that exists")
+    check_writable(path.parent)
 
 
 def _read_parameters(path: Path) -> Mapping[str, float]:
     """Hyper-parameters from a file of 'kbf tune'."""
-    import math
+    from kbf_localization.datasets.files import read_yaml
+    from kbf_localization.limits import MAX_PARAMETER_FILE_BYTES, check_parameter
 
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ParameterError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path}: not a YAML file of parameters") from error
+    content = read_yaml(path, MAX_PARAMETER_FILE_BYTES)
     table = content.get("parameters") if isinstance(content, dict) else None
     if table is None:
         raise ParameterError(f"{path}: has no 'parameters'; make it with 'kbf tune'")
-    if not (
-        isinstance(table, dict)
-        and all(
-            isinstance(value, (int, float)) and math.isfinite(value) for value in table.values()
-        )
-    ):
+    if not isinstance(table, dict):
         raise ParameterError(f"{path}: 'parameters' must be a table of numbers")
-    return {str(key): float(value) for key, value in table.items()}
+    try:
+        return {str(name): check_parameter(str(name), value) for name, value in table.items()}
+    except ValueError as error:
+        raise ParameterError(f"{path}: {error}") from error
 
 
 def _print_map(training_map: TrainingMap, path: Path) -> None:

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as RichProgress
 
-from kbf_localization.cli.console import error_console
+from kbf_localization.cli.console import error_console, shown
 from kbf_localization.progress import Progress
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -32,7 +32,7 @@ class _Bars:
 
     def __call__(self, done: int, total: int, doing: str) -> None:
         if doing not in self._tasks:
-            self._tasks[doing] = self._bars.add_task(doing, total=total)
+            self._tasks[doing] = self._bars.add_task(shown(doing), total=total)
         self._bars.update(self._tasks[doing], completed=done, total=total)
 
 

@@ -45,6 +45,7 @@ def tune(
 
     limit_threads(1)
 
+    from kbf_localization.atomic_write import check_writable
     from kbf_localization.cli.console import console, print_table
     from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.progress import show_progress
@@ -59,6 +60,7 @@ def tune(
         raise ParameterError("cross validation needs at least two drives; give another SOURCE")
     if not output.parent.is_dir():
         raise ParameterError(f"{output.parent}: is not a folder; make it first")
+    check_writable(output.parent)
     drives = open_drives(sources, odometry=odometry, part=train)
     journal = output.with_name(output.name + ".journal")
     staff = workers(jobs, dask)

@@ -181,4 +181,4 @@ def draw_belief(
             )
     if run.truth is not None:
         axes.plot(*run.truth[frame, :2], "o", ms=11, mfc="none", mec="black", mew=2, label="truth")
-    axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal", title=title)
+    axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal", title=title.replace("$", r"\$"))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from kbf_localization.atomic_write import atomic_write
+from kbf_localization.atomic_write import atomic_write, check_writable
 from kbf_localization.errors import KbfError
 
 RESULTS = Path("results")
@@ -33,6 +33,7 @@ class ResultsFolder:
         try:
             if output is not None:
                 output.mkdir(parents=True, exist_ok=True)
+                check_writable(output)
                 return cls(output)
             return cls(_make_dated_folder(command))
         except OSError as error:

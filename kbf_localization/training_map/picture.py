@@ -51,7 +51,7 @@ def draw_poses(axes: Axes, training_map: TrainingMap) -> None:
             scale=60.0,
             width=0.0025,
             color=COLOURS[number % len(COLOURS)],
-            label=f"{label}: {source.chosen} of {source.frames} frames",
+            label=label.replace("$", r"\$") + f": {source.chosen} of {source.frames} frames",
         )
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_xlabel("x (m)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zlib
 from dataclasses import asdict
@@ -29,11 +30,14 @@ def save_map(training_map: TrainingMap, path: Path | str) -> None:
     """
     path = Path(path)
     try:
+        # HDF5 does not survive a full disk: it would crash when the interpreter ends. So the file
+        # is made in memory, which has held the map already.
+        image = io.BytesIO()
+        with h5py.File(image, "w", userblock_size=SEAL_LENGTH) as content:
+            _write(content, training_map)
+        seal(image)
         with atomic_write(path) as temporary:
-            with h5py.File(temporary, "w", userblock_size=SEAL_LENGTH) as file:
-                _write(file, training_map)
-            with temporary.open("r+b") as sealed:
-                seal(sealed)
+            temporary.write_bytes(image.getbuffer())
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MapError(f"{path}: the map cannot be written: {reason}") from error

@@ -1,0 +1,110 @@
+"""Hostile files and machines at the command line: one line of error, exit code 2."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kbf_localization.cli.console import SafeConsole, shown
+from kbf_localization.cli.main import app
+from kbf_localization.errors import KbfError
+
+runner = CliRunner()
+
+PARAMETER_FILES = {
+    "huge integer": b"parameters: {kbf.power: 1" + b"0" * 400 + b"}",
+    "integer without a text": b"parameters: {kbf.power: 1" + b"0" * 5000 + b"}",
+    "beyond float": b"parameters: {kbf.power: 1.0e+400}",
+    "not a number": b"parameters: {kbf.power: .nan}",
+    "date": b"parameters: {kbf.power: 2001-01-01}",
+    "impossible date": b"parameters: {kbf.power: 2001-99-99}",
+    "deep nesting": b"parameters: " + b"[" * 20_000,
+    "deep blocks": b"parameters: " + b"{a: " * 900 + b"1" + b"}" * 900,
+    "aliases": b"a: &a [1, 2]\nparameters: {kbf.power: *a}",
+    "merge": b"parameters: {<<: {kbf.power: 3}}",
+    "text": b"parameters: {kbf.power: many}",
+    "truth": b"parameters: {kbf.power: true}",
+    "memory": b"parameters: {nn.particles: 1.0e+10}",
+    "negative": b"parameters: {kbf.bandwidth: -1}",
+    "list": b"- parameters",
+    "binary": b"\xff\xfe\x00\x01",
+    "too long": b"#" * 2_000_000,
+}
+
+
+@pytest.mark.parametrize("name", PARAMETER_FILES)
+def test_a_hostile_parameter_file_is_one_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "parameters.yaml"
+    path.write_bytes(PARAMETER_FILES[name])
+    assert_one_line(build(tmp_path, "--parameters", str(path)), "parameters.yaml")
+
+
+def test_so_are_a_pipe_a_device_and_a_folder(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        assert_one_line(build(tmp_path, "--parameters", str(path)), "not a regular file")
+
+
+def test_a_folder_that_takes_no_file_is_found_before_the_work(tmp_path: Path) -> None:
+    arguments = ["map", "build", str(tmp_path / "nowhere"), "--output", "/proc/office.kbfmap"]
+    assert_one_line(runner.invoke(app, arguments), "/proc: cannot be written to")
+
+
+def build(tmp_path: Path, *more: str):  # type: ignore[no-untyped-def]
+    output = str(tmp_path / "office.kbfmap")
+    return runner.invoke(app, ["map", "build", str(tmp_path), "--output", output, *more])
+
+
+def assert_one_line(result, complaint: str) -> None:  # type: ignore[no-untyped-def]
+    assert result.exit_code == 2, result.output
+    assert complaint in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_one_line_wherever_it_is_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code), "results/metrics.json")
+
+    monkeypatch.setattr("kbf_localization.cli.map._check_output", fail)
+    assert_one_line(build(tmp_path), f"results/metrics.json: {os.strerror(code)}")
+
+
+OSC_52 = "\x1b]52;c;ZWNobyBoaQ==\x07"
+
+
+def test_control_characters_from_files_are_shown_not_sent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise KbfError(f"drive{OSC_52}\x9b31m\u202e\udcff: damaged")
+
+    monkeypatch.setattr("kbf_localization.cli.map._check_output", fail)
+    said = build(tmp_path).output
+    assert r"drive\x1b]52;c;ZWNobyBoaQ==\x07\x9b31m\u202e\udcff: damaged" in said
+    assert not set(said) & set("\x1b\x07\x9b\u202e")
+
+
+def test_so_are_those_in_tables_and_lines(tmp_path: Path) -> None:
+    from rich.table import Table
+
+    with (tmp_path / "terminal").open("w+", encoding="utf-8") as terminal:
+        console = SafeConsole(file=terminal, force_terminal=True, color_system=None, width=200)
+        table = Table(title=OSC_52)
+        table.add_column(OSC_52)
+        table.add_row(OSC_52)
+        console.print(table)
+        console.print(f"Note: {OSC_52}", markup=False, highlight=False)
+        terminal.seek(0)
+        sent = terminal.read()
+    assert sent.count(r"\x1b]52") == 4
+    assert not set(sent) & set("\x1b\x07")
+
+
+def test_plain_texts_are_left_alone() -> None:
+    plain = "Über 3 µm: 100 % → ok\n\tnext"
+    assert shown(plain) == plain

@@ -1,0 +1,157 @@
+"""Maps with right checksums whose numbers cannot be: one line, and no memory asked for."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.filters.parameters import SEARCH_RANGES, ParticleParameters
+from kbf_localization.filters.registry import METHODS, make_filter
+from kbf_localization.limits import PARAMETERS, check_parameter
+from kbf_localization.training_map import TrainingMap, load_map, save_map
+from kbf_localization.training_map.file_format import seal
+from test.filters.synthetic_world import World, synthetic_map
+
+
+@pytest.fixture(scope="module")
+def tiny_map() -> TrainingMap:
+    return synthetic_map(World(), 12)
+
+
+def redescribe(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a map's description and seal it again, as whoever forges one would."""
+    with h5py.File(path, "r+") as file:
+        content = json.loads(file["description"][()])
+        change(content)
+        del file["description"]
+        file.create_dataset("description", data=np.bytes_(json.dumps(content).encode()))
+    with path.open("r+b") as sealed:
+        seal(sealed)
+
+
+def put(*keys: str, value: object) -> Callable[[dict[str, Any]], object]:
+    def change(content: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("parameters", "nn.particles", value=1e10),
+        put("parameters", "kmcf.samples", value=10**400),
+        put("parameters", "kbf.bandwidth", value=-1.0),
+        put("parameters", "kbf.delta", value=float("nan")),
+        put("parameters", "covariance_scale", value=-1e300),
+        put("parameters", "power", value="12"),
+        put("parameters", "power", value=True),
+        put("settings", "image_width", value=16384),
+        put("settings", "words", value=10**400),
+        put("settings", "flat_gradient", value=10**400),
+        put("learned", "resemblance", "distance_m", value=0.0),
+        put("learned", "resemblance", "distance_m", value=10**400),
+        put("learned", "motion_noise", "per_metre", value=[1.0, -1.0, 1.0]),
+        put("learned", "motion_noise", "per_metre", value=[1e308, 1.0, 1.0]),
+        put("learned", "evidence", value=[[[[]]]]),
+        put("learned", "drives", value=-(10**400)),
+        put("warnings", value=[10**400]),
+    ],
+)
+def test_a_number_that_cannot_be_is_one_line(
+    tiny_map: TrainingMap, tmp_path: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    path = tmp_path / "office.kbfmap"
+    save_map(tiny_map, path)
+    redescribe(path, change)
+    with pytest.raises(MapError) as raised:
+        load_map(path)
+    said = str(raised.value)
+    assert said.startswith(f"{path}: not a valid map: ")
+    assert "\n" not in said
+    assert len(said) < 400
+
+
+def test_the_redescribed_map_is_read_where_nothing_was_changed(
+    tiny_map: TrainingMap, tmp_path: Path
+) -> None:
+    path = tmp_path / "office.kbfmap"
+    save_map(tiny_map, path)
+    redescribe(path, lambda content: None)
+    assert load_map(path).identity == tiny_map.identity
+
+
+def test_images_of_a_quarter_of_a_gigapixel_are_refused() -> None:
+    settings = synthetic_settings()
+    with pytest.raises(ValueError, match="pixels"):
+        replace(settings, image_width=16384, image_height=16384)
+    with pytest.raises(ValueError, match="patches"):
+        replace(settings, image_width=3000, image_height=3000, patch_size=8, grid_step=2)
+
+
+def synthetic_settings() -> Any:
+    from test.filters.synthetic_world import SETTINGS
+
+    return SETTINGS
+
+
+def test_every_default_and_every_searched_value_is_within_its_limits(
+    tiny_map: TrainingMap,
+) -> None:
+    for method in METHODS:
+        make_filter(method, tiny_map)
+        for name, ends in SEARCH_RANGES[method].items():
+            assert name in PARAMETERS
+            for end in ends:
+                assert check_parameter(f"{method}.{name}", end) == end
+
+
+def test_particles_that_no_memory_holds_are_refused_before_the_filter_is_made() -> None:
+    with pytest.raises(ParameterError, match="particles"):
+        ParticleParameters(particles=1e10)
+
+
+SAVE_WITHOUT_ROOM = """
+import resource, sys
+from pathlib import Path
+from kbf_localization.errors import MapError
+from kbf_localization.training_map import load_map, save_map
+path = Path(sys.argv[1])
+known = load_map(path)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    save_map(known, path)
+except MapError as error:
+    print(error)
+"""
+
+
+def test_a_disk_without_room_is_one_line_and_the_map_stays(
+    tiny_map: TrainingMap, tmp_path: Path
+) -> None:
+    path = tmp_path / "office.kbfmap"
+    save_map(tiny_map, path)
+    before = path.read_bytes()
+    assert len(before) > 20_000
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    done = subprocess.run(
+        [sys.executable, "-c", SAVE_WITHOUT_ROOM, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the map cannot be written: File too large" in done.stdout
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
