@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import os
 import subprocess
+import time
 import traceback
 import weakref
 from collections import deque
@@ -21,6 +24,11 @@ from kbf_localization.threads import THREAD_VARIABLES
 
 if TYPE_CHECKING:
     from distributed import Future
+
+WORKERS_LOOKED_AFTER_S, WORKERS_AWAITED_S = 2.0, 20.0
+"""How often is looked whether a cluster has workers still, and how long it may have none."""
+
+CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -168,26 +176,76 @@ class DaskCluster:
     def __init__(self, address: str, timeout_s: float = 10.0) -> None:
         with naming_missing_extras():
             from distributed import Client
+        self._address = address
         try:
             self._client = Client(address, timeout=timeout_s)
         except (OSError, ValueError) as error:
             raise KbfError(f"no Dask scheduler answers at {address}: {error}") from error
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        threads = self._threads()
+        if not threads:
+            raise KbfError(
+                f"the Dask scheduler at {self._address} has no workers; start some with "
+                f"'dask worker {self._address}'"
+            )
         # Only so many items at a time are on their way, so that memory does not grow with them.
-        at_once = 2 * max(1, sum(self._client.nthreads().values()))
+        at_once = 2 * threads
         waiting: deque[Future[Result]] = deque()
-        # The function may hold a whole map: it travels to each worker once, not with every item.
-        shared = self._client.scatter(function, broadcast=True, hash=False)
+        with self._explained():
+            # The function may hold a whole map: it travels to each worker once, not every time.
+            shared = self._client.scatter(function, broadcast=True, hash=False)
         for item in items:
-            waiting.append(self._client.submit(_apply, shared, item, pure=False))
+            with self._explained():
+                waiting.append(self._client.submit(_apply, shared, item, pure=False))
             if len(waiting) >= at_once:
-                yield waiting.popleft().result()
+                yield self._result(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield self._result(waiting.popleft())
 
     def close(self) -> None:
         self._client.close()
+
+    def _threads(self) -> int:
+        """Of all workers that are there."""
+        with self._explained():
+            return sum(self._client.nthreads().values())
+
+    def _result(self, future: Future[Result]) -> Result:
+        """Waits for as long as there are workers, and a little longer: they may come back."""
+        left_at: float | None = None
+        while True:
+            with self._explained(future):
+                try:
+                    return future.result(timeout=WORKERS_LOOKED_AFTER_S)
+                except (TimeoutError, asyncio.TimeoutError):
+                    if future.done():
+                        raise  # it is the function's own
+            if self._threads():
+                left_at = None
+                continue
+            left_at = left_at or time.monotonic()
+            if time.monotonic() - left_at >= WORKERS_AWAITED_S:
+                raise KbfError(f"all workers of the Dask scheduler at {self._address} are gone")
+
+    @contextmanager
+    def _explained(self, future: Future[Result] | None = None) -> Iterator[None]:
+        """Within it, a lost scheduler is one line; an error of the function stays what it is."""
+        from distributed import KilledWorker
+
+        try:
+            yield
+        except KilledWorker as error:
+            raise KbfError(
+                "the Dask workers died of one item again and again; have they too little memory?"
+            ) from error
+        except (OSError, TimeoutError, asyncio.TimeoutError, *CANCELLED) as error:
+            if future is not None and future.status == "error":
+                raise
+            raise KbfError(
+                f"the Dask scheduler at {self._address} or its workers are gone "
+                f"({type(error).__name__})"
+            ) from error
 
 
 def _apply(function: Callable[[Item], Result], item: Item) -> Result:

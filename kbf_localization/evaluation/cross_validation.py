@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def tune(
     All are tried on short pieces of the drives, the best quarter on longer ones. What is known
     from `journal` is not computed again.
     """
-    known = Journal(journal)
+    known = Journal(journal, _fingerprint(pool, drives, seed))
     found = {}
     for method in methods:
         candidates = _candidates(method, poses, budget, seed)
@@ -87,6 +88,23 @@ def tune(
         best = min(finalists, key=lambda one: final[one.number])
         found[method] = Tuned(best.parameters, final[best.number], final[0])
     return found
+
+
+def _fingerprint(pool: FramePool, drives: Sequence[int], seed: int) -> str:
+    """Names drives, seed and words: scores of others are not taken for these."""
+    digest = hashlib.blake2b(repr((seed, pool.settings)).encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(pool.vocabulary.words).tobytes())
+    for number in drives:
+        drive = pool.drives[number]
+        digest.update(repr((drive.name, drive.condition, len(drive))).encode())
+        for array in (
+            pool.frames.poses[pool.rows_of(number)],
+            drive.stamps_ns,
+            drive.odometry.stamps_ns,
+            drive.odometry.poses,
+        ):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _candidates(method: str, poses: int, budget: int, seed: int) -> list[Candidate]:
@@ -165,10 +183,13 @@ class _Trial:
 
 
 class Journal:
-    """The scores computed so far, one JSON line each, so that tuning can be taken up again."""
+    """The scores computed so far, one JSON line each, so that tuning can be taken up again.
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    `context` names what they were computed on; those of another context are left alone.
+    """
+
+    def __init__(self, path: Path | None, context: str = "") -> None:
+        self._path, self._context = path, context
         self._scores: dict[str, float] = {}
         if path is not None and path.is_file():
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -180,16 +201,15 @@ class Journal:
                     continue
 
     def score(self, candidate: Candidate, final: bool) -> float | None:
-        return self._scores.get(_key(candidate, final))
+        return self._scores.get(self._key(candidate, final))
 
     def add(self, candidate: Candidate, final: bool, rmse_m: float) -> None:
-        key = _key(candidate, final)
+        key = self._key(candidate, final)
         self._scores[key] = rmse_m
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"key": key, "rmse_m": rmse_m}) + "\n")
 
-
-def _key(candidate: Candidate, final: bool) -> str:
-    values = {name: round(value, 9) for name, value in sorted(candidate.parameters.items())}
-    return json.dumps([candidate.method, candidate.poses, final, values])
+    def _key(self, candidate: Candidate, final: bool) -> str:
+        values = {name: round(value, 9) for name, value in sorted(candidate.parameters.items())}
+        return json.dumps([self._context, candidate.method, candidate.poses, final, values])

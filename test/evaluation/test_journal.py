@@ -1,0 +1,47 @@
+"""The journal of a search belongs to its drives, seed and words."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbf_localization.evaluation.cross_validation import tune
+from kbf_localization.evaluation.frame_pool import FramePool
+from kbf_localization.training_map.description import Described
+from kbf_localization.training_map.frames import gather_frames
+from kbf_localization.vision.vocabulary import Vocabulary
+from test.filters.synthetic_world import SETTINGS, VOCABULARY, World, drive, loop
+
+
+@pytest.fixture(scope="module")
+def pool() -> FramePool:
+    world = World()
+    drives = tuple(drive(world, loop(60, wobble=0.05 * i), i, f"drive{i}") for i in range(2))
+    frames = gather_frames(drives)
+    described = {
+        row: Described(row, drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
+        for row in range(len(frames.poses))
+    }
+    return FramePool(drives, frames, described, VOCABULARY, SETTINGS)
+
+
+def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
+    pool: FramePool, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+
+    def new_scores(searched: FramePool, drives: list[int], seed: int) -> int:
+        before = len(journal.read_text().splitlines()) if journal.exists() else 0
+        tune(searched, drives, ["nai"], 30, budget=1, seed=seed, journal=journal)
+        return len(journal.read_text().splitlines()) - before
+
+    other_words = replace(pool, vocabulary=Vocabulary(2.0 * VOCABULARY.words))
+    first = pool.drives[0]
+    renamed = replace(pool, drives=(replace(first, name="elsewhere"), pool.drives[1]))
+    wheels = replace(pool, drives=(replace(first, motions=1.1 * first.motions), pool.drives[1]))
+    assert new_scores(pool, [0, 1], 0) > 0
+    assert new_scores(pool, [0, 1], 0) == 0
+    assert new_scores(pool, [0, 1], 1) > 0
+    for other in (other_words, renamed, wheels):
+        assert new_scores(other, [0, 1], 0) > 0
+    assert new_scores(pool, [0, 1], 0) == 0
