@@ -206,26 +206,31 @@ class LocalizerNode(SafeLifecycleNode):
             self._outputs.publish_status(self._status())
         self._outputs.publish_pictures(localization, self._values["belief_poses_count"])
         running = self._running
-        if running is not None and self._values["tf_broadcast"] and running.distrust() is None:
-            # So that tf gives at the image's stamp what the pose says.
-            transform = compose(localization.pose, invert(localization.odometry_pose))
-            self._outputs.send_transform(transform, localization.stamp_ns)
+        with self._in_use:
+            if running is not None and self._values["tf_broadcast"] and running.distrust() is None:
+                # So that tf gives at the image's stamp what the pose says.
+                transform = compose(localization.pose, invert(localization.odometry_pose))
+                self._outputs.send_transform(transform, localization.stamp_ns)
 
     def _broadcast(self) -> None:
-        """Called for new odometry by the intake, which is closed before the publishers are."""
-        running = self._running
-        if running is None or not self._values["tf_broadcast"]:
-            return
-        newest_ns = running.localizer.newest_odometry_ns
-        tolerance_ns = int(self._values["transform_tolerance"] * 1e9)
-        period_s = 1.0 / self._values["transform_rate"]
-        if newest_ns is None or not self._outputs.transform_is_due(
-            newest_ns, tolerance_ns, period_s
-        ):
-            return
-        transform = running.localizer.map_to_odom()
-        if transform is not None and running.distrust() is None:
-            self._outputs.keep_transform(transform, newest_ns, tolerance_ns)
+        """Called for new odometry and given poses.
+
+        What is known and what is sent must not be interleaved with an image's: of two transforms
+        with the same stamp tf takes the one that comes last.
+        """
+        with self._in_use:
+            running = self._running
+            if running is None or self._intake is None or not self._values["tf_broadcast"]:
+                return
+            newest_ns = running.localizer.newest_odometry_ns
+            tolerance_ns = int(self._values["transform_tolerance"] * 1e9)
+            period_s = 1.0 / self._values["transform_rate"]
+            outputs = self._outputs
+            if newest_ns is None or not outputs.transform_is_due(newest_ns, tolerance_ns, period_s):
+                return
+            transform = running.localizer.map_to_odom()
+            if transform is not None and running.distrust() is None:
+                outputs.keep_transform(transform, newest_ns, tolerance_ns)
 
     def _status(self) -> DiagnosticStatus:
         """The state with its figures."""

@@ -45,7 +45,7 @@ _SURE = np.diag([0.01, 0.01, 0.01]) ** 2
 
 class RunningLocalizer:
     """Feeds the localizer, which has the state; calls `publish` for every processed image
-    and `moved` for every odometry reading.
+    and `moved` for odometry and for a given pose.
 
     `values` are the node's parameters by name, `warn(kind, line)` logs a warning, of one kind not
     too often. All that is refused is counted in `localizer.counts`.
@@ -201,6 +201,7 @@ class RunningLocalizer:
             return
         stamp_ns = nanoseconds(message.header.stamp)
         self.localizer.set_pose(GaussianPrior(pose, covariance + _SURE), stamp_ns or None)
+        self._moved()
         self._log(f"starting from the given pose ({pose[0]:.2f}, {pose[1]:.2f}, {pose[2]:.2f})")
 
     def _on_odometry(self, message: Odometry) -> None:
@@ -243,8 +244,8 @@ class RunningLocalizer:
             self.time_jumped_back("odometry's time has jumped back")
         for at_ns, reading in admitted.items:
             self.localizer.add_odometry(at_ns, reading)
-        self._worker.odometry_arrived()
         self._moved()
+        self._worker.odometry_arrived()
 
     def _on_image(self, message: Image | CompressedImage) -> None:
         stamp_ns = nanoseconds(message.header.stamp)

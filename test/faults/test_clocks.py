@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from geometry_msgs.msg import PoseArray
 from tf2_msgs.msg import TFMessage
 
 from kbf_localization.ros.conversions import transform_message
@@ -94,19 +95,18 @@ def test_images_that_the_camera_drops_are_counted(survival: Survival) -> None:
 def test_standing_robot_uses_few_images_and_answers_all(survival: Survival) -> None:
     """Two seconds at 10 Hz: of 20 images about 4 are used, at the default of one in 0.5 s."""
     robot = survival.robot
-    robot.frame()
-    robot.state_at(robot.stamp_ns)
-    used, before = 0, robot.value("evidence")
+    beliefs: list[PoseArray] = []
+    robot.node.create_subscription(PoseArray, "belief_poses", beliefs.append, 50)
+    assert robot.wait_for(lambda: robot.frame() and beliefs)
+    beliefs.clear()
     for _ in range(20):
         assert robot.frame(metres=0.0) is not None
-        robot.state_at(robot.stamp_ns)
-        used += robot.value("evidence") != before
-        before = robot.value("evidence")
-    assert 3 <= used <= 5
+    assert robot.wait_for(lambda: len(beliefs) >= 3)
+    assert len(beliefs) <= 5
+    used = len(beliefs)
     robot.call_empty("request_nomotion_update")
     robot.frame(metres=0.0)
-    robot.state_at(robot.stamp_ns)
-    assert robot.value("evidence") != before
+    assert robot.wait_for(lambda: len(beliefs) > used)
     survival.check(frames=3)
 
 
