@@ -9,6 +9,7 @@ from kbf_localization.training_map.training_map import (
     TrainingMap,
     subset,
     with_parameters,
+    without_thumbnails,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "save_map",
     "subset",
     "with_parameters",
+    "without_thumbnails",
 ]

@@ -32,6 +32,8 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
                 f"map {number} has other visual words than map 1, so their images cannot be "
                 "compared; build it anew with 'kbf map build --like' and the first map"
             )
+        earlier = [source.name for part in maps[: number - 1] for source in part.sources]
+        refuse_repeated(earlier, [source.name for source in other.sources])
     counts = np.array([len(part) for part in maps], dtype=np.float64)
     variances = np.stack([part.motion_variances for part in maps])
     same_parameters = all(part.parameters == first.parameters for part in maps)
@@ -55,6 +57,16 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
         word_grids=None if len(grids) < len(maps) else np.concatenate(grids),
     )
     return replace(merged, known=replace(learn_from_map(merged), motion_noise=_noise(maps)))
+
+
+def refuse_repeated(names: Sequence[str], more: Sequence[str]) -> None:
+    """A drive that is in the map twice would vouch for itself."""
+    for name in more:
+        if name in names:
+            raise MapError(
+                f"the drive '{name}' is in the map already; remove it first with 'kbf map remove "
+                "--source', or rename the drive if it is another one"
+            )
 
 
 def _noise(maps: Sequence[TrainingMap]) -> MotionNoise:

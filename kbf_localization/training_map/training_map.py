@@ -167,3 +167,8 @@ def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
         word_grids=None if grids is None else grids[rows],
         known=training_map.learned,
     )
+
+
+def without_thumbnails(training_map: TrainingMap) -> TrainingMap:
+    """The same map without its small camera images."""
+    return replace(training_map, thumbnails=[b""] * len(training_map), known=training_map.learned)

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a drive and the map that `kbf map build` made of it."""
     folder = tmp_path_factory.mktemp("maps")
     make_cold_drive(folder / "seq1_cloudy1", 24)
-    (folder / "tuned.yaml").write_text("parameters: {power: 8}\nthresholds: {lost: 0.5}\n")
+    (folder / "tuned.yaml").write_text("parameters: {power: 8}\n\n")
     built = kbf(
         *("map", "build", "seq1_cloudy1", "--output", "office.kbfmap", "--poses", 10),
         *("--words", 20, "--jobs", 1, "--parameters", "tuned.yaml"),
@@ -41,7 +41,6 @@ def test_build_writes_the_map_with_its_parameters(folder: Path) -> None:
     built = load_map(folder / "office.kbfmap")
     assert len(built) == 10
     assert built.parameters["power"] == 8.0
-    assert built.thresholds["lost"] == 0.5
 
 
 def test_info_shows_a_table_and_writes_a_picture(folder: Path) -> None:
@@ -66,9 +65,47 @@ def test_maps_of_the_same_words_merge(folder: Path) -> None:
     assert [source.condition for source in both.sources] == ["cloudy", "night"]
 
 
+def test_a_map_that_is_there_is_replaced_by_force_alone(folder: Path) -> None:
+    make_cold_drive(folder / "seq1_sunny1", 12, seed=5)
+    build = ("map", "build", "seq1_sunny1", "--like", "office.kbfmap", "--poses", 5, "--jobs", 1)
+    assert kbf(*build, "--output", "sunny.kbfmap", cwd=folder).exit_code == 0
+    before = (folder / "sunny.kbfmap").read_bytes()
+    refused = kbf(*build, "--output", "sunny.kbfmap", cwd=folder)
+    assert refused.exit_code == 2
+    assert "--force" in refused.output
+    assert (folder / "sunny.kbfmap").read_bytes() == before
+    forced = kbf(*build, "--output", "sunny.kbfmap", "--force", "--no-thumbnails", cwd=folder)
+    assert forced.exit_code == 0, forced.output
+    assert not any(load_map(folder / "sunny.kbfmap").thumbnails)
+
+
+def test_a_drive_is_added_and_removed(folder: Path) -> None:
+    make_cold_drive(folder / "seq1_night2", 12, seed=6)
+    add = ("map", "add", "office.kbfmap", "seq1_night2", "--poses", 5, "--jobs", 1)
+    added = kbf(*add, "--output", "more.kbfmap", cwd=folder)
+    assert added.exit_code == 0, added.output
+    assert [one.name for one in load_map(folder / "more.kbfmap").sources] == [
+        "seq1_cloudy1",
+        "seq1_night2",
+    ]
+    again = kbf("map", "add", "more.kbfmap", "seq1_night2", "--output", "x.kbfmap", cwd=folder)
+    assert again.exit_code == 2
+    assert "is in the map already" in again.output
+    less = ("map", "remove", "more.kbfmap", "--source", "seq1_night2", "--output", "more.kbfmap")
+    removed = kbf(*less, "--force", cwd=folder)
+    assert removed.exit_code == 0, removed.output
+    left, office = load_map(folder / "more.kbfmap"), load_map(folder / "office.kbfmap")
+    assert left.identity == office.identity
+    assert list(left.thumbnails) == list(office.thumbnails)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (("remove", "office.kbfmap", "--output", "x"), "nothing to remove"),
+        (("remove", "office.kbfmap", "--box", -9, -9, -8, -8, "--output", "x"), "within the box"),
+        (("merge", "office.kbfmap", "office.kbfmap", "--output", "x"), "in the map already"),
+        (("check", "office.kbfmap"), "too small to be checked"),
         (("build", "nowhere", "--output", "x.kbfmap"), "nowhere: no such file"),
         (("build", "seq1_cloudy1", "--output", "no/where.kbfmap"), "folder that exists"),
         (("build", "seq1_cloudy1", "--output", "x", "--select", "best"), "select must be one of"),
@@ -79,7 +116,9 @@ def test_maps_of_the_same_words_merge(folder: Path) -> None:
         (("merge", "office.kbfmap", "tuned.yaml", "--output", "x"), "not a training map"),
     ],
 )
-def test_a_users_mistake_is_one_line(folder: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_a_users_mistake_is_one_line(
+    folder: Path, arguments: tuple[object, ...], says: str
+) -> None:
     (folder / "bad.yaml").write_text("parameters: [1, 2]")
     before = set(folder.iterdir())
     failed = kbf("map", *arguments, cwd=folder)

@@ -12,7 +12,7 @@ DOCUMENTS = sorted([PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")])
 # Options that make a command small enough for a test; all else is as written.
 SMALLER = {
     ("kbf", "simulate"): ["--frames", "40", "--size", "160x120", "--jobs", "1"],
-    ("kbf", "map", "build"): ["--poses", "40", "--words", "16", "--jobs", "1"],
+    ("kbf", "map", "build"): ["--poses", "40", "--words", "16", "--jobs", "1", "--force"],
     ("kbf", "experiment", "localization"): [
         *("--trials", "1", "--sizes", "12", "--methods", "kbf,nai"),
         *("--budget", "1", "--jobs", "1"),

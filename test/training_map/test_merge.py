@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import MapError
-from kbf_localization.training_map import TrainingMap
+from kbf_localization.training_map import Source, TrainingMap
 from kbf_localization.training_map.learned import MotionNoise
 from kbf_localization.training_map.merge import merge_maps
 from kbf_localization.vision.vocabulary import Vocabulary
+
+
+def renamed(training_map: TrainingMap) -> tuple[Source, ...]:
+    return tuple(replace(one, name=f"{one.name} again") for one in training_map.sources)
 
 
 def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None:
@@ -20,12 +24,13 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
             number_map.learned,
             motion_noise=MotionNoise((0.05, 0.005, 0.05), (0.0, 0.1, 0.0), 3),
         ),
+        sources=renamed(number_map),
     )
     merged = merge_maps([number_map, noisier])
     np.testing.assert_array_equal(merged.poses, np.tile(number_map.poses, (2, 1)))
     np.testing.assert_array_equal(merged.histograms, np.tile(number_map.histograms, (2, 1)))
     np.testing.assert_array_equal(merged.source_of, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3])
-    assert merged.sources == number_map.sources * 2
+    assert merged.sources == (*number_map.sources, *renamed(number_map))
     np.testing.assert_allclose(merged.motion_variances, 2 * number_map.motion_variances)
     assert merged.thumbnails[9] == b"three"
     assert merged.parameters == number_map.parameters
@@ -36,13 +41,15 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
 
 
 def test_a_map_without_grids_takes_them_from_the_merged_one(number_map: TrainingMap) -> None:
-    merged = merge_maps([number_map, replace(number_map, word_grids=None)])
+    bare = replace(number_map, word_grids=None, sources=renamed(number_map))
+    merged = merge_maps([number_map, bare])
     assert merged.word_grids is None
     assert np.isfinite(merged.observe(merged.description(3)).contrasts()).all()
 
 
 def test_parameters_that_differ_are_left_out(number_map: TrainingMap) -> None:
-    assert merge_maps([number_map, replace(number_map, parameters={})]).parameters == {}
+    other = replace(number_map, parameters={}, sources=renamed(number_map))
+    assert merge_maps([number_map, other]).parameters == {}
 
 
 def test_maps_of_other_words_are_refused(number_map: TrainingMap) -> None:
@@ -51,3 +58,9 @@ def test_maps_of_other_words_are_refused(number_map: TrainingMap) -> None:
         merge_maps([number_map, other])
     with pytest.raises(MapError, match="nothing to merge"):
         merge_maps([])
+
+
+def test_a_drive_is_not_merged_twice(number_map: TrainingMap) -> None:
+    name = number_map.sources[0].name
+    with pytest.raises(MapError, match=f"'{name}' is in the map already"):
+        merge_maps([number_map, number_map])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -17,7 +17,7 @@ from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map.training_map import TrainingMap, subset
+from kbf_localization.training_map.training_map import TrainingMap, subset, without_thumbnails
 
 LEAST_SHARE = 0.3
 """Of the resemblance: where a map covers a pose less well, its pictures tell little there."""
@@ -67,7 +67,7 @@ def make_folds(
             f"a map of {len(training_map)} poses is too small to be checked; "
             f"{FEWEST_POSES} are needed"
         )
-    bare = replace(training_map, thumbnails=[b""] * len(training_map), known=training_map.learned)
+    bare = without_thumbnails(training_map)
     names = [source.name for source in training_map.sources]
     if not drives:
         rng = np.random.default_rng(seed)

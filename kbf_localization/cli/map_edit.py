@@ -1,0 +1,144 @@
+"""`kbf map add`, `remove` and `merge`: drives into a map and out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from kbf_localization.cli.drives import (
+    SOURCE_HELP,
+    ImageTopic,
+    Odometry,
+    OdomTopic,
+    PoseTopic,
+    Train,
+)
+from kbf_localization.cli.map_files import Force, NoThumbnails, Output
+from kbf_localization.errors import MapError
+
+MapFile = Annotated[Path, typer.Argument(metavar="MAP", help="The map file.")]
+
+ADD_EXAMPLE = (
+    "Example: [bold]kbf map add office.kbfmap drives/night1 --output office2.kbfmap[/bold]; with "
+    "[bold]--output office.kbfmap --force[/bold] the map itself is replaced."
+)
+REMOVE_EXAMPLE = (
+    "Example: [bold]kbf map remove office.kbfmap --source cloudy1 --output less.kbfmap[/bold], or "
+    "[bold]kbf map remove office.kbfmap --box 2 0 6.5 3 --output less.kbfmap[/bold] for what was "
+    "rebuilt between x = 2 and 6.5 m and y = 0 and 3 m"
+)
+MERGE_EXAMPLE = (
+    "Example: [bold]kbf map build drives/night1 --like cloudy.kbfmap --output night.kbfmap"
+    "[/bold], then [bold]kbf map merge cloudy.kbfmap night.kbfmap --output both.kbfmap[/bold]"
+)
+
+
+def add(
+    map_path: MapFile,
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
+    output: Output,
+    force: Force = False,
+    no_thumbnails: NoThumbnails = False,
+    poses: Annotated[
+        Optional[int],
+        typer.Option(min=1, help="How many poses to add; default: as many a drive as the map has."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
+    train: Train = None,
+    odometry: Odometry = "measured",
+    odom_topic: OdomTopic = None,
+    image_topic: ImageTopic = None,
+    pose_topic: PoseTopic = None,
+) -> None:
+    """Add drives to a map, described with its visual words."""
+    from kbf_localization.cli.drives import open_drives
+    from kbf_localization.cli.map_files import check_output, print_map
+    from kbf_localization.cli.progress import show_progress
+    from kbf_localization.parallel import workers
+    from kbf_localization.training_map import (
+        build_map,
+        load_map,
+        save_map,
+        without_thumbnails,
+    )
+    from kbf_localization.training_map.merge import merge_maps, refuse_repeated
+
+    check_output(output, force)
+    training_map = load_map(map_path)
+    drives = open_drives(
+        sources,
+        odometry=odometry,
+        part=train,
+        odom_topic=odom_topic,
+        image_topic=image_topic,
+        pose_topic=pose_topic,
+    )
+    refuse_repeated([source.name for source in training_map.sources], [one.name for one in drives])
+    usual = -(-len(training_map) // len(training_map.sources)) * len(drives)
+    with show_progress() as progress:
+        more = build_map(
+            drives,
+            poses=poses or usual,
+            like=training_map,
+            seed=seed,
+            parameters=training_map.parameters,
+            workers=workers(jobs, None),
+            progress=progress,
+        )
+    joined = merge_maps([training_map, without_thumbnails(more) if no_thumbnails else more])
+    save_map(joined, output)
+    print_map(joined, output)
+
+
+def remove(
+    map_path: MapFile,
+    output: Output,
+    force: Force = False,
+    source: Annotated[
+        Optional[list[str]],
+        typer.Option("--source", metavar="NAME", help="The poses of this drive; repeatable."),
+    ] = None,
+    box: Annotated[
+        Optional[tuple[float, float, float, float]],
+        typer.Option(metavar="X0 Y0 X1 Y1", help="The poses between these corners, in metres."),
+    ] = None,
+    thumbnails: Annotated[
+        bool, typer.Option("--thumbnails", help="The small camera images of all poses.")
+    ] = False,
+) -> None:
+    """Remove a drive, all poses within a box, or the small images from a map."""
+    from kbf_localization.cli.map_files import check_output, print_map
+    from kbf_localization.training_map import load_map, save_map, without_thumbnails
+    from kbf_localization.training_map.remove import remove_box, remove_sources
+
+    if not (source or box or thumbnails):
+        raise MapError("nothing to remove: name a --source, a --box or --thumbnails")
+    check_output(output, force)
+    training_map = load_map(map_path)
+    if source:
+        training_map = remove_sources(training_map, source)
+    if box is not None:
+        training_map = remove_box(training_map, box)
+    if thumbnails:
+        training_map = without_thumbnails(training_map)
+    save_map(training_map, output)
+    print_map(training_map, output)
+
+
+def merge(
+    maps: Annotated[list[Path], typer.Argument(metavar="MAP...", help="Maps of the same words.")],
+    output: Output,
+    force: Force = False,
+) -> None:
+    """Join maps, such as those of several lightings, into one."""
+    from kbf_localization.cli.map_files import check_output, print_map
+    from kbf_localization.training_map import load_map, save_map
+    from kbf_localization.training_map.merge import merge_maps
+
+    check_output(output, force)
+    merged = merge_maps([load_map(path) for path in maps])
+    save_map(merged, output)
+    print_map(merged, output)

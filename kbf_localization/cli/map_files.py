@@ -1,0 +1,118 @@
+"""What the commands of `kbf map` share: where they write, and how they show a map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbf_localization.atomic_write import check_writable
+from kbf_localization.errors import MapError
+
+if TYPE_CHECKING:
+    from kbf_localization.training_map import TrainingMap
+
+Output = Annotated[Path, typer.Option("--output", metavar="MAP", help="The map file to write.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a map that is there already.")]
+NoThumbnails = Annotated[
+    bool, typer.Option("--no-thumbnails", help="Keep no small camera images in the map.")
+]
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Refuse before minutes of work what could not be written after them."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise MapError(f"{path}: cannot be written; name a file in a folder that exists")
+    if path.exists() and not force:
+        raise MapError(f"{path}: is there already; name another file, or replace it with --force")
+    check_writable(path.parent)
+
+
+def print_map(training_map: TrainingMap, path: Path) -> None:
+    """What is in a map, what it learned, and which drives gave it."""
+    from rich.markup import escape
+
+    from kbf_localization.cli.console import console, print_table
+
+    for warning in training_map.warnings:
+        console.print(f"Note: {warning}", markup=False, highlight=False)
+    settings = training_map.describer_settings
+    low, high = training_map.poses[:, :2].min(axis=0), training_map.poses[:, :2].max(axis=0)
+    rows: list[tuple[object, ...]] = [
+        ("Poses", len(training_map), ""),
+        ("Extent", f"{high[0] - low[0]:.1f} x {high[1] - low[1]:.1f}", "m"),
+        ("Images", f"{settings.image_width} x {settings.image_height}", "pixels"),
+        ("Visual words", settings.words, ""),
+        ("Histogram bins", settings.bins, ""),
+        ("Grid of words", "no; offsets cannot be read, build the map anew", "")
+        if training_map.word_grids is None
+        else (
+            "Grid of words",
+            training_map.word_grids.itemsize * training_map.word_grids.shape[1],
+            "bytes/pose",
+        ),
+        ("Size", f"{path.stat().st_size / 1e6:.1f}", "MB"),
+        ("Identity", training_map.identity, ""),
+    ]
+    rows += [(escape(name), value, "") for name, value in training_map.parameters.items()]
+    print_table(escape(str(path)), ("Property", "Value", "Units"), rows)
+    print_table(
+        "What the map learned", ("Quantity", "Value", "What it means"), _learned(training_map)
+    )
+    print_table(
+        "Sources",
+        ("Source", "Kind", "Lighting", "Frames", "Poses"),
+        [
+            (
+                escape(source.name),
+                escape(source.kind),
+                None if source.condition is None else escape(source.condition),
+                source.frames,
+                source.chosen,
+            )
+            for source in training_map.sources
+        ],
+    )
+
+
+def _learned(training_map: TrainingMap) -> list[tuple[object, ...]]:
+    """What the map knows about itself, each quantity with what it means."""
+    import numpy as np
+
+    known = training_map.learned
+    resemblance, readout, noise = known.resemblance, known.readout, known.motion_noise
+    best = np.sqrt(readout.variances(readout.prominence[1], readout.apparent[0]))
+    worst = np.sqrt(readout.variances(readout.prominence[0], readout.apparent[1]))
+    metre = np.sqrt(noise.per_metre)
+    return [
+        (
+            "learned from",
+            f"{known.probes} images, {known.drives} drive{'s' if known.drives != 1 else ''}",
+            "each compared with images of other times"
+            if known.revisits
+            else "no place was seen twice: what follows may flatter; map a second drive",
+        ),
+        (
+            "scales d0, phi0",
+            f"{resemblance.distance_m:.2f} m, {np.degrees(resemblance.angle_rad):.0f} deg",
+            "so far apart, two images no longer look alike",
+        ),
+        ("contrast", f"{resemblance.amplitude:.2f}", "of images of one place: 0 none, 1 strong"),
+        (
+            "evidence",
+            f"{known.evidence.usual:.1f} (rarely below {known.evidence.low:.1f})",
+            "log odds that an image at its right pose gives against elsewhere",
+        ),
+        (
+            "pose from one image",
+            f"{best[0]:.2f} to {worst[0]:.2f} m, {np.degrees(best[2]):.0f} to "
+            f"{np.degrees(worst[2]):.0f} deg",
+            "standard deviation forward and in heading, best and worst match",
+        ),
+        (
+            "odometry, after 1 m",
+            f"{metre[0]:.3f} m, {np.degrees(metre[2]):.1f} deg",
+            f"standard deviation; {noise.set_aside} stretches set aside as faults",
+        ),
+    ]
