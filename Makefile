@@ -14,7 +14,7 @@ endif
 AMENT_PREFIX_PATH ?= $(abspath $(VENV))
 export AMENT_PREFIX_PATH
 
-.PHONY: help demo shell test coverage lint format bench soak docs lock clean
+.PHONY: help demo shell test coverage lint format bench soak fuzz docs lock clean
 help:
 	@echo "make demo    simulate, map, run the node, evaluate: the whole product in one go"
 	@echo "make shell   a shell in which kbf is found"
@@ -24,6 +24,7 @@ help:
 	@echo "make format  put style right"
 	@echo "make bench   measure speed"
 	@echo "make soak    replay an hour of bag time through the node"
+	@echo "make fuzz    feed every parser with changed files, FUZZ_SECONDS=60 for each"
 	@echo "make lock    renew the hashes of the pinned packages; UPGRADE=--upgrade: their versions too"
 	@echo "make docs    make the site, build/site/index.html"
 	@echo "make clean   remove .venv and everything built"
@@ -58,6 +59,11 @@ bench: $(VENV)/ready-dev
 
 soak: $(VENV)/ready-dev
 	KBF_SOAK_MINUTES=60 $(BIN)/python -m pytest test/ros/test_soak.py --timeout 7200
+
+# What fails is kept in .hypothesis and tried first the next time, in `make test` too.
+FUZZ_SECONDS ?= 60
+fuzz: $(VENV)/ready-dev
+	KBF_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -m fuzz -p no:timeout $(PYTEST_ARGUMENTS)
 
 lock: $(VENV)/ready-dev
 	$(BIN)/python tools/lock.py $(UPGRADE)

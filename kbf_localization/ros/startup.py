@@ -17,6 +17,7 @@ from kbf_localization.datasets.files import read_regular
 from kbf_localization.errors import DatasetError, KbfError, ParameterError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.registry import make_filter
+from kbf_localization.geometry import sound_covariance
 from kbf_localization.limits import MAX_SAVED_POSE_BYTES
 from kbf_localization.localization import Localizer, LocalizerSettings
 from kbf_localization.localization.input_checks import check_prior
@@ -61,8 +62,8 @@ def load_pose(path: Path) -> SavedPose:
         pose = np.array(content["pose"], dtype=np.float64).reshape(3)
         covariance = np.array(content["covariance"], dtype=np.float64).reshape(3, 3)
         identity, saved_at = str(content["map"]), float(content["saved_at"])
-        prior = GaussianPrior(pose, covariance)
-        check_prior(prior)
+        check_prior(GaussianPrior(pose, covariance))
+        prior = GaussianPrior(pose, sound_covariance(covariance))
     except DatasetError as error:
         raise SavedPoseError(f"no saved pose: {error}") from error
     except ParameterError as error:

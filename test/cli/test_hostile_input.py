@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,12 @@ from typer.testing import CliRunner
 
 from kbf_localization.cli.console import SafeConsole, shown
 from kbf_localization.cli.main import app
+from kbf_localization.cli.map import _read_parameters
 from kbf_localization.errors import KbfError
+from kbf_localization.limits import check_parameter
+from kbf_localization.training_map import save_map
+from test.filters.synthetic_world import World, synthetic_map
+from test.fuzzing import edited, edits, fuzzed, token_edits
 
 runner = CliRunner()
 
@@ -39,6 +46,28 @@ def test_a_hostile_parameter_file_is_one_line(tmp_path: Path, name: str) -> None
     path = tmp_path / "parameters.yaml"
     path.write_bytes(PARAMETER_FILES[name])
     assert_one_line(build(tmp_path, "--parameters", str(path)), "parameters.yaml")
+
+
+GOOD_FILE = b"parameters:\n  kbf.bandwidth: 1.2\n  kbf.power: 8\n  nn.particles: 400.0\n"
+yaml_edits = token_edits(
+    b"&a ", b"*a", b"<<: ", b"[", b"{", b"- ", b": ", b"!!python/object:os.system ",
+    b".inf", b".nan",    b"2001-99-99", b"9" * 5000, b"1e400", b"0x", b"\x00", b"\t", b"? ", b"|",
+    b"%YAML 9.9\n", b"---\n",    b"1:2:3", b"~", b"=",
+)  # fmt: skip
+
+
+@fuzzed(changes=edits | yaml_edits)
+def test_parameter_files_with_anything_in_them(
+    tmp_path: Path, changes: list[tuple[float, int, bytes]]
+) -> None:
+    path = tmp_path / "parameters.yaml"
+    path.write_bytes(edited(GOOD_FILE, changes))
+    try:
+        found = _read_parameters(path)
+    except KbfError as error:
+        assert path.name in str(error)
+    else:
+        assert found == {name: check_parameter(name, value) for name, value in found.items()}
 
 
 def test_so_are_a_pipe_a_device_and_a_folder(tmp_path: Path) -> None:
@@ -108,3 +137,27 @@ def test_so_are_those_in_tables_and_lines(tmp_path: Path) -> None:
 def test_plain_texts_are_left_alone() -> None:
     plain = "Über 3 µm: 100 % → ok\n\tnext"
     assert shown(plain) == plain
+
+
+DRAW_WITHOUT_ROOM = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
+from kbf_localization.cli.main import main
+sys.argv = ["kbf", "map", "info", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_picture_for_which_there_is_no_room_is_one_line(tmp_path: Path) -> None:
+    path, output = tmp_path / "office.kbfmap", tmp_path / "results"
+    save_map(synthetic_map(World(), 12), path)
+    done = subprocess.run(
+        [sys.executable, "-c", DRAW_WITHOUT_ROOM, str(path), "--output", str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.strip().endswith("File too large")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(output.iterdir()) == []

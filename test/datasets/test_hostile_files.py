@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.image_headers import MAX_PIXELS
+from kbf_localization.datasets.image_messages import grey_from_compressed, why_refused
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
 from test.datasets.bags import MemoryDrive
@@ -24,31 +26,13 @@ from test.datasets.public_folders import (
     make_seven_scenes,
     make_tum,
 )
+from test.fuzzing import edited, edits, fuzzed, token_edits
 
 SECONDS = 10.0
 
-# Where in the file (as a share of its length), how many bytes are cut there, what is put in.
-edits = st.lists(
-    st.tuples(st.floats(0.0, 1.0), st.integers(0, 40), st.binary(max_size=20)),
-    min_size=1,
-    max_size=4,
-)
-text_edits = st.lists(
-    st.tuples(
-        st.floats(0.0, 1.0),
-        st.integers(0, 20),
-        st.sampled_from([b"nan", b"inf", b"-", b"\n", b" ", b"1e400", b"\x00", b"../", b"9" * 30]),
-    ),
-    min_size=1,
-    max_size=4,
-)
-
-
-def edited(content: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
-    for share, cut, put in changes:
-        at = int(share * len(content))
-        content = content[:at] + put + content[at + cut :]
-    return content
+text_edits = token_edits(
+    b"nan", b"inf", b"-", b"\n", b" ", b"1e400", b"\x00", b"../", b"9" * 30
+)  # fmt: skip
 
 
 def check(path: Path, odometry: str = "measured") -> None:
@@ -96,14 +80,8 @@ def sqlite(path: Path) -> None:
     write_bag(MemoryDrive(frames=3), path, storage="sqlite3")
 
 
-hostile = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-
-
 @pytest.mark.parametrize("file", ["odom_scans/odom.tdf", "localization/places.lst"])
-@hostile
-@given(changes=edits | text_edits)
+@fuzzed(changes=edits | text_edits)
 def test_cold_text_files_with_anything_in_them(
     tmp_path_factory: pytest.TempPathFactory, file: str, changes: list[tuple[float, int, bytes]]
 ) -> None:
@@ -113,8 +91,7 @@ def test_cold_text_files_with_anything_in_them(
     check(folder)
 
 
-@hostile
-@given(
+@fuzzed(
     name=st.from_regex(
         r"t[0-9]{1,25}\.[0-9]{1,12}_x-?[0-9.]{1,9}_y-?[0-9.]{1,400}_a-?[0-9.e]{1,9}\.jpe?g",
         fullmatch=True,
@@ -127,8 +104,7 @@ def test_cold_images_of_any_name(tmp_path_factory: pytest.TempPathFactory, name:
 
 
 @pytest.mark.parametrize("make", [mcap, sqlite], ids=["mcap", "sqlite3"])
-@hostile
-@given(changes=edits)
+@fuzzed(changes=edits)
 def test_bags_with_bytes_changed_or_cut(
     tmp_path_factory: pytest.TempPathFactory,
     make: Callable[[Path], object],
@@ -140,8 +116,7 @@ def test_bags_with_bytes_changed_or_cut(
     check(bag)
 
 
-@hostile
-@given(changes=edits | text_edits)
+@fuzzed(changes=edits | text_edits)
 def test_bags_with_any_metadata(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[float, int, bytes]]
 ) -> None:
@@ -185,8 +160,7 @@ def plain(path: Path) -> None:
         (plain, ".", "odometry.txt"),
     ],
 )
-@hostile
-@given(changes=edits | text_edits)
+@fuzzed(changes=edits | text_edits)
 def test_public_data_sets_with_anything_in_their_text_files(
     tmp_path_factory: pytest.TempPathFactory,
     make: Callable[[Path], object],
@@ -198,3 +172,34 @@ def test_public_data_sets_with_anything_in_their_text_files(
     path = folder / file
     path.write_bytes(edited(path.read_bytes(), changes))
     check(folder / drive, odometry="measured" if make in (openloris, plain) else "simulate")
+
+
+PICTURE = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
+ENCODED = {
+    "jpeg": cv2.imencode(".jpg", PICTURE)[1].tobytes(),
+    "progressive": cv2.imencode(".jpg", PICTURE, [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1].tobytes(),
+    "png": cv2.imencode(".png", PICTURE)[1].tobytes(),
+    "webp": cv2.imencode(".webp", PICTURE)[1].tobytes(),
+    "tiff": cv2.imencode(".tiff", PICTURE)[1].tobytes(),
+    "bmp": cv2.imencode(".bmp", PICTURE)[1].tobytes(),
+}
+image_edits = token_edits(
+    b"\xff\xd8", b"\xff\xda", b"\xff\xc0", b"\xff\xc2", b"\xff\xd9", b"\xff\xe0\xff\xff",
+    b"\x7d\x00\x7d\x00", b"\x00\x00\xff\xff", b"IHDR\x00\x00\x7d\x00", b"IEND", b"\x00" * 8,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+@fuzzed(changes=edits | image_edits)
+def test_images_with_bytes_changed_or_cut(
+    kind: str, changes: list[tuple[float, int, bytes]]
+) -> None:
+    started = time.process_time()
+    data = edited(ENCODED[kind], changes)
+    image = grey_from_compressed(data)
+    if image is None:
+        assert "\n" not in why_refused(data)
+    else:
+        assert image.dtype == np.uint8
+        assert 0 < image.size <= MAX_PIXELS
+    assert time.process_time() - started < SECONDS

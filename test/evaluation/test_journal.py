@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbf_localization.evaluation.cross_validation import tune
+from kbf_localization.evaluation.cross_validation import _Trial, tune
 from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.training_map.description import Described
 from kbf_localization.training_map.frames import gather_frames
@@ -26,8 +26,9 @@ def pool() -> FramePool:
 
 
 def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
-    pool: FramePool, tmp_path: Path
+    pool: FramePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_Trial, "__call__", lambda trial, candidate: 1.0)
     journal = tmp_path / "journal"
 
     def new_scores(searched: FramePool, drives: list[int], seed: int) -> int:

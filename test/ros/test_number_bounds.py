@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from geometry_msgs.msg import Pose
+from hypothesis import strategies as st
 
 from kbf_localization.limits import FARTHEST_M
 from kbf_localization.ros.conversions import planar_covariance, planar_pose
 from kbf_localization.ros.startup import SavedPoseError, first_pose, load_pose
+from test.fuzzing import changed_trees, edited, edits, fuzzed
 
 
 @pytest.mark.parametrize("x", [1e308, -1e308, 1.1 * FARTHEST_M])
@@ -63,6 +65,21 @@ def test_so_is_a_file_that_is_no_saved_pose(tmp_path: Path, content: bytes) -> N
     path = tmp_path / "pose.json"
     path.write_bytes(content)
     assert_is_left_out(path)
+
+
+@fuzzed(tree=changed_trees(GOOD), changes=edits | st.just([]))
+def test_so_is_a_saved_pose_with_anything_changed(
+    tmp_path: Path, tree: object, changes: list[tuple[float, int, bytes]]
+) -> None:
+    path = tmp_path / "pose.json"
+    path.write_bytes(edited(json.dumps(tree).encode(), changes))
+    try:
+        saved = load_pose(path)
+    except SavedPoseError as error:
+        assert "\n" not in str(error)
+    else:
+        assert np.isfinite(saved.prior.pose).all()
+        assert np.linalg.eigvalsh(saved.prior.covariance)[0] > 0.0
 
 
 def test_so_are_a_pipe_and_a_device(tmp_path: Path) -> None:

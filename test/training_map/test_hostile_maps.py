@@ -1,0 +1,84 @@
+"""Map files of right checksum with anything changed: a map that makes sense, or one line."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from kbf_localization.errors import KbfError
+from kbf_localization.filters.registry import METHODS, make_filter
+from kbf_localization.training_map import TrainingMap, load_map, save_map
+from kbf_localization.training_map.file_format import ARRAYS, SEAL_LENGTH, seal
+from test.filters.synthetic_world import World, synthetic_map
+from test.fuzzing import changed_trees, edited, edits, fuzzed
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("maps") / "office.kbfmap"
+    save_map(synthetic_map(World(), 8), path)
+    return path.read_bytes()
+
+
+def check(content: bytes, path: Path) -> None:
+    """The file is sealed anew, and read."""
+    image = io.BytesIO(content.ljust(SEAL_LENGTH, b"\0"))
+    seal(image)
+    path.write_bytes(image.getvalue())
+    try:
+        known = load_map(path)
+        # What is drawn before the first image, for every method.
+        for method in METHODS:
+            make_filter(method, known)
+    except KbfError as error:
+        said = str(error)
+        assert "\n" not in said
+        assert len(said) < 500
+    else:
+        assert_makes_sense(known)
+
+
+def assert_makes_sense(known: TrainingMap) -> None:
+    assert len(known) > 0
+    assert np.isfinite(known.poses).all()
+    assert all(np.isfinite(value) for value in known.parameters.values())
+    assert (np.asarray(known.learned.motion_noise.variances(1.0, 1.0)) >= 0.0).all()
+
+
+@fuzzed(data=st.data())
+def test_maps_with_any_description(whole: bytes, tmp_path: Path, data: st.DataObject) -> None:
+    image = io.BytesIO(whole)
+    with h5py.File(image, "r+") as file:
+        tree: Any = json.loads(file["description"][()])
+        del file["description"]
+        changed = json.dumps(data.draw(changed_trees(tree))).encode()
+        file.create_dataset("description", data=np.bytes_(changed))
+    check(image.getvalue(), tmp_path / "hostile.kbfmap")
+
+
+@fuzzed(data=st.data())
+def test_maps_with_anything_in_their_arrays(
+    whole: bytes, tmp_path: Path, data: st.DataObject
+) -> None:
+    image = io.BytesIO(whole)
+    with h5py.File(image, "r+") as file:
+        name = data.draw(st.sampled_from(sorted(ARRAYS)))
+        array = file[name][()]
+        kept = edited(array.tobytes(), data.draw(edits))[: array.nbytes].ljust(array.nbytes, b"\0")
+        if array.size:
+            file[name][...] = np.frombuffer(kept, dtype=array.dtype).reshape(array.shape)
+    check(image.getvalue(), tmp_path / "hostile.kbfmap")
+
+
+@fuzzed(changes=edits)
+def test_maps_with_bytes_changed_or_cut(
+    whole: bytes, tmp_path: Path, changes: list[tuple[float, int, bytes]]
+) -> None:
+    check(whole[:SEAL_LENGTH] + edited(whole[SEAL_LENGTH:], changes), tmp_path / "hostile.kbfmap")
