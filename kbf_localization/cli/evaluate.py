@@ -96,6 +96,8 @@ def evaluate(
     folder.write_metrics({**metrics, "speed": speed})
     print_notes(drives)
     _print_tables(results)
+    for warning in metrics.get("warnings", ()):
+        console.print(f"Warning: {warning}", style="bold red", markup=False, soft_wrap=True)
     console.print(
         f"{drive_s:.0f} s of driving in {run_s:.1f} s: {drive_s / run_s:.1f} times as fast",
         highlight=False,

@@ -17,6 +17,7 @@ from kbf_localization.evaluation.plots import save_plots
 from kbf_localization.evaluation.report import write_drives_report, write_report
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run, replay
+from kbf_localization.evaluation.training_data import training_warnings
 from kbf_localization.evaluation.trajectory_files import write_tum
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
@@ -115,6 +116,9 @@ def write_results(
         "odometry": odometry_origin(results),
         "methods": metrics_by_method(results),
     }
+    warnings = training_warnings(training_map.poses, [result.drive for result in results])
+    if warnings:
+        metrics["warnings"] = warnings
     if conditions := metrics_by_condition(results):
         metrics["conditions"] = conditions
     if len(results) > 1:
@@ -140,6 +144,7 @@ def write_results(
                 result.runs,
                 training_map,
                 result.drive,
+                warnings=training_warnings(training_map.poses, [result.drive]),
                 progress=progress,
             )
     if report and len(results) > 1:

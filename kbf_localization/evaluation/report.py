@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).with_name("report_page")
 DRIVE_SCRIPTS = ("theme.js", "data.js", "charts.js", "map_view.js", "player.js", "main.js")
 SIMPLE_SCRIPTS = ("theme.js",)
+CAMERA_NOTE = (
+    "This page embeds camera images, of the drive or of the map. People may be seen in them: treat "
+    "it like the recording itself before you pass it on."
+)
 
 
 @dataclass(frozen=True)
@@ -59,20 +63,26 @@ def write_report(
     training_map: TrainingMap,
     drive: Drive,
     *,
+    warnings: Sequence[str] = (),
     progress: Progress = no_progress,
 ) -> Path:
     """The report of one drive with its replay player; the first run is the one shown at first.
 
     `config["command"]` is the command that makes it again, the rest is shown as settings. The
-    player shows the belief of those runs that kept theirs.
+    player shows the belief of those runs that kept theirs. `warnings` stand above everything else.
     """
     data = report_data(runs, training_map, drive, progress)
     subtitle = f"{drive.path} · {len(drive)} images · map of {len(training_map.poses)} poses"
     if drive.condition:
         subtitle += f" · {drive.condition}"
-    notes = "".join(f"<li>{html.escape(line)}</li>" for line in drive.warnings[:20])
-    body = _page_part("drive.html").replace(
-        "{{NOTES}}", f"<section><h2>Notes</h2><ul>{notes}</ul></section>" if notes else ""
+    lines = (CAMERA_NOTE, *drive.warnings[:20])
+    notes = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    body = "".join(
+        f'<section role="alert"><h2>Warning</h2><p>{html.escape(line)}</p></section>'
+        for line in warnings
+    )
+    body += _page_part("drive.html").replace(
+        "{{NOTES}}", f"<section><h2>Notes</h2><ul>{notes}</ul></section>"
     )
     return _write(folder, name, title, subtitle, config, body, data, DRIVE_SCRIPTS)
 

@@ -14,7 +14,7 @@ from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.evaluation.map_check.check import MapCheck
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike
 from kbf_localization.evaluation.plots import make_figure, save_figure
-from kbf_localization.evaluation.report import Picture, Table, write_simple_report
+from kbf_localization.evaluation.report import CAMERA_NOTE, Picture, Table, write_simple_report
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.geometry import embed
 
@@ -29,11 +29,6 @@ REASONS = {
     "light": ("#E69F00", "one light only"),
 }
 """The colour of each kind of stretch, and what it means."""
-
-CAMERA_NOTE = (
-    "This page embeds small camera images of the map where it shows look-alike places. Treat it "
-    "like the drives themselves before you pass it on."
-)
 
 
 def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any]) -> Path:
