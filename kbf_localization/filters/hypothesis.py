@@ -54,6 +54,11 @@ class Hypothesis:
     def probability(self) -> float:
         return float(np.exp(min(self.log_weight, 0.0)))
 
+    @property
+    def lasting_error(self) -> float:
+        """The mean square of the lasting error's three parts; one is expected."""
+        return float(np.mean(self.error**2 + np.diag(self.joint[3:, 3:])))
+
     def distance(self, other: Hypothesis) -> float:
         """The squared distance of two hypotheses in units of their common covariance."""
         offset = other.pose - self.pose

@@ -78,8 +78,8 @@ UNKNOWN_MOTION = 0.5
 SEARCH_TRAVEL = 0.25
 """While all is well, new places are sought after so much of the evidence's correlation length."""
 
-ADAPTING, MOST_INFLATION = 0.3, 100.0
-"""Rate, for each independent picture, and bound of the noise's adaptation to the drive."""
+MOST_INFLATION = 100.0
+"""Bound of the motion noise's adaptation to the drive: ten times the odometry's usual error."""
 
 
 class BankMap(PoseMap, Protocol):
@@ -236,7 +236,7 @@ class HypothesisFilter:
         trust = _logistic(view.ratio(self._learned.evidence)) * max(view.share, 1e-3)
         return MeasuredPose(
             pose=view.pose,
-            variances=self._inflation * variances / max(trust, 1e-6),
+            variances=variances / max(trust, 1e-6),
             lasting=readout.lasting,
             fresh=fresh,
         )
@@ -302,7 +302,11 @@ class HypothesisFilter:
     # Poses
 
     def _corrected(self, seen: Sequence[_Candidate], fresh: float) -> list[Hypothesis]:
-        """Kalman steps; the published hypothesis's innovations scale the noise."""
+        """Kalman steps; the motion noise follows the published hypothesis.
+
+        Both the innovations and the lasting error have a mean square of one. Wheels that err always
+        the same way do not show in the first, but the second takes their error upon itself.
+        """
         corrected = []
         for one in seen:
             measured = None if fresh == 0.0 else self._measured(one.view, fresh)
@@ -315,8 +319,8 @@ class HypothesisFilter:
             hypothesis, innovation = one.hypothesis.corrected(measured)
             corrected.append(hypothesis)
             if hypothesis.number == self._published:
-                change = ADAPTING * fresh * (min(innovation, 4.0) - 1.0)
-                scaled = self._inflation * float(np.exp(change))
+                surprise = min(max(innovation, hypothesis.lasting_error), 4.0) - 1.0
+                scaled = self._inflation * float(np.exp(fresh * surprise))
                 self._inflation = float(np.clip(scaled, 1.0, MOST_INFLATION))
         return corrected
 

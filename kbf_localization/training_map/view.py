@@ -143,7 +143,8 @@ class MapViews:
         rows = self._near(pose, covariance, without)
         if len(rows) == 0:
             return NO_VIEW
-        separations = self.resemblance.separation(offsets_to(self.poses[rows], pose))
+        resemblance = self.resemblance
+        separations = resemblance.separation(offsets_to(self.poses[rows], pose))
         weights = self._posterior(picture, rows, pose, covariance)
         heaviest = np.argsort(-weights, kind="stable")[:ALIGNED]
         heaviest = heaviest[weights[heaviest] > 0.0]
@@ -158,8 +159,10 @@ class MapViews:
         return View(
             rows=rows,
             weights=weights,
-            share=float(self.resemblance.share(separations.min())),
-            contrast=float(mix @ picture.contrasts(rows[heaviest])),
+            share=float(resemblance.share(separations.min())),
+            # A picture without structure is unlike the whole map: no picture of a place is as much
+            # more like it than the others as that makes it seem.
+            contrast=min(float(mix @ picture.contrasts(rows[heaviest])), resemblance.amplitude),
             prominence=prominence,
             pose=mean_pose(measured, shares, pose),
         )
