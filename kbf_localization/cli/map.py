@@ -17,7 +17,7 @@ from kbf_localization.cli.drives import (
     PoseTopic,
     Train,
 )
-from kbf_localization.cli.map_files import Force, NoThumbnails, Output
+from kbf_localization.cli.map_files import FloorPlan, Force, NoThumbnails, Output
 from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
@@ -115,19 +115,22 @@ def info(
     output: Annotated[
         Optional[Path], typer.Option(metavar="DIR", help="Folder for the picture.")
     ] = None,
+    floor_plan: FloorPlan = None,
 ) -> None:
     """Show what is in a map, as a table and a picture."""
     from kbf_localization.cli.console import console
     from kbf_localization.cli.map_files import print_map
+    from kbf_localization.datasets.floor_plan_image import read_floor_plan
     from kbf_localization.evaluation.plots import save_figure
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.training_map import load_map
     from kbf_localization.training_map.picture import draw_map
 
     training_map = load_map(map_path)
+    plan = None if floor_plan is None else read_floor_plan(floor_plan, training_map.poses)
     print_map(training_map, map_path)
     folder = ResultsFolder.create("map-info", output)
-    save_figure(folder, "map.png", draw_map(training_map))
+    save_figure(folder, "map.png", draw_map(training_map, plan))
     console.print(
         f"Picture: {folder.path / 'map.png'}", markup=False, highlight=False, soft_wrap=True
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Optional
 import typer
 
 from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
+from kbf_localization.cli.map_files import FloorPlan
 
 EXAMPLE = (
     "Example: [bold]kbf map check office.kbfmap[/bold] writes check.html; "
@@ -42,6 +43,7 @@ def check(
     output: Annotated[
         Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
     ] = None,
+    floor_plan: FloorPlan = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     odometry: Odometry = "measured",
     odom_topic: OdomTopic = None,
@@ -56,12 +58,14 @@ def check(
     from kbf_localization.cli.console import console, print_table
     from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.progress import show_progress
+    from kbf_localization.datasets.floor_plan_image import read_floor_plan
     from kbf_localization.evaluation.map_check.check import check_map
     from kbf_localization.evaluation.map_check.page import figures, write_check
     from kbf_localization.evaluation.results import ResultsFolder, to_plain
     from kbf_localization.training_map import load_map
 
     training_map = load_map(map_path)
+    plan = None if floor_plan is None else read_floor_plan(floor_plan, training_map.poses)
     paths = [*(sources or []), *(more or [])]
     drives = open_drives(
         paths,
@@ -80,7 +84,7 @@ def check(
             "sources": paths,
             "seed": seed,
         }
-        page = write_check(folder, found, config)
+        page = write_check(folder, found, config, plan)
     if as_json:
         typer.echo(json.dumps(to_plain(found.metrics), indent=2, allow_nan=False))
     else:

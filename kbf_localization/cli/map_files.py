@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -17,6 +17,10 @@ Output = Annotated[Path, typer.Option("--output", metavar="MAP", help="The map f
 Force = Annotated[bool, typer.Option("--force", help="Replace a map that is there already.")]
 NoThumbnails = Annotated[
     bool, typer.Option("--no-thumbnails", help="Keep no small camera images in the map.")
+]
+FloorPlan = Annotated[
+    Optional[Path],
+    typer.Option("--floor-plan", metavar="YAML", help="Draw on this plan: map_server's map.yaml."),
 ]
 
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.evaluation.metrics import position_errors, position_sigmas
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map.picture import draw_floor_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,11 +38,12 @@ def save_plots(
     part: str,
     runs: Mapping[str, Run],
     map_poses: NDArray[np.float64],
+    plan: FloorPlanImage | None = None,
     progress: Progress = no_progress,
 ) -> None:
     """Write the pictures of one drive as PNG, their names beginning with `part`."""
     pictures: dict[str, Callable[[Axes], None]] = {
-        "paths.png": lambda axes: draw_paths(axes, runs, map_poses)
+        "paths.png": lambda axes: draw_paths(axes, runs, map_poses, plan)
     }
     if any(run.truth is not None for run in runs.values()):
         pictures |= {
@@ -74,8 +77,14 @@ def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> None:
         figure.savefig(path, dpi=110)
 
 
-def draw_paths(axes: Axes, runs: Mapping[str, Run], map_poses: NDArray[np.float64]) -> None:
+def draw_paths(
+    axes: Axes,
+    runs: Mapping[str, Run],
+    map_poses: NDArray[np.float64],
+    plan: FloorPlanImage | None = None,
+) -> None:
     """The estimated paths and the true one over the map's poses, to scale."""
+    draw_floor_plan(axes, plan)
     axes.plot(*map_poses[:, :2].T, ".", color="0.75", markersize=3, label="map poses")
     truth = next((run.truth for run in runs.values() if run.truth is not None), None)
     if truth is not None:

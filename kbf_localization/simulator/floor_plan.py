@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.datasets.floor_plan_image import FREE, OCCUPIED, UNKNOWN
+
+PIXELS_PER_CELL = 8
 CEILING_M = 2.75
 DOOR_TOP_M = 2.05
 
@@ -98,6 +101,30 @@ class FloorPlan:
         i = np.clip(((points[..., 0] - self.origin[0]) / self.cell_m).astype(int), 0, nx - 1)
         j = np.clip(((points[..., 1] - self.origin[1]) / self.cell_m).astype(int), 0, ny - 1)
         return np.asarray(self.rooms[j, i])
+
+    def image(self) -> tuple[NDArray[np.uint8], float]:
+        """The plan as map_server draws it, the greatest y first, and its metres per pixel."""
+        picture = np.where(self.rooms > 0, FREE, UNKNOWN).astype(np.uint8)
+        picture = picture.repeat(PIXELS_PER_CELL, axis=0).repeat(PIXELS_PER_CELL, axis=1)
+        for flat, rooms, passages in (
+            (picture, self.rooms, self.open_x),
+            (picture.T, self.rooms.T, self.open_y.T),
+        ):
+            walls = (rooms[:, 1:] != rooms[:, :-1]) & ~passages[:, 1:-1]
+            walls = walls.repeat(PIXELS_PER_CELL, axis=0)
+            for side in (-1, 0):
+                at = PIXELS_PER_CELL * np.arange(1, rooms.shape[1]) + side
+                flat[:, at] = np.where(walls, OCCUPIED, flat[:, at])
+        pixel_m = self.cell_m / PIXELS_PER_CELL
+        for box in self.boxes:
+            across, along = (
+                slice(
+                    max(0, round((low - start) / pixel_m)), max(0, round((high - start) / pixel_m))
+                )
+                for (low, high), start in zip((box.x, box.y), self.origin)
+            )
+            picture[along, across] = OCCUPIED
+        return picture[::-1], pixel_m
 
     def faces(self) -> list[Face]:
         """All wall faces, runs of equal cells merged."""

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from kbf_localization.datasets.cold import IMAGES, PLACES
+from kbf_localization.datasets.floor_plan_image import write_floor_plan
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
@@ -196,6 +197,7 @@ def _write_drive(
 ) -> None:
     trajectory, total = drive.trajectory, len(drive.trajectory)
     rng = np.random.default_rng([plan.seed, 22, drive.number])
+    write_floor_plan(sequence, *plan.image(), plan.origin)
     write_places(sequence, trajectory)
     write_odometry(sequence, drive_wheels(trajectory.stamps_ns, trajectory.poses, rng))
     lighting = lighting_for(drive.condition, plan.seed, drive.number)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.training_map.training_map import TrainingMap
 
@@ -19,20 +20,43 @@ SHOWN_POSES = 5000
 SHOWN_IMAGES = 8
 
 
-def draw_map(training_map: TrainingMap) -> Figure:
-    """The map's poses from above, and below them a strip of its images."""
+def draw_map(training_map: TrainingMap, plan: FloorPlanImage | None = None) -> Figure:
+    """The map's poses from above, on a floor plan if there is one, and a strip of its images."""
     from matplotlib.figure import Figure
 
     strip = image_strip(training_map)
     figure = Figure(figsize=(9.0, 7.0 if strip is not None else 5.5), layout="constrained")
     if strip is None:
-        draw_poses(figure.add_subplot(), training_map)
+        axes = figure.add_subplot()
+        draw_floor_plan(axes, plan)
+        draw_poses(axes, training_map)
         return figure
     above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": (5, 1)})
+    draw_floor_plan(above, plan)
     draw_poses(above, training_map)
     below.imshow(strip, cmap="gray", vmin=0, vmax=255)
     below.set_axis_off()
     return figure
+
+
+def draw_floor_plan(axes: Axes, plan: FloorPlanImage | None) -> None:
+    """The plan, pale, beneath all else; nothing where there is none."""
+    from matplotlib.transforms import Affine2D
+
+    if plan is None:
+        return
+    width, height = plan.size_m
+    x, y, heading = plan.origin
+    axes.imshow(
+        plan.image,
+        cmap="gray",
+        vmin=-255,
+        vmax=255,
+        extent=(0.0, width, 0.0, height),
+        transform=Affine2D().rotate(heading).translate(x, y) + axes.transData,
+        interpolation="nearest",
+        zorder=-1,
+    )
 
 
 def draw_poses(axes: Axes, training_map: TrainingMap) -> None:

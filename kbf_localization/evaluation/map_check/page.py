@@ -10,6 +10,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
+from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.evaluation.map_check.check import MapCheck
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike
@@ -17,6 +18,7 @@ from kbf_localization.evaluation.plots import make_figure, save_figure
 from kbf_localization.evaluation.report import CAMERA_NOTE, Picture, Table, write_simple_report
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.geometry import embed
+from kbf_localization.training_map.picture import draw_floor_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,12 +32,20 @@ REASONS = {
 }
 """The colour of each kind of stretch, and what it means."""
 
+MARGIN_M = 2.0
+"""Of the floor plan that is shown round the map's poses."""
 
-def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any]) -> Path:
+
+def write_check(
+    folder: ResultsFolder,
+    check: MapCheck,
+    config: Mapping[str, Any],
+    plan: FloorPlanImage | None = None,
+) -> Path:
     """Write metrics, configuration, pictures and `check.html`; the page's path."""
     folder.write_metrics(check.metrics)
     folder.write_config(config)
-    save_figure(folder, "expected_error.png", draw_expected_error(check))
+    save_figure(folder, "expected_error.png", draw_expected_error(check, plan))
     pictures = [
         Picture(
             folder.file("expected_error.png"),
@@ -103,9 +113,10 @@ def figures(check: MapCheck) -> list[tuple[str, object, str]]:
     ]
 
 
-def draw_expected_error(check: MapCheck) -> Figure:
+def draw_expected_error(check: MapCheck, plan: FloorPlanImage | None = None) -> Figure:
     """The way, coloured by the expected error, with the stretches that the map knows badly."""
     figure, axes = make_figure(10.0, 7.0)
+    draw_floor_plan(axes, plan)
     axes.plot(*check.training_map.poses[:, :2].T, ".", color="0.8", ms=2, label="map poses")
     if not check.covered.all():
         axes.plot(*check.path[~check.covered, :2].T, ".", color="0.55", ms=4, label="not checked")
@@ -124,6 +135,10 @@ def draw_expected_error(check: MapCheck) -> Figure:
                 weight="bold",
             )
     axes.set(xlabel="x (m)", ylabel="y (m)", title="Expected error along the way")
+    positions = check.training_map.poses[:, :2]
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    axes.set_xlim(low[0] - MARGIN_M, high[0] + MARGIN_M)
+    axes.set_ylim(low[1] - MARGIN_M, high[1] + MARGIN_M)
     axes.set_aspect("equal", adjustable="datalim")
     axes.legend(frameon=False, fontsize="small")
     return figure

@@ -1,0 +1,111 @@
+"""Floor plans in the format of Nav2's map_server: an image and a YAML file with its place."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from PIL import Image as PillowImage
+from PIL import UnidentifiedImageError
+
+from kbf_localization.arrays import Array, Image
+from kbf_localization.datasets.files import MAX_IMAGE_BYTES, read_regular, read_yaml
+from kbf_localization.errors import DatasetError
+from kbf_localization.geometry import compose, invert
+
+MAX_YAML_BYTES = 100_000
+MAX_PIXELS = 50_000_000
+FREE, UNKNOWN, OCCUPIED = 254, 205, 0
+"""The grey levels that map_server itself writes."""
+
+
+@dataclass(frozen=True)
+class FloorPlanImage:
+    """A grey image (h, w), bright where a robot can go, and the place of its lower left corner.
+
+    `resolution` is in metres per pixel, `origin` (3,) the corner's x, y (m) and heading (rad).
+    """
+
+    path: Path
+    image: Image
+    resolution: float
+    origin: tuple[float, float, float]
+
+    @property
+    def size_m(self) -> tuple[float, float]:
+        """Width and height of the plan."""
+        height, width = self.image.shape
+        return width * self.resolution, height * self.resolution
+
+    def distances_to(self, poses: Array) -> Array:
+        """How far outside the plan each of the poses (n, 3) lies, in metres; 0 within it."""
+        inverse = np.broadcast_to(invert(np.array(self.origin)), poses.shape)
+        within = compose(inverse, poses)[:, :2]
+        beyond = np.maximum(np.maximum(-within, within - np.array(self.size_m)), 0.0)
+        return np.asarray(np.hypot(beyond[:, 0], beyond[:, 1]))
+
+
+def read_floor_plan(path: Path, poses: Array) -> FloorPlanImage:
+    """The plan that a YAML file describes; the poses (n, 3) must lie on it, at least some."""
+    content = read_yaml(path, MAX_YAML_BYTES)
+    if not (isinstance(content, dict) and isinstance(content.get("image"), str)):
+        raise DatasetError(f"{path}: names no image; a floor plan is a map.yaml of map_server")
+    resolution, origin = content.get("resolution"), content.get("origin")
+    if not (isinstance(resolution, (int, float)) and 0.0 < resolution < math.inf):
+        raise DatasetError(f"{path}: resolution must be metres per pixel, above 0")
+    if not (isinstance(origin, list) and len(origin) in (2, 3) and all(map(_is_number, origin))):
+        raise DatasetError(f"{path}: origin must be [x, y, heading] of the lower left corner")
+    x, y, heading = (*(float(value) for value in origin), 0.0)[:3]
+    image = _read_image(path.parent / content["image"])
+    if content.get("negate") in (1, True):
+        image = 255 - image
+    plan = FloorPlanImage(path, image, float(resolution), (x, y, heading))
+    nearest = float(plan.distances_to(poses).min())
+    if nearest > 0.0:
+        raise DatasetError(
+            f"{path}: the floor plan does not overlap the poses, the nearest is {nearest:.1f} m "
+            "outside; is it of another frame or building?"
+        )
+    return plan
+
+
+def write_floor_plan(
+    folder: Path, image: Image, resolution: float, origin: tuple[float, float]
+) -> Path:
+    """Write `floor_plan.pgm` and `floor_plan.yaml`; the YAML file's path."""
+    height, width = image.shape
+    (folder / "floor_plan.pgm").write_bytes(
+        f"P5\n{width} {height}\n255\n".encode("ascii") + np.ascontiguousarray(image).tobytes()
+    )
+    described = {
+        "image": "floor_plan.pgm",
+        "mode": "trinary",
+        "resolution": float(resolution),
+        "origin": [float(origin[0]), float(origin[1]), 0.0],
+        "negate": 0,
+        "occupied_thresh": 0.65,
+        "free_thresh": 0.25,
+    }
+    path = folder / "floor_plan.yaml"
+    path.write_text(yaml.safe_dump(described, sort_keys=False), encoding="ascii")
+    return path
+
+
+def _read_image(path: Path) -> Image:
+    data = read_regular(path, MAX_IMAGE_BYTES)
+    try:
+        with PillowImage.open(io.BytesIO(data), formats=("PPM", "PNG", "BMP")) as picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise DatasetError(f"{path}: has more than {MAX_PIXELS // 1_000_000} megapixels")
+            return np.asarray(picture.convert("L"))
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+        raise DatasetError(f"{path}: is no image in PGM, PNG or BMP") from error
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
