@@ -1,0 +1,52 @@
+"""The page on tuning lists every method's parameters with their defaults and search ranges."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import pytest
+
+from kbf_localization.filters.parameters import (
+    SEARCH_RANGES,
+    KernelParameters,
+    MonteCarloParameters,
+    NonparametricParameters,
+    ParticleParameters,
+)
+from kbf_localization.filters.registry import METHODS
+from kbf_localization.training_map.view import ViewParameters
+from test.docs.commands import PROJECT
+
+KINDS: dict[str, type] = {
+    "kbf": ViewParameters,
+    "paper": KernelParameters,
+    "fkbf": NonparametricParameters,
+    "kmcf": MonteCarloParameters,
+    "nn": ParticleParameters,
+}
+PAGE = (PROJECT / "docs" / "tuning.md").read_text("utf-8")
+
+
+def listed(method: str) -> dict[str, tuple[float, str]]:
+    """Each parameter's default and search range, as the section of `method` has them."""
+    section = PAGE.partition(f"## `{method}`")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| ([^|]+) \|", section, re.M)
+    return {name: (float(default), searched) for name, default, searched in rows}
+
+
+def test_every_method_has_its_section_or_no_parameters() -> None:
+    assert set(METHODS) == {*KINDS, "nai"}
+    assert SEARCH_RANGES["nai"] == {}
+
+
+@pytest.mark.parametrize("method", KINDS)
+def test_the_page_lists_the_parameters_of_a_method(method: str) -> None:
+    ranges = SEARCH_RANGES[method]
+    assert listed(method) == {
+        one.name: (
+            float(one.default),
+            "{:g} to {:g}".format(*ranges[one.name]) if one.name in ranges else "–",
+        )
+        for one in fields(KINDS[method])
+    }
