@@ -47,6 +47,10 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
         """The lifecycle state, such as "active"."""
         return str(self._state_machine.current_state[1])
 
+    def finish_transitions(self, seconds: float) -> None:
+        """Wait for a transition that is under way; none begins any more."""
+        self._transition_lock.acquire(timeout=seconds)
+
     def _change_state(self, request: Any, response: Any) -> Any:
         if not self._transition_lock.acquire(blocking=False):
             self.get_logger().warning("a transition is refused: another one is under way")

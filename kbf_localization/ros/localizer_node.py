@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
+from types import FrameType
+
+LONGEST_SHUTDOWN_S = 1.8
+"""Then the process ends as it is: what it writes is on the disk whole or not at all."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the node until it is told to stop; 0 then, 2 where a parameter's value cannot be."""
-    try:
-        return _run(arguments)
-    except KeyboardInterrupt:  # before or after the executor, which has its own handling
-        return 0
+    return _run(arguments, Ending())
 
 
-def _run(arguments: list[str] | None) -> int:
+class Ending:
+    """SIGINT and SIGTERM, from before the first import to the end of the process.
+
+    The first asks for a shutdown, and before there is anything to shut down ends the process; a
+    second one ends it at once.
+    """
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._started = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._received)
+
+    def start(self) -> threading.Event:
+        """From now on there is something to shut down; the event says when."""
+        self._started = True
+        return self._asked
+
+    def _received(self, number: int, _frame: FrameType | None) -> None:
+        if not self._started:
+            os._exit(0)
+        if self._asked.is_set():
+            os._exit(128 + number)
+        self._asked.set()
+        last = threading.Timer(LONGEST_SHUTDOWN_S, os._exit, (0,))
+        last.daemon = True
+        last.start()
+
+
+def _run(arguments: list[str] | None, ending: Ending) -> int:
     from kbf_localization.threads import limit_threads
 
     # Before NumPy is imported: the other core is for the messages.
@@ -32,29 +64,33 @@ def _run(arguments: list[str] | None) -> int:
 
     # The worker's Python must not keep a service waiting for long.
     sys.setswitchinterval(0.001)
+    asked = ending.start()
     # rclpy's own handlers end the communication before the node can say good-bye.
     rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     try:
-        node = LocalizerNode()
+        node = LocalizerNode(asked)
     except ParameterException as error:
         rclpy.logging.get_logger("localizer").fatal(f"cannot start: {error}")
         rclpy.try_shutdown()
         return 2
     executor = MultiThreadedExecutor(num_threads=4)
     executor.add_node(node)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: node.ending.set())
     try:
-        while rclpy.ok() and not node.ending.is_set():
-            executor.spin_once(timeout_sec=0.5)
+        while rclpy.ok() and not asked.is_set():
+            executor.spin_once(timeout_sec=0.2)
     except ExternalShutdownException:
         pass
     finally:
+        # Nothing is destroyed under the hands of a transition that is under way.
+        node.finish_transitions(1.0)
         node.close()
-        executor.shutdown(timeout_sec=1.0)
+        executor.shutdown(timeout_sec=0.5)
         node.destroy_node()
         rclpy.try_shutdown()
-    return 0
+    # A map that was being loaded may still be: Python would end under that thread's hands.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -48,11 +48,11 @@ class LocalizerNode(SafeLifecycleNode):
     process is told to end, so that no map is waited for.
     """
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, ending: threading.Event | None = None, **arguments: Any) -> None:
         self._running: RunningLocalizer | None = None
         self._intake: Intake | None = None
         self._bond: Bond | None = None
-        self.ending = threading.Event()
+        self._ending = ending or threading.Event()
         self._in_use = threading.RLock()
         super().__init__("localizer", **arguments)
         self.add_on_set_parameters_callback(self._check_parameters)
@@ -79,7 +79,7 @@ class LocalizerNode(SafeLifecycleNode):
         values = parameters.read(self)
         self._values = values
         try:
-            localizer = load_localizer(values, lambda: not self.ending.is_set())
+            localizer = load_localizer(values, lambda: not self._ending.is_set())
         except KbfError as error:
             self.get_logger().error(f"cannot configure: {error}")
             return FAILURE
