@@ -129,7 +129,7 @@ def info(
     training_map = load_map(map_path)
     plan = None if floor_plan is None else read_floor_plan(floor_plan, training_map.poses)
     print_map(training_map, map_path)
-    folder = ResultsFolder.create("map-info", output)
+    folder = ResultsFolder.create("map-info", output, latest=False)
     save_figure(folder, "map.png", draw_map(training_map, plan))
     console.print(
         f"Picture: {folder.path / 'map.png'}", markup=False, highlight=False, soft_wrap=True

@@ -28,14 +28,16 @@ class ResultsFolder:
     path: Path
 
     @classmethod
-    def create(cls, command: str, output: Path | None = None) -> ResultsFolder:
-        """Make the folder; without `output` also point `results/latest` at it."""
+    def create(
+        cls, command: str, output: Path | None = None, *, latest: bool = True
+    ) -> ResultsFolder:
+        """Make the folder; without `output` also point `results/latest` at it, if `latest`."""
         try:
             if output is not None:
                 output.mkdir(parents=True, exist_ok=True)
                 check_writable(output)
                 return cls(output)
-            return cls(_make_dated_folder(command))
+            return cls(_make_dated_folder(command, latest))
         except OSError as error:
             folder = output or RESULTS
             raise KbfError(
@@ -96,7 +98,7 @@ def to_plain(value: Any) -> Any:
     return str(value)
 
 
-def _make_dated_folder(command: str) -> Path:
+def _make_dated_folder(command: str, latest: bool) -> Path:
     RESULTS.mkdir(exist_ok=True)
     stem = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{command.replace(' ', '-')}"
     attempt = 1
@@ -107,7 +109,8 @@ def _make_dated_folder(command: str) -> Path:
             break
         except FileExistsError:
             attempt += 1
-    _point_latest_at(path)
+    if latest:
+        _point_latest_at(path)
     return path
 
 

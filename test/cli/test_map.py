@@ -51,6 +51,13 @@ def test_info_shows_a_table_and_writes_a_picture(folder: Path) -> None:
     assert (folder / "shown" / "map.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_info_leaves_the_latest_results_where_they_are(folder: Path) -> None:
+    shown = kbf("map", "info", "office.kbfmap", cwd=folder)
+    path = shown.output.strip().splitlines()[-1].removeprefix("Picture: ")
+    assert (folder / path).is_file()
+    assert not (folder / "results" / "latest").exists()
+
+
 def test_maps_of_the_same_words_merge(folder: Path) -> None:
     make_cold_drive(folder / "seq1_night1", 12, seed=4)
     like = ("--like", "office.kbfmap", "--poses", 5, "--jobs", 1)

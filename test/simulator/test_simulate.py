@@ -52,7 +52,8 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path: Path)
     simulate(tmp_path / "one", runs=1, frames=60, size=SMALL, seed=5)
     simulate(tmp_path / "two", runs=1, frames=60, size=SMALL, seed=5, workers=Cores(2))
     one = contents(tmp_path / "one")
-    assert len(one) == 60 + 3  # places.lst, odom.tdf and the note that all is simulated
+    # The floor plan's two files, places.lst, odom.tdf and the note that all is simulated.
+    assert len(one) == 60 + 5
     assert one == contents(tmp_path / "two")
 
 
