@@ -100,7 +100,7 @@ def _lost(trace: Trace) -> NDArray[np.bool_]:
 
 
 def _times_lost(trace: Trace) -> int:
-    """How often "lost" was said anew where the map covers the drive."""
+    """How often "lost" was reported anew where the map covers the drive."""
     lost = _lost(trace)
     anew = lost & ~np.concatenate(([False], lost[:-1]))
     return int((anew & trace.covered).sum())

@@ -103,7 +103,7 @@ class Localizer:
 
     @property
     def rests_on_given_pose(self) -> bool:
-        """Whether the pose was given (`set_pose`) and the images have not yet said otherwise."""
+        """Whether the pose was given (`set_pose`) and no image has contradicted it yet."""
         return self._given is not None and self.state in (State.UNINITIALIZED, State.LOCALIZING)
 
     @property

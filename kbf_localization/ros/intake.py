@@ -72,21 +72,21 @@ class TopicWatch:
         silent = self._clock() - self._last
         if silent < timeout:
             return None
-        said = f"no message on {self._topic} for {silent:.0f} s"
+        silence = f"no message on {self._topic} for {silent:.0f} s"
         publishers = self._node.get_publishers_info_by_topic(self._topic)
         if not publishers:
-            return f"{said}: nobody publishes it; remap it, or start what publishes it"
+            return f"{silence}: nobody publishes it; remap it, or start what publishes it"
         for publisher in publishers:
             compatibility, reason = qos_check_compatible(publisher.qos_profile, self._qos)
             if compatibility == QoSCompatibility.ERROR:
                 offered = publisher.qos_profile
                 return (
-                    f"{said}: the publisher {publisher.node_name} offers reliability "
+                    f"{silence}: the publisher {publisher.node_name} offers reliability "
                     f"{offered.reliability.name}, durability {offered.durability.name}, which is "
                     f"incompatible ({reason.strip()}); set odom_reliability or image_reliability "
                     "to best_effort"
                 )
-        return f"{said}: {publishers[0].node_name} publishes it but sends nothing"
+        return f"{silence}: {publishers[0].node_name} publishes it but sends nothing"
 
 
 class _NotForTheExecutor(CallbackGroup):

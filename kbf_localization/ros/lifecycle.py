@@ -27,7 +27,7 @@ _HEARTBEAT_TIMEOUT_S = 4.0
 
 
 class SafeLifecycleNode(LifecycleNodeMixin, Node):
-    """rclpy's lifecycle node with two faults mended.
+    """rclpy's lifecycle node with two faults corrected.
 
     A transition that the state does not allow raises in rclpy's service callback and so ends
     the process: here it is answered by success = false. And a transition that takes long, such as

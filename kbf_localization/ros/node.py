@@ -98,12 +98,12 @@ class LocalizerNode(SafeLifecycleNode):
         self._running = RunningLocalizer(
             localizer, values, self._publish, self._broadcast, log, self._warn
         )
-        prior, said = first_pose(values, self._map_identity)
+        prior, origin = first_pose(values, self._map_identity)
         if prior is not None:
             localizer.set_pose(prior)
         self._listen_while_configured(self._running)
         count, method = len(training_map.poses), values["method"]
-        self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {said}")
+        self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {origin}")
         return super().on_configure(state)
 
     def _listen_while_configured(self, running: RunningLocalizer) -> None:
@@ -320,12 +320,12 @@ class LocalizerNode(SafeLifecycleNode):
         self._values = parameters.read(self)
         running.apply(self._values)
 
-    def _warn(self, about: str, said: str) -> None:
+    def _warn(self, about: str, message: str) -> None:
         """Log a warning, the same kind at most every 5 seconds."""
         now = time.monotonic()
         if now - self._warned.get(about, -1e9) >= 5.0:
             self._warned[about] = now
-            self.get_logger().warning(said)
+            self.get_logger().warning(message)
 
     def _autostart(self) -> None:
         self.destroy_timer(self._autostart_timer)

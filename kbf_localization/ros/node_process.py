@@ -80,7 +80,7 @@ class NodeProcess:
         return self._process.poll()
 
     def log(self) -> str:
-        """What it has said so far."""
+        """What it has printed so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, timeout: float) -> int:

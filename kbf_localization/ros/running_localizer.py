@@ -155,10 +155,10 @@ class RunningLocalizer:
         logger.error("unexpected error", exc_info=error)
         self.refuse(Event.UNEXPECTED_ERROR, f"unexpected {type(error).__name__}: {error}")
 
-    def refuse(self, event: Event, said: str) -> None:
+    def refuse(self, event: Event, message: str) -> None:
         """Count what cannot be used or done, and warn of it."""
         self.localizer.counts[event.value] += 1
-        self._warn(event.value, said)
+        self._warn(event.value, message)
 
     def figures(self, intake: Intake) -> dict[str, object]:
         """State, evidence, rates, ages, latencies, and how often what was refused or dropped."""

@@ -86,21 +86,21 @@ def usable_pose(path: Path, map_identity: str, max_age: float) -> GaussianPrior:
 
 def first_pose(values: Mapping[str, Any], map_identity: str) -> tuple[GaussianPrior | None, str]:
     """The pose to start from (None: anywhere), and what to tell the user about it."""
-    said = []
+    notes = []
     if values["saved_pose_file"] and not values["always_reset_initial_pose"]:
         path = Path(values["saved_pose_file"]).expanduser()
         try:
             saved = usable_pose(path, map_identity, values["saved_pose_max_age"])
         except SavedPoseError as error:
-            said.append(str(error))
+            notes.append(str(error))
         else:
             return saved, f"starting from the pose saved in {path}"
     if not values["set_initial_pose"]:
-        return None, "; ".join([*said, "starting from anywhere on the map"])
+        return None, "; ".join([*notes, "starting from anywhere on the map"])
     pose = np.array([values[f"initial_pose.{name}"] for name in ("x", "y", "yaw")])
     sigma_xy, sigma_yaw = values["initial_pose.sigma_xy"], values["initial_pose.sigma_yaw"]
     covariance = np.diag(np.square([sigma_xy, sigma_xy, sigma_yaw]))
-    return GaussianPrior(pose, covariance), "; ".join([*said, "starting from initial_pose"])
+    return GaussianPrior(pose, covariance), "; ".join([*notes, "starting from initial_pose"])
 
 
 def load_localizer(values: Mapping[str, Any], wanted: Callable[[], bool]) -> Localizer | None:

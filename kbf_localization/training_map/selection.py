@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 SELECTIONS = ("coverage", "random")
 
-METRES_A_RADIAN = 1.0
+METRES_PER_RADIAN = 1.0
 """How far apart two views of one place are that differ by a small angle, for coverage."""
 
 
@@ -31,7 +31,7 @@ def cover(poses: Array, count: int, seed: int) -> NDArray[np.intp]:
     It goes on until `count` poses are chosen or only repetitions of chosen poses are left, so a
     robot that stands still for minutes contributes one pose.
     """
-    points = embed(poses) * np.array([1.0, 1.0, METRES_A_RADIAN, METRES_A_RADIAN])
+    points = embed(poses) * np.array([1.0, 1.0, METRES_PER_RADIAN, METRES_PER_RADIAN])
     chosen: list[int] = []
     distances = np.full(len(points), np.inf)
     candidate = int(np.random.default_rng(seed).integers(len(points)))

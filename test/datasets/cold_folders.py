@@ -8,15 +8,15 @@ import cv2
 import numpy as np
 
 SIZE = (160, 120)
-SECONDS_A_FRAME = 0.2
-METRES_A_FRAME = 0.1
+SECONDS_PER_FRAME = 0.2
+METRES_PER_FRAME = 0.1
 START_S = 1152212857
 
 
 def frame_name(index: int, decimals: int = 7) -> str:
     """The name of frame `index` of a straight drive along x, in COLD's format."""
-    micros = round(193444 + 1e6 * SECONDS_A_FRAME * index)
-    x = f"{METRES_A_FRAME * index:.{decimals}f}"
+    micros = round(193444 + 1e6 * SECONDS_PER_FRAME * index)
+    x = f"{METRES_PER_FRAME * index:.{decimals}f}"
     y, heading = f"{-0.25:.{decimals}f}", f"{0.125:.{decimals}f}"
     return f"t{START_S + micros // 10**6}.{micros % 10**6:06d}_x{x}_y{y}_a{heading}.jpeg"
 
@@ -41,8 +41,8 @@ def make_cold_drive(folder: Path, frames: int = 30, *, decimals: int = 7, seed: 
         assert cv2.imwrite(str(folder / "std_cam" / name), view)
         places.append(f"{name} {'CR-A' if index < frames // 2 else '1PO-A'}")
     for tick in range(2 * frames + 2):
-        seconds = START_S + 0.1 + SECONDS_A_FRAME / 2 * tick
-        x = 5.0 + METRES_A_FRAME / 2 * tick
+        seconds = START_S + 0.1 + SECONDS_PER_FRAME / 2 * tick
+        x = 5.0 + METRES_PER_FRAME / 2 * tick
         odometry.append(odometry_line(seconds, x, 1.0, 0.5))
     (folder / "localization" / "places.lst").write_text("\n".join(places) + "\n")
     (folder / "odom_scans" / "odom.tdf").write_text("\n".join(odometry) + "\n")

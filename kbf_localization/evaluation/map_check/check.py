@@ -132,7 +132,7 @@ class MapCheck:
         """Whether it will work here, in words."""
         median = self.median_m
         if median is None:
-            return "Nothing can be said: the localizer gave no pose where other drives came by."
+            return "No verdict: the localizer gave no pose where other drives came by."
         errors = self.errors[self.covered]
         beyond = float(np.mean(errors > GROSS_ERROR_M))
         open_m = sum(one.metres for one in self.stretches if one.drives == 0)
