@@ -27,7 +27,7 @@ MAX_METADATA_BYTES = 10_000_000
 
 # Images.
 MAX_MAP_PIXELS = 10_000_000
-"""The size to which a map brings images; describing takes about 16 bytes a pixel."""
+"""The size to which a map brings images; describing takes about 16 bytes per pixel."""
 MAX_MAP_PATCHES = 250_000
 """Patches of an image; a descriptor takes 512 bytes."""
 

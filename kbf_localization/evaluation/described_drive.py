@@ -78,7 +78,7 @@ class DescribedDrive:
 class DriveInPassing:
     """A drive whose images are described while it is replayed, and not kept.
 
-    So many `threads` (None: one a core) describe images ahead. An image's description does not
+    So many `threads` (None: one per core) describe images ahead. An image's description does not
     depend on the others, so the result does not depend on `threads`.
     """
 

@@ -55,7 +55,7 @@ def _windows(
 
 
 def noise_growth(errors: Array, ways: Array, window_m: float) -> tuple[Array, Array, int]:
-    """Variances (3,) a metre and a radian that explain the errors, and how many were set aside."""
+    """Variances (3,) per metre and per radian that explain the errors; how many were set aside."""
     least = BEST_ODOMETRY**2 * window_m
     per_metre, per_radian = np.full(3, least), np.full(3, least)
     aside = np.zeros(len(errors), dtype=bool)

@@ -93,9 +93,7 @@ def replay_through_node(
             if not passes:
                 raise
         if not recording.poses:
-            raise KbfError(
-                f"{drive.path}: the node gave no pose; its last output: {_last_line(process)}"
-            )
+            raise KbfError(f"{drive.path}: the node gave no pose; output: {_last_line(process)}")
     left_out = tuple(
         f"left out the bag's own transform {edge} ({count} times): the node is to give it"
         for edge, count in sorted(played.transforms_left_out.items())
@@ -213,7 +211,7 @@ def _wait_until_ready(
             return
         time.sleep(0.05)
     raise KbfError(
-        f"the node did not listen within {START_TIMEOUT_S:.0f} s; its last output: {_last_line(process)}"
+        f"the node did not listen within {START_TIMEOUT_S:.0f} s; output: {_last_line(process)}"
     )
 
 

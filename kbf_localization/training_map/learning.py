@@ -483,7 +483,7 @@ def robust_ridge(features: Array, targets: Array) -> Array:
 def fit_variances(
     readout: Readout, errors: Array, prominence: Array, apparent: Array, scales: Array
 ) -> Readout:
-    """The variances that make the errors (m, 3) Student's, by maximum likelihood an axis."""
+    """The variances that make the errors (m, 3) Student's, by maximum likelihood for each axis."""
     quality = np.stack((prominence, apparent), axis=1)
     low, high = np.quantile(quality, (0.02, 0.98), axis=0)
     bounded = np.clip(quality, low, high)
