@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from kbf_localization.cli.main import COMMANDS, app, load_command
 from test.conftest import HAS_ROS, MadeOnce
+from test.datasets.public_folders import make_seven_scenes
 from test.docs.commands import (
     DOCUMENTS,
     PROJECT,
@@ -61,7 +62,10 @@ def run_kbf(arguments: list[str], folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def recordings(made_once: MadeOnce) -> Path:
-    """What a reader is taken to have: three drives, as folders and as bags, and COLD's archive."""
+    """What a reader is taken to have.
+
+    Three drives, as folders and as bags, COLD's archive, and a sequence in the layout of 7-Scenes.
+    """
     return made_once("recordings", record)
 
 
@@ -74,6 +78,7 @@ def record(folder: Path) -> None:
         (folder / name).symlink_to(folder / "drives" / name)
         run_kbf(["convert", f"drives/{name}", f"drive{number}"], folder)
     run_kbf(made_small(["kbf", "map", "build", "drive1", "--output", "office.kbfmap"])[1:], folder)
+    make_seven_scenes(folder / "kitchen" / "seq-01", frames=40)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
