@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ def load_map(path: Path | str) -> TrainingMap:
     """The map stored at `path`; runs nothing from it, and allocates no more than its length."""
     path = Path(path)
     try:
+        # To open a pipe would wait for whoever writes into it.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise MapError(f"{path}: cannot be read: it is not a regular file")
         with path.open("rb") as file:
             verify_seal(file, str(path))
         with h5py.File(path, "r") as content:

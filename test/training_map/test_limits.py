@@ -1,6 +1,8 @@
 """Maps with right checksums whose numbers cannot be: one line, and no memory asked for."""
 
+import io
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from matplotlib.cbook import is_math_text
+from matplotlib.text import Text
 
 from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.filters.parameters import SEARCH_RANGES, ParticleParameters
@@ -19,6 +23,7 @@ from kbf_localization.filters.registry import METHODS, make_filter
 from kbf_localization.limits import PARAMETERS, check_parameter
 from kbf_localization.training_map import TrainingMap, load_map, save_map
 from kbf_localization.training_map.file_format import seal
+from kbf_localization.training_map.picture import draw_map
 from test.filters.synthetic_world import World, synthetic_map
 
 
@@ -120,6 +125,21 @@ def test_every_default_and_every_searched_value_is_within_its_limits(
 def test_particles_that_no_memory_holds_are_refused_before_the_filter_is_made() -> None:
     with pytest.raises(ParameterError, match="particles"):
         ParticleParameters(particles=1e10)
+
+
+def test_a_pipe_a_device_and_a_folder_are_no_maps(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(MapError, match="not a regular file"):
+            load_map(path)
+
+
+@pytest.mark.parametrize("name", [r"$\frac{$", "$_$", "a$b$c", r"\$5$ $"])
+def test_names_are_drawn_as_they_are_not_as_formulas(tiny_map: TrainingMap, name: str) -> None:
+    sources = tuple(replace(source, name=name, condition=name) for source in tiny_map.sources)
+    figure = draw_map(replace(tiny_map, sources=sources))
+    figure.savefig(io.BytesIO(), format="png")
+    assert not any(is_math_text(text.get_text()) for text in figure.findobj(Text))
 
 
 SAVE_WITHOUT_ROOM = """
