@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,12 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.files import MAX_IMAGE_BYTES, read_regular, read_yaml
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import compose, invert
+from kbf_localization.limits import FARTHEST_M, Range
 
 MAX_YAML_BYTES = 100_000
 MAX_PIXELS = 50_000_000
+RESOLUTIONS: Range = (1e-6, 1e3)
+"""Metres per pixel."""
 FREE, UNKNOWN, OCCUPIED = 254, 205, 0
 """The grey levels that map_server itself writes."""
 
@@ -56,9 +58,14 @@ def read_floor_plan(path: Path, poses: Array) -> FloorPlanImage:
     if not (isinstance(content, dict) and isinstance(content.get("image"), str)):
         raise DatasetError(f"{path}: names no image; a floor plan is a map.yaml of map_server")
     resolution, origin = content.get("resolution"), content.get("origin")
-    if not (isinstance(resolution, (int, float)) and 0.0 < resolution < math.inf):
+    if not _is_within(resolution, RESOLUTIONS):
         raise DatasetError(f"{path}: resolution must be metres per pixel, above 0")
-    if not (isinstance(origin, list) and len(origin) in (2, 3) and all(map(_is_number, origin))):
+    bounds = (-FARTHEST_M, FARTHEST_M)
+    if not (
+        isinstance(origin, list)
+        and len(origin) in (2, 3)
+        and all(_is_within(value, bounds) for value in origin)
+    ):
         raise DatasetError(f"{path}: origin must be [x, y, heading] of the lower left corner")
     x, y, heading = (*(float(value) for value in origin), 0.0)[:3]
     image = _read_image(path.parent / content["image"])
@@ -103,9 +110,13 @@ def _read_image(path: Path) -> Image:
             if picture.width * picture.height > MAX_PIXELS:
                 raise DatasetError(f"{path}: has more than {MAX_PIXELS // 1_000_000} megapixels")
             return np.asarray(picture.convert("L"))
+    except PillowImage.DecompressionBombError as error:
+        raise DatasetError(f"{path}: has more than {MAX_PIXELS // 1_000_000} megapixels") from error
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise DatasetError(f"{path}: is no image in PGM, PNG or BMP") from error
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+def _is_within(value: Any, bounds: Range) -> bool:
+    """Whether it is a number, of whatever length, within these bounds."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and bounds[0] <= value <= bounds[1]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.floor_plan_image import read_floor_plan, write_floor_plan
 from kbf_localization.datasets.image_headers import MAX_PIXELS
 from kbf_localization.datasets.image_messages import grey_from_compressed, why_refused
 from kbf_localization.datasets.open import open_drive
@@ -172,6 +173,46 @@ def test_public_data_sets_with_anything_in_their_text_files(
     path = folder / file
     path.write_bytes(edited(path.read_bytes(), changes))
     check(folder / drive, odometry="measured" if make in (openloris, plain) else "simulate")
+
+
+yaml_edits = token_edits(
+    b"&a ", b"*a", b"<<: ", b"[", b"{", b": ", b".inf", b".nan", b"1e400", b"1" + b"0" * 400, b"-",
+    b"2001-99-99", b"9" * 5000, b"../", b"/dev/zero", b"\x00", b"true", b"!!python/object:a ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["floor_plan.yaml", "floor_plan.pgm"])
+@fuzzed(changes=edits | yaml_edits)
+def test_floor_plans_with_anything_in_them(
+    tmp_path: Path, name: str, changes: list[tuple[float, int, bytes]]
+) -> None:
+    path = write_floor_plan(tmp_path, np.full((40, 60), 254, np.uint8), 0.1, (-1.0, -2.0))
+    (tmp_path / name).write_bytes(edited((tmp_path / name).read_bytes(), changes))
+    try:
+        plan = read_floor_plan(path, np.zeros((1, 3)))
+    except DatasetError as error:
+        assert "\n" not in str(error)
+    else:
+        assert plan.image.ndim == 2
+        assert np.isfinite([*plan.size_m, *plan.origin]).all()
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "1e309", "-.inf", "true", "9" * 5000])
+@pytest.mark.parametrize("key", ["resolution: ", "origin:\n- "])
+def test_a_floor_plan_whose_numbers_cannot_be(tmp_path: Path, key: str, number: str) -> None:
+    path = write_floor_plan(tmp_path, np.full((40, 60), 254, np.uint8), 0.1, (-1.0, -2.0))
+    text = path.read_text()
+    assert key in text
+    path.write_text(text.replace(key, f"{key}{number} #"))
+    with pytest.raises(DatasetError, match="floor_plan.yaml"):
+        read_floor_plan(path, np.zeros((1, 3)))
+
+
+def test_a_floor_plan_that_claims_a_gigapixel(tmp_path: Path) -> None:
+    path = write_floor_plan(tmp_path, np.full((40, 60), 254, np.uint8), 0.1, (-1.0, -2.0))
+    (tmp_path / "floor_plan.pgm").write_bytes(b"P5\n40000 40000\n255\n" + bytes(1000))
+    with pytest.raises(DatasetError, match="megapixels"):
+        read_floor_plan(path, np.zeros((1, 3)))
 
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
