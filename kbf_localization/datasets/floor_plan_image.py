@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import yaml
@@ -116,7 +116,7 @@ def _read_image(path: Path) -> Image:
         raise DatasetError(f"{path}: is no image in PGM, PNG or BMP") from error
 
 
-def _is_within(value: Any, bounds: Range) -> bool:
+def _is_within(value: Any, bounds: Range) -> TypeGuard[float]:
     """Whether it is a number, of whatever length, within these bounds."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return number and bounds[0] <= value <= bounds[1]
