@@ -1,5 +1,6 @@
 """`kbf map` from the command line."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from kbf_localization.cli.main import app
-from kbf_localization.training_map import load_map
+from kbf_localization.training_map import TrainingMap, load_map, save_map
 from test.datasets.cold_folders import make_cold_drive
 
 
@@ -104,6 +105,20 @@ def test_a_drive_is_added_and_removed(folder: Path) -> None:
     left, office = load_map(folder / "more.kbfmap"), load_map(folder / "office.kbfmap")
     assert left.identity == office.identity
     assert list(left.thumbnails) == list(office.thumbnails)
+
+
+def test_a_check_below_the_bar_has_exit_code_one(tmp_path: Path, office_map: TrainingMap) -> None:
+    save_map(office_map, tmp_path / "office.kbfmap")
+    check = ("map", "check", "office.kbfmap", "--json", "--output", "out", "--require-median")
+    refused = kbf(*check, 1e-9, cwd=tmp_path)
+    assert refused.exit_code == 1, refused.output
+    printed = json.loads(refused.output[refused.output.index("{") :])
+    assert printed == json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert printed["expected_median_m"] > 1e-9
+    assert "flatters" in printed["verdict"]
+    assert (tmp_path / "out" / "check.html").is_file()
+    passed = kbf(*check, printed["expected_median_m"], cwd=tmp_path)
+    assert passed.exit_code == 0, passed.output
 
 
 @pytest.mark.parametrize(
