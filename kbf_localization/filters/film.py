@@ -14,6 +14,9 @@ from kbf_localization.training_map.learned import Learned
 CUT_PRIOR = 1e-3
 """Chance that a picture does not continue the one before: a robot is carried away but rarely."""
 
+NOTICED = 0.1
+"""Probability from which on a cut is acted on: a few hundred examples never make it certain."""
+
 REFERENCE_REACH = 0.3
 """In d₀ and φ₀: a new reference picture is taken before the old one is out of sight."""
 
@@ -40,23 +43,25 @@ class Film:
 
     def reset(self) -> None:
         self._reference: Observation | None = None
+        self._last: Observation | None = None
         self._since = np.zeros(3)
 
     def follow(self, motion: Array | None, picture: Observation) -> Continuity:
         """How the picture continues the film after `motion` (3,), None for an unknown one."""
-        if self._reference is None:
+        last, self._last = self._last, picture
+        if self._reference is None or last is None:
             self._take(picture)
             return Continuity(0.0, first=True)
         if motion is not None:
             self._since = compose(self._since, motion)
         separation = float(self._resemblance.separation(self._since))
-        if picture.same_as(self._reference):
+        if picture.same_as(last) or picture.same_as(self._reference):
             # The reference stays: a camera that comes alive again is compared with it.
             return Continuity(0.0, frozen=True)
         share = float(self._resemblance.share(separation))
         ratio = float(self._evidence.ratio(*picture.compared_with(self._reference), share))
         cut = float(1.0 / (1.0 + np.exp(ratio) * (1.0 - CUT_PRIOR) / CUT_PRIOR))
-        if separation > REFERENCE_REACH or cut > 0.5:
+        if separation > REFERENCE_REACH or cut > NOTICED:
             self._take(picture)
         return Continuity(cut)
 

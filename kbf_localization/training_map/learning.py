@@ -73,7 +73,7 @@ FEWEST = 60
 """Examples without which nothing is learned, and cautious numbers stand in."""
 
 MOST_PAIRS, MOST_RESEMBLING = 800, 4000
-RANDOM_PLACES = 2
+RANDOM_PLACES, FILM_OTHERS = 2, 4
 RUNS, RUN_LENGTH = 24, 10
 LARGE_MAP, LARGE_MAP_ROWS = 4000, 1000
 
@@ -432,12 +432,12 @@ class _Lesson:
                 share = float(resemblance.share(resemblance.separation(motion)))
                 compared = probes.pictures[second].compared_with(probes.pictures[first])
                 following.append((*compared, share))
-            second = int(self._rng.integers(len(probes)))
-            offset = relative(probes.poses[first], probes.poses[second])
-            if float(resemblance.separation(offset)) > 1.5 and following:
-                share = following[int(self._rng.integers(len(following)))][2]
-                compared = probes.pictures[second].compared_with(probes.pictures[first])
-                others.append((*compared, share))
+            for second in self._rng.integers(len(probes), size=FILM_OTHERS if following else 0):
+                offset = relative(probes.poses[first], probes.poses[second])
+                if float(resemblance.separation(offset)) > 1.5:
+                    share = following[int(self._rng.integers(len(following)))][2]
+                    compared = probes.pictures[second].compared_with(probes.pictures[first])
+                    others.append((*compared, share))
         return fit_evidence(following, others, [])
 
 

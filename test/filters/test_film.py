@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kbf_localization.filters.film import Film
+from kbf_localization.filters.film import NOTICED, Film
 from kbf_localization.geometry import relative
 from test.filters.synthetic_world import World, drive, loop
 
@@ -24,7 +24,7 @@ def test_pictures_along_a_drive_continue_it(world_map, world_drive, pictures):
         film.follow(motion, picture).cut
         for motion, picture in zip(world_drive.motions, pictures[1:], strict=True)
     ]
-    assert np.mean(np.array(cuts) > 0.5) < 0.01
+    assert np.mean(np.array(cuts) > NOTICED) < 0.01
     assert np.median(cuts) < 0.01
 
 
@@ -42,8 +42,8 @@ def test_a_picture_of_another_place_is_a_cut(world_map, world_drive, pictures):
         film.follow(None, pictures[first])
         cuts.append(film.follow(np.zeros(3), pictures[second]).cut)
         after.append(film.follow(world_drive.motions[second], pictures[second + 1]).cut)
-    assert np.mean(np.array(cuts) > 0.9) > 0.9
-    assert np.mean(np.array(after) < 0.1) > 0.9
+    assert np.mean(np.array(cuts) > NOTICED) > 0.9
+    assert np.mean(np.array(after) < NOTICED) > 0.9
 
 
 def test_another_building_is_a_cut(world_map, pictures):
@@ -51,7 +51,7 @@ def test_another_building_is_a_cut(world_map, pictures):
     for view in other.views:
         film = Film(world_map.learned)
         film.follow(None, pictures[30])
-        assert film.follow(np.zeros(3), world_map.observe(view)).cut > 0.9
+        assert film.follow(np.zeros(3), world_map.observe(view)).cut > NOTICED
 
 
 def test_the_same_picture_again_is_frozen_however_far_the_wheels_turned(world_map, pictures):
@@ -62,6 +62,17 @@ def test_the_same_picture_again_is_frozen_however_far_the_wheels_turned(world_ma
         assert found.frozen and found.cut == 0.0
 
 
+def test_a_picture_that_froze_between_two_references_is_frozen_too(
+    world_map, world_drive, pictures
+):
+    for start in range(20, 30):
+        film = Film(world_map.learned)
+        film.follow(None, pictures[20])
+        for index in range(20, start):
+            film.follow(world_drive.motions[index], pictures[index + 1])
+        assert film.follow(np.array([0.1, 0.0, 0.0]), pictures[start]).frozen
+
+
 def test_a_camera_that_comes_alive_is_compared_with_where_it_froze(
     world_map, world_drive, pictures
 ):
@@ -69,7 +80,7 @@ def test_a_camera_that_comes_alive_is_compared_with_where_it_froze(
     film.follow(None, pictures[40])
     for index in range(40, 44):
         assert film.follow(world_drive.motions[index], pictures[40]).frozen
-    assert film.follow(world_drive.motions[44], pictures[45]).cut < 0.5
+    assert film.follow(world_drive.motions[44], pictures[45]).cut < NOTICED
 
 
 def test_the_same_chance_at_any_frame_rate(world_map, world_drive, pictures):
@@ -81,4 +92,4 @@ def test_the_same_chance_at_any_frame_rate(world_map, world_drive, pictures):
         film.follow(relative(odometry[at - 5], odometry[at]), pictures[at]).cut
         for at in range(5, len(pictures), 5)
     ]
-    assert np.mean(np.array(cuts) > 0.5) < 0.05
+    assert np.mean(np.array(cuts) > NOTICED) < 0.05
