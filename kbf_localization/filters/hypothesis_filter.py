@@ -25,7 +25,7 @@ from kbf_localization.filters.base import (
     PoseMap,
     Weights,
 )
-from kbf_localization.filters.film import Continuity, Film
+from kbf_localization.filters.film import NOTICED, Continuity, Film
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, born, given
 from kbf_localization.geometry import relative, wrap_angle
 from kbf_localization.training_map.learned import Learned
@@ -74,6 +74,9 @@ GIVEN_DOUBT = 0.05
 
 UNKNOWN_MOTION = 0.5
 """Standard deviation, in d₀ and φ₀, of a motion that the odometry does not tell."""
+
+FARTHEST = 1e6
+"""A motion of more metres or radians, or of none that is a number, is unknown."""
 
 SEARCH_TRAVEL = 0.25
 """While all is well, new places are sought after so much of the evidence's correlation length."""
@@ -148,7 +151,7 @@ class HypothesisFilter:
 
     def step(self, motion: Array | None, observation: Observation) -> Estimate:
         """Predict by `motion`, weigh by the picture, correct by the picture."""
-        if motion is not None and not np.isfinite(motion).all():
+        if motion is not None and not (np.abs(motion) < FARTHEST).all():
             motion = None
         travel = self._predict(motion)
         film = self._film.follow(motion, observation)
@@ -200,10 +203,10 @@ class HypothesisFilter:
         self._unsought += travel
         surest = max((one.probability for one in self._hypotheses), default=0.0)
         due = self._unsought > self._search_travel * self._learned.evidence.correlation
-        if fresh == 0.0 or not (film.first or film.cut > 0.1 or surest < CONFIRMED or due):
+        if fresh == 0.0 or not (film.first or film.cut > NOTICED or surest < CONFIRMED or due):
             return []
         self._unsought = 0.0
-        most = MOST if film.first or film.cut > 0.1 else MOST_BIRTHS
+        most = MOST if film.first or film.cut > NOTICED else MOST_BIRTHS
         if not self._parts.many:
             most = 0 if self._hypotheses else 1
         wide = np.diag((0.25 * self._scales) ** 2)
@@ -384,7 +387,7 @@ class HypothesisFilter:
             events.append(Event.FROZEN_IMAGE)
         elif best < 0.0:
             events.append(Event.UNRECOGNIZED_IMAGE)
-        if film.cut > 0.5:
+        if film.cut > NOTICED:
             events.append(Event.FILM_CUT)
         if published is None:
             middle = self._poses[len(self._poses) // 2]
@@ -418,11 +421,12 @@ class HypothesisFilter:
 
     def _belief(self, candidates: Sequence[_Candidate]) -> Weights:
         """Each hypothesis's weights on the map's poses, times its probability."""
-        probable = {one.number: one.probability for one in self._hypotheses}
+        # A best match that an old hypothesis claims is that hypothesis once more.
+        views = {one.hypothesis.number: one.view for one in candidates}
         parts = [
-            (one.view.rows, probable[one.hypothesis.number] * one.view.weights)
-            for one in candidates
-            if one.hypothesis.number in probable and len(one.view.rows)
+            (views[one.number].rows, one.probability * views[one.number].weights)
+            for one in self._hypotheses
+            if one.number in views and len(views[one.number].rows)
         ]
         if not parts:
             return Weights(np.zeros(0, dtype=np.intp), np.zeros(0))

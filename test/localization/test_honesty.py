@@ -7,7 +7,7 @@ from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors
 from kbf_localization.evaluation.run import replay
 from test.filters.synthetic_world import drive, localizer, loop
 
-DRIVES = 6
+DRIVES = 4
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter
+from kbf_localization.geometry import wrap_angle
 from kbf_localization.localization import Localizer
 from kbf_localization.vision.describer import ImageDescription
 from test.filters.synthetic_world import (
@@ -137,6 +138,7 @@ def test_the_localizer_never_tracks_on_pictures_of_nowhere(maps, pictures, name,
     for index, (motion, picture) in enumerate(steps):
         if motion is not None:
             pose = pose + np.array(motion)
+            pose[2] = wrap_angle(pose[2])
         nowhere = {"good": "strange", "next": "noise", "far": "full", "wordless": "black"}
         held.add_odometry(index * STEP_NS, pose)
         observation = training_map.observe(pictures[nowhere.get(picture, picture)])
