@@ -359,7 +359,7 @@ class _Lesson:
         best = (np.inf, 1.0, 1.0)
         for length in np.geomspace(0.05, 5.0, 60):
             shape = np.exp(-np.array(travels) / length)
-            share = float(np.clip(shape @ measured / (shape @ shape), 0.0, 1.0))
+            share = float(np.clip(shape @ measured / max(shape @ shape, 1e-300), 0.0, 1.0))
             lasting = 1.0 if all_lasts else share
             best = min(best, (float(np.mean((measured - lasting * shape) ** 2)), length, lasting))
         return float(best[1]), float(best[2])
