@@ -80,7 +80,7 @@ def run_faults(
 ) -> Iterator[Outcome]:
     """All cases of these faults, as they are done; `kidnappings` are spread over the buildings."""
     task = FaultTask(tuple(buildings), -(-kidnappings // len(buildings)))
-    items = [(name, number) for number in range(len(buildings)) for name in names]
+    items = [(name, number) for name in names for number in range(len(buildings))]
     progress(0, len(items), "faults")
     for done, outcomes in enumerate(workers.map(task, items)):
         yield from outcomes
