@@ -22,7 +22,7 @@ from kbf_localization.experiments.faults_pictures import (
     mirrored,
     upside_down,
 )
-from kbf_localization.experiments.recovery_trials import joined, kidnappings
+from kbf_localization.experiments.recovery_trials import COVERED, joined, kidnappings
 from kbf_localization.geometry import compose, interpolate, relative
 from kbf_localization.training_map.build import build_map
 from kbf_localization.training_map.training_map import TrainingMap
@@ -38,8 +38,9 @@ OFF_THE_MAP_S, OFF_THE_MAP_M = 35.0, 2.0
 UNCOVERED = 0.2
 """Expected share of the resemblance below which the robot is still off the map."""
 
-KIDNAPPED_BEFORE, KIDNAPPED_AFTER = 100, 150
-"""Images before and after the robot is carried away."""
+KIDNAPPED_BEFORE, KIDNAPPED_AFTER, KIDNAPPED_AT_LEAST = 60, 150, 60
+"""Images before and after the robot is carried away, fewer where its drive ends; on the map, it is
+at least so many after."""
 
 Disturbance = Callable[[Image, float, np.random.Generator], Image]
 """An image and the seconds since the fault began, to the image that the camera gives instead."""
@@ -226,12 +227,21 @@ def off_the_map(begin_s: float, here: Building, _: Building) -> list[Case]:
 
 
 def kidnapped(times: int, here: Building, _: Building) -> list[Case]:
-    """Carried elsewhere with the wheels at rest, so many times in each building."""
+    """Carried elsewhere on the map with the wheels at rest, so many times in each building."""
+    drives = here.described
+    truths = [one.truth for one in drives if one.truth is not None]
+    covered = [covered_share(here.training_map, truth) >= COVERED for truth in truths]
     cases = []
-    for pieces in kidnappings(
-        here.described, times, here.seed, before=KIDNAPPED_BEFORE, after=KIDNAPPED_AFTER
+    for before, after in kidnappings(
+        drives,
+        times,
+        here.seed,
+        before=KIDNAPPED_BEFORE,
+        after=KIDNAPPED_AT_LEAST,
+        covered=covered,
     ):
-        drive = joined(here.described, pieces)
+        count = min(KIDNAPPED_AFTER, len(drives[after.drive]) - after.first)
+        drive = joined(drives, (before, replace(after, count=count)))
         disturbed = np.zeros(len(drive), dtype=bool)
         disturbed[KIDNAPPED_BEFORE] = True
         cases.append(Case(drive, here.training_map, disturbed))

@@ -15,6 +15,7 @@ from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors, position_sigmas
 from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.experiments.recovery_trials import (
+    COVERED,
     Trial,
     global_starts,
     joined,
@@ -31,9 +32,6 @@ FOUND_WITHIN_M = 0.5
 START_UPDATES = 30
 BEFORE_KIDNAPPING = 40
 AFTER_KIDNAPPING = 60
-COVERED = 0.3
-"""Expected share of the resemblance from which on the map counts as knowing a place."""
-
 AFTER_UNCOVERED = 30
 """Updates after a place that the map does not know, in which the robot may find itself again."""
 

@@ -15,6 +15,8 @@ from kbf_localization.geometry import compose, interpolate, relative
 
 CARRIED_AT_LEAST_M = 3.0
 MOST_DRAWS = 100_000
+COVERED = 0.3
+"""Expected share of the resemblance from which on the map counts as knowing a place."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.run import Run
 from kbf_localization.experiments.faults import (
     BEGIN_S,
+    KIDNAPPED_AT_LEAST,
     Case,
     all_faults,
     frozen,
@@ -30,6 +31,7 @@ from kbf_localization.experiments.faults_pictures import (
 from kbf_localization.experiments.faults_run import Outcome, check_faults, metrics_of, score
 from kbf_localization.geometry import relative
 from kbf_localization.simulator import simulate
+from kbf_localization.training_map.learned import Resemblance
 from kbf_localization.vision.describer import ImageDescription
 
 FRAME_NS = 200_000_000
@@ -55,7 +57,11 @@ def drive():
 @pytest.fixture
 def building():
     """What the faults of odometry and stamps need of a building."""
-    return SimpleNamespace(described=(drive(),), training_map=None, seed=0)
+    resemblance = Resemblance(amplitude=0.9, distance_m=1.5, angle_rad=0.4, exponent=1.5)
+    known = SimpleNamespace(
+        poses=drive().truth[:400], learned=SimpleNamespace(resemblance=resemblance)
+    )
+    return SimpleNamespace(described=(drive(),), training_map=known, seed=0)
 
 
 def run(error, states):
@@ -191,6 +197,7 @@ def test_each_kidnapping_is_a_run_of_its_own(building):
         (seam,) = np.flatnonzero(one.disturbed)
         way = one.drive.truth[seam, :2] - one.drive.truth[seam - 1, :2]
         assert np.hypot(*way) >= 3.0
+        assert len(one.drive) - seam >= KIDNAPPED_AT_LEAST
         np.testing.assert_allclose(motions(one.drive.odometry)[seam - 1], 0.0, atol=1e-9)
 
 
