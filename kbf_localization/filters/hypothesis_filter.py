@@ -81,8 +81,9 @@ FARTHEST = 1e6
 SEARCH_TRAVEL = 0.25
 """While all is well, new places are sought after so much of the evidence's correlation length."""
 
-MOST_INFLATION = 100.0
-"""Bound of the motion noise's adaptation to the drive: ten times the odometry's usual error."""
+MOST_INFLATION, BROKEN_ODOMETRY = 100.0, 25.0
+"""Bound of the motion noise's adaptation to the drive, ten times the odometry's usual error; and
+from where on, five times that error, odometry is broken and no pose is to be relied on."""
 
 
 class BankMap(PoseMap, Protocol):
@@ -415,7 +416,12 @@ class HypothesisFilter:
         )
 
     def _agreeing(self, published: Hypothesis) -> float:
-        """The probability of all hypotheses that agree with the published pose."""
+        """The probability of all hypotheses that agree with the published pose.
+
+        Odometry that is broken carries none of them.
+        """
+        if self._inflation > BROKEN_ODOMETRY:
+            return 0.0
         agreeing = (one for one in self._hypotheses if published.distance(one) < CONSISTENT)
         return min(sum(one.probability for one in agreeing), 1.0)
 
