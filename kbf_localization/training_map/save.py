@@ -13,6 +13,7 @@ import numpy as np
 
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import MapError
+from kbf_localization.training_map.description_text import parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
@@ -38,7 +39,7 @@ def save_map(training_map: TrainingMap, path: Path | str) -> None:
         seal(image)
         with atomic_write(path) as temporary:
             temporary.write_bytes(image.getbuffer())
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MapError(f"{path}: the map cannot be written: {reason}") from error
 
@@ -78,4 +79,5 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
         "warnings": list(training_map.warnings),
     }
     text = json.dumps(description, indent=1, allow_nan=False).encode()
+    parse_description(text)  # a map that could not be read again is not written
     file.create_dataset(DESCRIPTION, data=np.bytes_(text))

@@ -142,6 +142,19 @@ def test_names_are_drawn_as_they_are_not_as_formulas(tiny_map: TrainingMap, name
     assert not any(is_math_text(text.get_text()) for text in figure.findobj(Text))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 1e10])
+def test_a_map_that_could_not_be_read_again_is_not_written(
+    tiny_map: TrainingMap, tmp_path: Path, value: float
+) -> None:
+    path = tmp_path / "office.kbfmap"
+    with pytest.raises(MapError, match="cannot be written"):
+        save_map(replace(tiny_map, parameters={"nn.particles": value}), path)
+    noise = replace(tiny_map.learned.motion_noise, per_metre=(value, 1.0, 1.0))
+    with pytest.raises(MapError, match="cannot be written"):
+        save_map(replace(tiny_map, known=replace(tiny_map.learned, motion_noise=noise)), path)
+    assert list(tmp_path.iterdir()) == []
+
+
 SAVE_WITHOUT_ROOM = """
 import resource, sys
 from pathlib import Path
