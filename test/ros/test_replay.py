@@ -17,7 +17,8 @@ import pytest
 
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import KbfError
-from kbf_localization.evaluation.run import replay_offline
+from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.evaluation.run import replay as replay_described
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.localization import Localizer
@@ -53,7 +54,7 @@ def test_the_nodes_poses_equal_the_offline_replays(bag: Path, map_file: Path) ->
     )
     training_map = load_map(map_file)
     localizer = Localizer(training_map, make_filter("kbf", training_map))
-    offline = replay_offline(drive, localizer, "kbf")
+    offline = replay_described(describe_drive(drive, training_map.describer()), localizer, "kbf")
     node = replayed.run
     assert node.frames_dropped == 0 and len(node) == len(offline) == FRAMES
     difference = node.estimates - offline.estimates
@@ -73,7 +74,7 @@ def test_odometry_in_tf_alone_gives_the_offline_replays_poses_too(
     )
     training_map = load_map(map_file)
     localizer = Localizer(training_map, make_filter("kbf", training_map))
-    offline = replay_offline(drive, localizer, "kbf")
+    offline = replay_described(describe_drive(drive, training_map.describer()), localizer, "kbf")
     assert len(replayed.run) == 20
     difference = replayed.run.estimates - offline.estimates[:20]
     difference[:, 2] = wrap_angle(difference[:, 2])
@@ -89,7 +90,7 @@ def test_raw_images_give_the_offline_replays_poses_too(
     )
     training_map = load_map(map_file)
     localizer = Localizer(training_map, make_filter("kbf", training_map))
-    offline = replay_offline(drive, localizer, "kbf")
+    offline = replay_described(describe_drive(drive, training_map.describer()), localizer, "kbf")
     difference = replayed.run.estimates - offline.estimates
     difference[:, 2] = wrap_angle(difference[:, 2])
     assert np.abs(difference).max() < 1e-9
