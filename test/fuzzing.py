@@ -86,7 +86,7 @@ def fuzzed(*strategies: Any, **named: Any) -> Callable[[Callable[..., None]], Ca
                 test(*arguments, **keywords)
 
         how = settings(
-            max_examples=20_000 if SECONDS else SHORT_ROUND,
+            max_examples=max(SHORT_ROUND, int(100 * SECONDS)),
             deadline=None,
             suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
         )
