@@ -15,6 +15,8 @@ class Named:
     name = "tested"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
     pool = pool_of([drive(world, loop(80, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)

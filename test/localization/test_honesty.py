@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors
 from kbf_localization.evaluation.run import replay
-from test.filters.synthetic_world import drive, localizer, loop
+from test.filters.synthetic_world import World, drive, localizer, loop, synthetic_map
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 DRIVES = 4
 
@@ -51,3 +54,35 @@ def test_tracking_is_claimed_and_right(runs, every):
     tracking = states == "tracking"
     assert tracking.mean() > 0.9
     assert errors[tracking].max() < 1.0
+
+
+@pytest.fixture(scope="module")
+def normalized_errors():
+    """Squared errors in standard deviations at places far apart, of drives in other halls."""
+    squared = []
+    for seed in (20, 21):
+        hall = World(seed=seed)
+        training_map = synthetic_map(hall, 150, seed=seed)
+        for number in range(3):
+            path = loop(240, wobble=0.08 * np.cos(number + seed), phase=1.7 * number)
+            run = replay(drive(hall, path, 100 + number).described, localizer(training_map))
+            squared += list(error_in_sigmas(run)[[60, 120, 180, 239]] ** 2)
+    return np.array(squared)
+
+
+def nees_band(count):
+    """Where the mean of so many squared errors in the plane is with a probability of 99 %."""
+    return chi2.ppf((0.005, 0.995), 2 * count) / count
+
+
+def test_the_published_covariance_is_not_too_small(normalized_errors):
+    assert normalized_errors.mean() <= nees_band(len(normalized_errors))[1]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="in a hall seen from afar σ is three times the error: its floor is 3 and 7 % of d₀",
+)
+def test_the_published_covariance_is_not_too_large(normalized_errors):
+    assert normalized_errors.mean() >= nees_band(len(normalized_errors))[0]

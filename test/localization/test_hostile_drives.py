@@ -24,6 +24,8 @@ from test.filters.synthetic_world import (
     without_words,
 )
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
 STEP_NS = 100_000_000
 
 MAPS = (
