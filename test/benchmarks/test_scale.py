@@ -5,6 +5,7 @@ import pytest
 
 from kbf_localization.benchmarks import scale
 from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synthetic_map
+from kbf_localization.vision.describer import ImageDescription
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_the_corridor_is_as_long_as_its_parameter_says() -> None:
 def test_places_look_less_alike_the_farther_they_are_apart() -> None:
     training_map, corridor = synthetic_map(400)
     view = corridor.views(np.array([200 * SPACING_M]))[0]
-    similarities = training_map.observe(view).similarities()
+    similarities = training_map.observe(ImageDescription(view)).similarities()
     assert similarities[200] == pytest.approx(1.0)
     by_distance = similarities[[200, 202, 205, 210]]
     assert (np.diff(by_distance) < 0.0).all()

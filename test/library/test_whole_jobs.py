@@ -17,14 +17,12 @@ def office(office_drives: tuple[Path, Path]) -> TrainingMap:
     return build_map(open_drive(office_drives[0]), poses=80)
 
 
-def test_map_is_calibrated_from_its_drives_or_as_told(
+def test_map_knows_itself_and_lends_its_words(
     office: TrainingMap, office_drives: tuple[Path, Path]
 ) -> None:
-    assert len(office) == 80 and office.thresholds
-    given = {"covariance_scale": 2.0}
-    told = build_map([open_drive(office_drives[0])], poses=20, like=office, thresholds=given)
-    assert told.thresholds == given
-    np.testing.assert_array_equal(told.vocabulary.words, office.vocabulary.words)
+    assert len(office) == 80 and office.known is not None and office.known.drives == 1
+    alike = build_map([open_drive(office_drives[0])], poses=20, like=office)
+    np.testing.assert_array_equal(alike.vocabulary.words, office.vocabulary.words)
 
 
 def test_fixes_are_those_of_the_evaluation(
