@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.drive import Drive, OdometryLog
+from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
 from kbf_localization.evaluation.frame_pool import FramePool, covered_share
 from kbf_localization.experiments.faults_pictures import (
@@ -23,7 +24,7 @@ from kbf_localization.experiments.faults_pictures import (
     upside_down,
 )
 from kbf_localization.experiments.recovery_trials import COVERED, joined, kidnappings
-from kbf_localization.geometry import compose, interpolate, relative
+from kbf_localization.geometry import compose, embed, interpolate, relative
 from kbf_localization.training_map.build import build_map
 from kbf_localization.training_map.training_map import TrainingMap
 
@@ -32,9 +33,11 @@ BEGIN_S = 30.0
 
 LATE_S = 0.5
 SCALE = 1.3
-OFF_THE_MAP_S, OFF_THE_MAP_M = 35.0, 2.0
-"""How long the drive is off the map, and how far away the map's next poses are."""
+OFF_THE_MAP_S, OFF_THE_MAP = 35.0, 0.05
+"""How long the drive is off the map: views with more than this share of the resemblance to one of
+that stretch are not in the map."""
 
+FEWEST_POSES = 50
 UNCOVERED = 0.2
 """Expected share of the resemblance below which the robot is still off the map."""
 
@@ -207,16 +210,28 @@ def wrong_map_same_words(here: Building, there: Building) -> list[Case]:
     return [Case(one, wrong, _always(one), True) for one in here.described]
 
 
+def _shares(here: Building, stretch: Array) -> Array:
+    """(t,) how much the training frames resemble the views of a stretch (m, 3), at most."""
+    resemblance = here.training_map.learned.resemblance
+    scales = resemblance.scales[[0, 1, 2, 2]]
+    tree = cKDTree(embed(stretch) / scales)
+    return resemblance.share(tree.query(embed(here.pool.frames.poses) / scales)[0])
+
+
 def off_the_map(begin_s: float, here: Building, _: Building) -> list[Case]:
-    """The map has no poses near a stretch of the drive."""
+    """The map has no view like those of a stretch of the drive."""
     cases = []
     for drive in here.described:
         assert drive.truth is not None
         clock = seconds_of(drive)
         stretch = (clock >= begin_s) & (clock < begin_s + OFF_THE_MAP_S)
-        tree = cKDTree(drive.truth[stretch, :2])
-        away = tree.query(here.pool.frames.poses[:, :2])[0] > OFF_THE_MAP_M
-        rest = here.pool.map_of(np.flatnonzero(away), here.poses, "coverage", here.seed)
+        away = np.flatnonzero(_shares(here, drive.truth[stretch]) < OFF_THE_MAP)
+        if len(away) < FEWEST_POSES:
+            raise KbfError(
+                f"{here.name}: a drive that is off the map for {OFF_THE_MAP_S:.0f} s leaves "
+                f"{len(away)} poses for the map; let the drives have more frames"
+            )
+        rest = here.pool.map_of(away, here.poses, "coverage", here.seed)
         uncovered = covered_share(rest, drive.truth) < UNCOVERED
         last = int(np.flatnonzero(stretch)[-1])
         while last + 1 < len(drive) and uncovered[last + 1]:
