@@ -99,7 +99,7 @@ def test_a_full_disk_is_one_line_wherever_it_is_met(
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code), "results/metrics.json")
 
-    monkeypatch.setattr("kbf_localization.cli.map._check_output", fail)
+    monkeypatch.setattr("kbf_localization.cli.map_files.check_output", fail)
     assert_one_line(build(tmp_path), f"results/metrics.json: {os.strerror(code)}")
 
 
@@ -112,7 +112,7 @@ def test_control_characters_from_files_are_shown_not_sent(
     def fail(*_: object) -> None:
         raise KbfError(f"drive{OSC_52}\x9b31m\u202e\udcff: damaged")
 
-    monkeypatch.setattr("kbf_localization.cli.map._check_output", fail)
+    monkeypatch.setattr("kbf_localization.cli.map_files.check_output", fail)
     said = build(tmp_path).output
     assert r"drive\x1b]52;c;ZWNobyBoaQ==\x07\x9b31m\u202e\udcff: damaged" in said
     assert not set(said) & set("\x1b\x07\x9b\u202e")
