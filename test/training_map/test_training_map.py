@@ -69,7 +69,7 @@ def test_on_a_large_map_the_same_row_is_found_by_its_words_first(
     number_map: TrainingMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observation_module, "RETRIEVE_FROM", 5)
-    monkeypatch.setattr(observation_module, "RETRIEVED", 3)
+    monkeypatch.setattr(observation_module, "RETRIEVED_SHARE", 0.5)
     for row in range(7):
         observation = number_map.observe(number_map.description(row))
         retrieved = np.argsort(-observation.coarse_similarities())[:3]
