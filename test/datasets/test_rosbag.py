@@ -279,7 +279,9 @@ def test_a_damaged_bag_gives_one_line_that_names_it(
 ) -> None:
     write_bag(DRIVE, tmp_path / "bag", storage=storage)
     damage(tmp_path / "bag")
-    with pytest.raises(DatasetError, match="bag cannot be read|no odometry topic|is not YAML") as raised:
+    with pytest.raises(
+        DatasetError, match="bag cannot be read|no odometry topic|is not YAML"
+    ) as raised:
         list(RosbagDrive(tmp_path / "bag").images())
     assert str(tmp_path / "bag") in str(raised.value) and "\n" not in str(raised.value)
 
