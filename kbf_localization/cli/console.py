@@ -1,6 +1,8 @@
 """The consoles that commands write to, and the tables that they print at their end."""
 
 import re
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,6 +32,16 @@ class SafeConsole(Console):
 
 console = SafeConsole()
 error_console = SafeConsole(stderr=True)
+
+
+def command_line() -> str:
+    """The command as it was typed, for those who want to run it again."""
+    return shlex.join(["kbf", *sys.argv[1:]])
+
+
+def print_line(text: str) -> None:
+    """One line as it is: not wrapped, so that paths can be copied, and with no markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

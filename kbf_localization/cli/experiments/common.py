@@ -1,10 +1,9 @@
-"""What the experiments' commands share: options, their checks, and the end of a run."""
+"""What the experiments' commands share: options, their checks, and the record of a run."""
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -12,19 +11,26 @@ import typer
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
-    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.progress import Progress
 
 Trials = Annotated[int, typer.Option(min=1, help="Independent trials.")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")]
 Jobs = Annotated[int, typer.Option(help="Processes; -1 means one for each core.")]
 Output = Annotated[Optional[Path], typer.Option(help="Folder for the results instead of results/.")]
-
-
-def limit_to_one_thread() -> None:
-    """One BLAS thread for each process: the trials run beside each other."""
-    from kbf_localization.threads import limit_threads
-
-    limit_threads(1)
+Sizes = Annotated[str, typer.Option(help="Numbers n of training poses, separated by commas.")]
+Methods = Annotated[str, typer.Option(help="Methods, separated by commas.")]
+ImageSize = Annotated[str, typer.Option(help="Size of rendered images.")]
+Trajectories = Annotated[
+    Optional[Path],
+    typer.Option(
+        help="Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 "
+        "(places.lst), to render images along. Default: an invented path."
+    ),
+]
+KeptDrives = Annotated[
+    Optional[Path],
+    typer.Option(help="Keep the rendered drives in this folder, and use them again."),
+]
 
 
 def parse_sizes(text: str) -> list[int]:
@@ -48,22 +54,49 @@ def parse_image_size(text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def command_line() -> str:
-    return shlex.join(["kbf", *sys.argv[1:]])
+class Record:
+    """What every experiment writes: its configuration and a report."""
+
+    def __init__(self, experiment: str, output: Path | None, **settings: Any) -> None:
+        from kbf_localization.cli.console import command_line
+        from kbf_localization.evaluation.results import ResultsFolder
+
+        self.folder = ResultsFolder.create(f"experiment {experiment}", output)
+        self._config: dict[str, Any] = {"command": command_line(), "experiment": experiment}
+        self.note(**settings)
+
+    def note(self, **settings: Any) -> None:
+        """More of the configuration."""
+        self._config |= settings
+        self.folder.write_config(self._config)
+
+    def finish(
+        self,
+        title: str,
+        tables: Sequence[Table],
+        captions: Mapping[str, str] | None = None,
+    ) -> None:
+        """Print the tables, write the report of them with the pictures, and say where it is."""
+        from kbf_localization.cli.console import print_line, print_table
+        from kbf_localization.evaluation.report import Picture, write_simple_report
+
+        pictures = [
+            Picture(self.folder.file(name), caption) for name, caption in (captions or {}).items()
+        ]
+        report = write_simple_report(
+            self.folder, title, self._config, tables=tables, pictures=pictures
+        )
+        for table in tables:
+            print_table(table.title, table.columns, table.rows)
+        print_line(f"Results: {report}")
 
 
-def finish(
-    folder: ResultsFolder,
-    title: str,
-    config: Mapping[str, Any],
-    table: Table,
-    captions: Mapping[str, str],
-) -> None:
-    """Print the table, write the report of it with the pictures, and say where it is."""
-    from kbf_localization.cli.console import console, print_table
-    from kbf_localization.evaluation.report import Picture, write_simple_report
+@contextmanager
+def rendering(kept: Path | None = None) -> Iterator[tuple[Path, Progress]]:
+    """A folder for rendered drives, removed at the end unless it is `kept`, and a progress."""
+    import tempfile
 
-    pictures = [Picture(folder.file(name), caption) for name, caption in captions.items()]
-    report = write_simple_report(folder, title, config, tables=[table], pictures=pictures)
-    print_table(table.title, table.columns, table.rows)
-    console.print(f"Results: {report}", markup=False, highlight=False, soft_wrap=True)
+    from kbf_localization.cli.progress import show_progress
+
+    with tempfile.TemporaryDirectory(prefix="kbf-drives-") as folder, show_progress() as progress:
+        yield kept or Path(folder), progress

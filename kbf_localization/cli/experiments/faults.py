@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from kbf_localization.cli.experiments.common import (
-    Jobs,
-    Output,
-    Seed,
-    command_line,
-    finish,
-    limit_to_one_thread,
-    parse_image_size,
-)
+from kbf_localization.cli.experiments import common
+from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
@@ -41,33 +34,26 @@ def faults(
     frames: Annotated[
         int, typer.Option(min=400, help="Frames of each drive through an invented office.")
     ] = 500,
-    size: Annotated[str, typer.Option(help="Size of rendered images.")] = "320x240",
-    seed: Seed = 0,
-    jobs: Jobs = -1,
-    output: Output = None,
+    size: common.ImageSize = "320x240",
+    seed: common.Seed = 0,
+    jobs: common.Jobs = -1,
+    output: common.Output = None,
 ) -> None:
     """21 faults of camera, odometry, map and place: does it notice, and does it come back?"""
-    limit_to_one_thread()
-    import tempfile
-
-    from kbf_localization.cli.progress import show_progress
-    from kbf_localization.evaluation.results import ResultsFolder
+    limit_threads(1)
     from kbf_localization.experiments.faults_buildings import building_round_path, invented_building
     from kbf_localization.experiments.faults_figure import FIGURE_NAME, write_files
     from kbf_localization.experiments.faults_run import check_faults, metrics_of, run_faults
     from kbf_localization.parallel import workers
 
-    pixels, names = parse_image_size(size), check_faults(only)
-    folder = ResultsFolder.create("experiment faults", output)
-    config = {"command": command_line(), "experiment": "faults", "buildings": buildings}
-    config |= {"trajectories": None if trajectories is None else str(trajectories), "seed": seed}
-    config |= {"kidnappings": kidnappings, "poses": poses, "frames": frames, "size": size}
-    folder.write_config(config)
+    pixels, names = common.parse_image_size(size), check_faults(only)
+    record = common.Record("faults", output, buildings=buildings, trajectories=trajectories)
+    record.note(seed=seed, kidnappings=kidnappings, poses=poses, frames=frames, size=size)
     staff = workers(jobs)
-    with tempfile.TemporaryDirectory(prefix="kbf-drives-") as rendered, show_progress() as progress:
+    with common.rendering() as (folder, progress):
         places = [
             invented_building(
-                Path(rendered) / f"office{number}",
+                folder / f"office{number}",
                 seed=number,
                 poses=poses,
                 frames=frames,
@@ -80,7 +66,7 @@ def faults(
         if trajectories is not None:
             places.append(
                 building_round_path(
-                    Path(rendered) / "path",
+                    folder / "path",
                     trajectories,
                     seed=seed,
                     poses=poses,
@@ -91,10 +77,10 @@ def faults(
             )
         outcomes = list(run_faults(places, names, kidnappings, staff, progress))
     metrics = metrics_of(outcomes)
-    folder.write_metrics(metrics)
-    write_files(folder, outcomes, metrics)
+    record.folder.write_metrics(metrics)
+    write_files(record.folder, outcomes, metrics)
     captions = {FIGURE_NAME: "States since the fault began, means over all runs"}
-    finish(folder, "Faults", config, _table(metrics, len(places)), captions)
+    record.finish("Faults", [_table(metrics, len(places))], captions)
 
 
 def _table(metrics: Mapping[str, Any], buildings: int) -> Table:

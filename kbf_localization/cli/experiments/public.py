@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbf_localization.cli.experiments.common import (
-    Jobs,
-    Output,
-    command_line,
-    limit_to_one_thread,
-)
+from kbf_localization.cli.experiments import common
+from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
@@ -23,15 +19,13 @@ def public(
     folders: Annotated[
         list[Path], typer.Argument(metavar="FOLDER...", help="Folders with data sets, or drives.")
     ],
-    methods: Annotated[
-        str, typer.Option(help="Methods, separated by commas.")
-    ] = "kbf,fkbf,nn,nai,kmcf",
+    methods: common.Methods = "kbf,fkbf,nn,nai,kmcf",
     poses: Annotated[int, typer.Option(min=10, help="Poses of each map, at most.")] = 1000,
     seeds: Annotated[
         int, typer.Option(min=1, help="Times that odometry is simulated where there is none.")
     ] = 3,
-    jobs: Jobs = -1,
-    output: Output = None,
+    jobs: common.Jobs = -1,
+    output: common.Output = None,
 ) -> None:
     """All methods on every public data set in FOLDER: map from one time, test at another.
 
@@ -39,12 +33,10 @@ def public(
     and labelled so, where the later half sees nothing of the first. Where a data set has no wheel
     odometry it is simulated, several times, and marked.
     """
-    limit_to_one_thread()
-    from kbf_localization.cli.console import console, print_table
+    limit_threads(1)
+    from kbf_localization.cli.console import print_line
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.errors import DatasetError
-    from kbf_localization.evaluation.report import write_simple_report
-    from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.experiments.public import metrics_of, run_protocol
     from kbf_localization.experiments.public_protocols import find_protocols
     from kbf_localization.filters.registry import check_methods
@@ -52,44 +44,25 @@ def public(
 
     names = check_methods(methods)
     protocols = find_protocols(folders)
-    folder = ResultsFolder.create("experiment public", output)
-    config = {
-        "command": command_line(),
-        "experiment": "public",
-        "folders": folders,
-        "methods": names,
-        "poses": poses,
-        "seeds": seeds,
-    }
-    folder.write_config(config)
+    record = common.Record("public", output, folders=folders, methods=names)
+    record.note(poses=poses, seeds=seeds)
+    staff = workers(jobs)
     outcomes: list[Outcome] = []
     with show_progress() as progress:
         for protocol in protocols:
             try:
-                outcomes.append(
-                    run_protocol(
-                        protocol,
-                        names,
-                        poses=poses,
-                        seeds=seeds,
-                        workers=workers(jobs),
-                        progress=progress,
-                    )
+                outcome = run_protocol(
+                    protocol, names, poses=poses, seeds=seeds, workers=staff, progress=progress
                 )
             except DatasetError as error:
-                console.print(
-                    f"Note: left out: {error}", markup=False, highlight=False, soft_wrap=True
-                )
+                print_line(f"Note: left out: {error}")
                 continue
+            outcomes.append(outcome)
             # What is done is kept, should a later set be interrupted.
-            folder.write_metrics(metrics_of(outcomes))
+            record.folder.write_metrics(metrics_of(outcomes))
     if not outcomes:
         raise DatasetError("none of the data sets could be used")
-    tables = [_table(one) for one in outcomes]
-    report = write_simple_report(folder, "Public data sets", config, tables=tables, pictures=[])
-    for table in tables:
-        print_table(table.title, table.columns, table.rows)
-    console.print(f"Results: {report}", markup=False, highlight=False, soft_wrap=True)
+    record.finish("Public data sets", [_table(one) for one in outcomes])
 
 
 def _table(outcome: Outcome) -> Table:

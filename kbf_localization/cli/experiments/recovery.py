@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbf_localization.cli.experiments.common import (
-    Jobs,
-    Output,
-    Seed,
-    command_line,
-    finish,
-    limit_to_one_thread,
-    parse_image_size,
-)
+from kbf_localization.cli.experiments import common
+from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
@@ -28,33 +20,27 @@ def recovery(
     ] = 100,
     poses: Annotated[int, typer.Option(min=50, help="Poses of the map.")] = 1000,
     frames: Annotated[int, typer.Option(min=200, help="Frames of each simulated drive.")] = 1000,
+    size: common.ImageSize = "320x240",
     drives: Annotated[int, typer.Option(min=1, help="Undisturbed test drives.")] = 3,
-    size: Annotated[str, typer.Option(help="Size of rendered images.")] = "320x240",
-    seed: Seed = 0,
-    jobs: Jobs = -1,
-    output: Output = None,
+    seed: common.Seed = 0,
+    jobs: common.Jobs = -1,
+    output: common.Output = None,
 ) -> None:
     """Global starts, kidnappings, honesty of the covariance, and another light than the map's."""
-    limit_to_one_thread()
-    import tempfile
-
-    from kbf_localization.cli.progress import show_progress
-    from kbf_localization.evaluation.results import ResultsFolder
+    limit_threads(1)
     from kbf_localization.experiments.recovery import run_trials
     from kbf_localization.experiments.recovery_figure import write_files
     from kbf_localization.experiments.recovery_metrics import metrics_of
     from kbf_localization.experiments.recovery_world import make_world
     from kbf_localization.parallel import workers
 
-    pixels = parse_image_size(size)
-    folder = ResultsFolder.create("experiment recovery", output)
-    config = {"command": command_line(), "experiment": "recovery", "trials": trials, "poses": poses}
-    config |= {"frames": frames, "drives": drives, "size": size, "seed": seed}
-    folder.write_config(config)
+    pixels = common.parse_image_size(size)
+    record = common.Record("recovery", output, trials=trials, poses=poses, frames=frames)
+    record.note(drives=drives, size=size, seed=seed)
     staff = workers(jobs)
-    with tempfile.TemporaryDirectory(prefix="kbf-drives-") as rendered, show_progress() as progress:
+    with common.rendering() as (folder, progress):
         world = make_world(
-            Path(rendered),
+            folder,
             poses=poses,
             frames=frames,
             test_drives=drives,
@@ -65,10 +51,10 @@ def recovery(
         )
         outcome = run_trials(world, trials, seed, staff, progress)
     metrics = metrics_of(outcome)
-    folder.write_metrics(metrics)
-    write_files(folder, outcome)
+    record.folder.write_metrics(metrics)
+    write_files(record.folder, outcome)
     captions = {"recovery.png": "Errors after global starts and after kidnappings, every trial"}
-    finish(folder, "Global localization and relocalization", config, _table(metrics), captions)
+    record.finish("Global localization and relocalization", [_table(metrics)], captions)
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:

@@ -5,39 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kbf_localization.cli.experiments.common import (
-    Jobs,
-    Output,
-    Seed,
-    Trials,
-    command_line,
-    finish,
-    limit_to_one_thread,
-)
+from kbf_localization.cli.experiments import common
+from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
 
 
-def sum_rule(trials: Trials = 30, seed: Seed = 0, jobs: Jobs = -1, output: Output = None) -> None:
+def sum_rule(
+    trials: common.Trials = 30,
+    seed: common.Seed = 0,
+    jobs: common.Jobs = -1,
+    output: common.Output = None,
+) -> None:
     """Section 6.1: the sum rules' exact errors where the truth is known in closed form."""
-    limit_to_one_thread()
+    limit_threads(1)
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.experiments.sum_rule import metrics_of, run_trials
     from kbf_localization.experiments.sum_rule_figure import write_files
     from kbf_localization.parallel import workers
 
-    folder = ResultsFolder.create("experiment sum-rule", output)
-    config = {"command": command_line(), "experiment": "sum-rule", "trials": trials, "seed": seed}
-    folder.write_config(config)
+    record = common.Record("sum-rule", output, trials=trials, seed=seed)
     with show_progress() as progress:
         results = run_trials(trials, seed, workers(jobs), progress)
     metrics = metrics_of(results)
-    folder.write_metrics(metrics)
-    write_files(folder, results, metrics)
+    record.folder.write_metrics(metrics)
+    write_files(record.folder, results, metrics)
     captions = {"sum_rule.png": "Errors of the sum rules, as in the paper's figure of section 6.1"}
-    finish(folder, "The sum rules where the truth is known", config, _table(metrics), captions)
+    record.finish("The sum rules where the truth is known", [_table(metrics)], captions)
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:

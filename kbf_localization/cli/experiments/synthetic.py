@@ -7,62 +7,42 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbf_localization.cli.experiments.common import (
-    Jobs,
-    Output,
-    Seed,
-    Trials,
-    command_line,
-    finish,
-    limit_to_one_thread,
-    parse_sizes,
-)
+from kbf_localization.cli.experiments import common
+from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
 
 
 def synthetic(
-    trials: Trials = 30,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
+    trials: common.Trials = 30,
+    seed: common.Seed = 0,
+    jobs: common.Jobs = -1,
     sizes: Annotated[
         str, typer.Option(help="Numbers n of training pairs, separated by commas.")
     ] = "50,100,200",
-    output: Output = None,
+    output: common.Output = None,
 ) -> None:
     """Section 6.2: filtering with the model-based and the non-parametric sum rule, two grids."""
-    limit_to_one_thread()
+    limit_threads(1)
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.experiments.synthetic import GRIDS, metrics_of, run_trials
     from kbf_localization.experiments.synthetic_figure import write_files
     from kbf_localization.parallel import workers
 
-    numbers = parse_sizes(sizes)
-    folder = ResultsFolder.create("experiment synthetic", output)
-    config = {
-        "command": command_line(),
-        "experiment": "synthetic",
-        "trials": trials,
-        "seed": seed,
-        "sizes": numbers,
-    }
-    grids = {
-        name: {field: list(values) for field, values in vars(grid).items()}
-        for name, grid in GRIDS.items()
-    }
-    folder.write_config(config | {"grids": grids})
+    numbers = common.parse_sizes(sizes)
+    record = common.Record("synthetic", output, trials=trials, seed=seed, sizes=numbers)
+    record.note(grids={name: vars(grid) for name, grid in GRIDS.items()})
     with show_progress() as progress:
         outcomes = run_trials(trials, seed, numbers, workers(jobs), progress)
     metrics = metrics_of(outcomes)
-    folder.write_metrics(metrics)
-    write_files(folder, outcomes, metrics, trials)
+    record.folder.write_metrics(metrics)
+    write_files(record.folder, outcomes, metrics, trials)
     captions = {
         "synthetic.png": "Mean squared errors over the number of training pairs (section 6.2)",
         "weights.png": "Weights on the training points at one time, positive and negative",
     }
-    finish(folder, "Filtering in a synthetic world", config, _table(metrics), captions)
+    record.finish("Filtering in a synthetic world", [_table(metrics)], captions)
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:
