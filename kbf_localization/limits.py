@@ -30,6 +30,10 @@ MAX_MAP_PIXELS = 10_000_000
 """The size to which a map brings images; describing takes about 16 bytes per pixel."""
 MAX_MAP_PATCHES = 250_000
 """Patches of an image; a descriptor takes 512 bytes."""
+MAX_PLAN_PIXELS = 50_000_000
+"""A floor plan, in its file and in a map: a byte each."""
+PLAN_RESOLUTIONS: Range = (1e-6, 1e3)
+"""Of a floor plan, in metres per pixel."""
 
 PARAMETERS: dict[str, Range] = {
     "bandwidth": (0.01, 100.0),

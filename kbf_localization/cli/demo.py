@@ -142,6 +142,7 @@ def _convert(sequence: Path, bag: Path, progress: Any) -> RosbagDrive:
 def _build_map(
     sequences: list[Path], folder: Path, jobs: int, progress: Any
 ) -> tuple[TrainingMap, Path]:
+    from kbf_localization.datasets.floor_plan_image import FLOOR_PLAN
     from kbf_localization.datasets.open import open_drive
     from kbf_localization.parallel import workers
     from kbf_localization.training_map import build_map, load_map, save_map
@@ -149,6 +150,7 @@ def _build_map(
     training_map = build_map(
         [open_drive(path) for path in sequences],
         poses=MAP_POSES,
+        floor_plan=sequences[0] / FLOOR_PLAN,
         workers=workers(jobs),
         progress=progress,
     )

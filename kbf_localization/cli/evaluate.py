@@ -18,7 +18,7 @@ from kbf_localization.cli.drives import (
     PoseTopic,
     Test,
 )
-from kbf_localization.cli.map_files import FloorPlan
+from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.evaluate import SourceResult
@@ -61,14 +61,12 @@ def evaluate(
     from kbf_localization.cli.console import console
     from kbf_localization.cli.drives import open_drives, print_notes
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.datasets.floor_plan_image import read_floor_plan
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.training_map import load_map
 
     began = time.monotonic()
-    training_map = load_map(map_path)
-    plan = None if floor_plan is None else read_floor_plan(floor_plan, training_map.poses)
+    training_map = on_floor_plan(load_map(map_path), floor_plan)
     drives = open_drives(
         sources,
         odometry=odometry,
@@ -92,7 +90,7 @@ def evaluate(
             "seed": seed,
         }
         metrics = write_results(
-            folder, results, training_map, config, report=report, plan=plan, progress=progress
+            folder, results, training_map, config, report=report, progress=progress
         )
     drive_s = float(sum(drive.stamps_ns[-1] - drive.stamps_ns[0] for drive in drives)) * 1e-9
     run_s = time.monotonic() - began

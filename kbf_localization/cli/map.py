@@ -17,7 +17,7 @@ from kbf_localization.cli.drives import (
     PoseTopic,
     Train,
 )
-from kbf_localization.cli.map_files import FloorPlan, Force, NoThumbnails, Output
+from kbf_localization.cli.map_files import FloorPlan, Force, NoThumbnails, Output, on_floor_plan
 from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
@@ -56,6 +56,10 @@ def build(
     like: Annotated[
         Optional[Path],
         typer.Option(metavar="MAP", help="Use this map's visual words, to merge with it later."),
+    ] = None,
+    floor_plan: Annotated[
+        Optional[Path],
+        typer.Option(metavar="YAML", help="Keep this plan in the map: map_server's map.yaml."),
     ] = None,
     words: Annotated[int, typer.Option(min=2, max=5000, help="Visual words to learn.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
@@ -99,6 +103,7 @@ def build(
             words=words,
             like=None if like is None else load_map(like),
             parameters=tuned,
+            floor_plan=floor_plan,
             seed=seed,
             workers=workers(jobs, dask),
             progress=progress,
@@ -120,17 +125,15 @@ def info(
     """Show what is in a map, as a table and a picture."""
     from kbf_localization.cli.console import console
     from kbf_localization.cli.map_files import print_map
-    from kbf_localization.datasets.floor_plan_image import read_floor_plan
     from kbf_localization.evaluation.plots import save_figure
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.training_map import load_map
     from kbf_localization.training_map.picture import draw_map
 
-    training_map = load_map(map_path)
-    plan = None if floor_plan is None else read_floor_plan(floor_plan, training_map.poses)
+    training_map = on_floor_plan(load_map(map_path), floor_plan)
     print_map(training_map, map_path)
     folder = ResultsFolder.create("map-info", output, latest=False)
-    save_figure(folder, "map.png", draw_map(training_map, plan))
+    save_figure(folder, "map.png", draw_map(training_map))
     console.print(
         f"Picture: {folder.path / 'map.png'}", markup=False, highlight=False, soft_wrap=True
     )

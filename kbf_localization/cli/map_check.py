@@ -11,7 +11,7 @@ from typing import Annotated, Optional
 import typer
 
 from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
-from kbf_localization.cli.map_files import FloorPlan
+from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
 
 EXAMPLE = (
     "Example: [bold]kbf map check office.kbfmap[/bold] writes check.html; "
@@ -58,14 +58,12 @@ def check(
     from kbf_localization.cli.console import console, print_table
     from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.datasets.floor_plan_image import read_floor_plan
     from kbf_localization.evaluation.map_check.check import check_map
     from kbf_localization.evaluation.map_check.page import figures, write_check
     from kbf_localization.evaluation.results import ResultsFolder, to_plain
     from kbf_localization.training_map import load_map
 
-    training_map = load_map(map_path)
-    plan = None if floor_plan is None else read_floor_plan(floor_plan, training_map.poses)
+    training_map = on_floor_plan(load_map(map_path), floor_plan)
     paths = [*(sources or []), *(more or [])]
     drives = open_drives(
         paths,
@@ -84,7 +82,7 @@ def check(
             "sources": paths,
             "seed": seed,
         }
-        page = write_check(folder, found, config, plan)
+        page = write_check(folder, found, config)
     if as_json:
         typer.echo(json.dumps(to_plain(found.metrics), indent=2, allow_nan=False))
     else:

@@ -20,8 +20,23 @@ NoThumbnails = Annotated[
 ]
 FloorPlan = Annotated[
     Optional[Path],
-    typer.Option("--floor-plan", metavar="YAML", help="Draw on this plan: map_server's map.yaml."),
+    typer.Option(
+        "--floor-plan",
+        metavar="YAML",
+        help="Draw on this plan, map_server's map.yaml; default: the plan in the map.",
+    ),
 ]
+
+
+def on_floor_plan(training_map: TrainingMap, path: Path | None) -> TrainingMap:
+    """The map with the floor plan of this YAML file in the place of its own; None: its own."""
+    from dataclasses import replace
+
+    from kbf_localization.datasets.floor_plan_image import read_floor_plan
+
+    if path is None:
+        return training_map
+    return replace(training_map, floor_plan=read_floor_plan(path, training_map.poses))
 
 
 def check_output(path: Path, force: bool) -> None:
@@ -56,6 +71,9 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
             training_map.word_grids.itemsize * training_map.word_grids.shape[1],
             "bytes/pose",
         ),
+        ("Floor plan", "none; give one with --floor-plan", "")
+        if training_map.floor_plan is None
+        else ("Floor plan", "{:.1f} x {:.1f}".format(*training_map.floor_plan.size_m), "m"),
         ("Size", f"{path.stat().st_size / 1e6:.1f}", "MB"),
         ("Identity", training_map.identity, ""),
     ]

@@ -16,12 +16,11 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.files import MAX_IMAGE_BYTES, read_regular, read_yaml
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import compose, invert
-from kbf_localization.limits import FARTHEST_M, Range
+from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS, PLAN_RESOLUTIONS, Range
 
 MAX_YAML_BYTES = 100_000
-MAX_PIXELS = 50_000_000
-RESOLUTIONS: Range = (1e-6, 1e3)
-"""Metres per pixel."""
+FLOOR_PLAN = "floor_plan.yaml"
+"""The plan in a simulated drive's folder."""
 FREE, UNKNOWN, OCCUPIED = 254, 205, 0
 """The grey levels that map_server itself writes."""
 
@@ -33,7 +32,6 @@ class FloorPlanImage:
     `resolution` is in metres per pixel, `origin` (3,) the corner's x, y (m) and heading (rad).
     """
 
-    path: Path
     image: Image
     resolution: float
     origin: tuple[float, float, float]
@@ -58,7 +56,7 @@ def read_floor_plan(path: Path, poses: Array) -> FloorPlanImage:
     if not (isinstance(content, dict) and isinstance(content.get("image"), str)):
         raise DatasetError(f"{path}: names no image; a floor plan is a map.yaml of map_server")
     resolution, origin = content.get("resolution"), content.get("origin")
-    if not _is_within(resolution, RESOLUTIONS):
+    if not _is_within(resolution, PLAN_RESOLUTIONS):
         raise DatasetError(f"{path}: resolution must be metres per pixel, above 0")
     bounds = (-FARTHEST_M, FARTHEST_M)
     if not (
@@ -71,7 +69,7 @@ def read_floor_plan(path: Path, poses: Array) -> FloorPlanImage:
     image = _read_image(path.parent / content["image"])
     if content.get("negate") in (1, True):
         image = 255 - image
-    plan = FloorPlanImage(path, image, float(resolution), (x, y, heading))
+    plan = FloorPlanImage(image, float(resolution), (x, y, heading))
     nearest = float(plan.distances_to(poses).min())
     if nearest > 0.0:
         raise DatasetError(
@@ -98,7 +96,7 @@ def write_floor_plan(
         "occupied_thresh": 0.65,
         "free_thresh": 0.25,
     }
-    path = folder / "floor_plan.yaml"
+    path = folder / FLOOR_PLAN
     path.write_text(yaml.safe_dump(described, sort_keys=False), encoding="ascii")
     return path
 
@@ -107,13 +105,17 @@ def _read_image(path: Path) -> Image:
     data = read_regular(path, MAX_IMAGE_BYTES)
     try:
         with PillowImage.open(io.BytesIO(data), formats=("PPM", "PNG", "BMP")) as picture:
-            if picture.width * picture.height > MAX_PIXELS:
-                raise DatasetError(f"{path}: has more than {MAX_PIXELS // 1_000_000} megapixels")
+            if picture.width * picture.height > MAX_PLAN_PIXELS:
+                raise DatasetError(_too_large(path))
             return np.asarray(picture.convert("L"))
     except PillowImage.DecompressionBombError as error:
-        raise DatasetError(f"{path}: has more than {MAX_PIXELS // 1_000_000} megapixels") from error
+        raise DatasetError(_too_large(path)) from error
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise DatasetError(f"{path}: is no image in PGM, PNG or BMP") from error
+
+
+def _too_large(path: Path) -> str:
+    return f"{path}: has more than {MAX_PLAN_PIXELS // 1_000_000} megapixels"
 
 
 def _is_within(value: Any, bounds: Range) -> TypeGuard[float]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
-from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.evaluation.described_drive import describe_drive
 from kbf_localization.evaluation.metrics import pooled_metrics, trajectory_metrics
@@ -106,7 +105,6 @@ def write_results(
     config: Mapping[str, Any],
     *,
     report: bool = True,
-    plan: FloorPlanImage | None = None,
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Write metrics, configuration, trajectories, pictures and the report; return the metrics.
@@ -137,7 +135,7 @@ def write_results(
     for part, result in zip(_parts(results), results, strict=True):
         _write_trajectories(folder, part, result)
         if report:
-            save_plots(folder, part, result.runs, training_map.poses, plan, progress)
+            save_plots(folder, part, result.runs, training_map, progress)
             write_report(
                 folder,
                 f"{part}report.html",

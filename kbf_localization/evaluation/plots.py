@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from kbf_localization.training_map.training_map import TrainingMap
+
 # Okabe and Ito's palette: told apart by colour-blind people; line styles tell them apart in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
@@ -37,13 +39,14 @@ def save_plots(
     folder: ResultsFolder,
     part: str,
     runs: Mapping[str, Run],
-    map_poses: NDArray[np.float64],
-    plan: FloorPlanImage | None = None,
+    training_map: TrainingMap,
     progress: Progress = no_progress,
 ) -> None:
     """Write the pictures of one drive as PNG, their names beginning with `part`."""
     pictures: dict[str, Callable[[Axes], None]] = {
-        "paths.png": lambda axes: draw_paths(axes, runs, map_poses, plan)
+        "paths.png": lambda axes: draw_paths(
+            axes, runs, training_map.poses, training_map.floor_plan
+        )
     }
     if any(run.truth is not None for run in runs.values()):
         pictures |= {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.floor_plan_image import read_floor_plan
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import embed
 from kbf_localization.motion.noise import errors_over_windows, noise_growth
@@ -52,6 +54,7 @@ def build_map(
     settings: DescriberSettings | None = None,
     like: TrainingMap | None = None,
     parameters: Mapping[str, float] | None = None,
+    floor_plan: Path | str | None = None,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> TrainingMap:
@@ -61,8 +64,8 @@ def build_map(
     brought to the size of the first one unless `settings` say otherwise. `words` is the size of
     the visual vocabulary; a map built `like` another one shares its vocabulary, so that the two
     can be merged. A chosen image that cannot be decoded is left out, with a warning in the map's
-    `warnings`. All that the map knows
-    about itself is learned here, with the hyper-parameters that it will be used with.
+    `warnings`. `floor_plan` is a YAML file of map_server's, kept in the map to draw on. All that
+    the map knows about itself is learned here, with the hyper-parameters that it will be used with.
     """
     if poses < 1:
         raise MapError(f"a map needs at least one pose, not {poses}")
@@ -71,6 +74,7 @@ def build_map(
     drives = list(drives) if isinstance(drives, Sequence) else [drives]
     workers = workers or Serial()
     frames = gather_frames(drives)
+    plan = None if floor_plan is None else read_floor_plan(Path(floor_plan), frames.poses)
     if like is not None:
         settings = like.describer_settings
     settings = settings or _settings_for(frames, drives, words)
@@ -87,7 +91,7 @@ def build_map(
         for item in describe_frames(frames, drives, asked, vocabulary, settings, workers, progress)
     }
     progress(0, 1, "learning from the map's own drives")
-    return map_of_frames(
+    built = map_of_frames(
         drives,
         frames,
         described,
@@ -98,6 +102,7 @@ def build_map(
         parameters=parameters,
         seed=seed,
     )
+    return replace(built, floor_plan=plan)
 
 
 def map_of_frames(

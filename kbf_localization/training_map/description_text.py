@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from kbf_localization.limits import LEARNED, OTHER_LEARNED, check_parameter, shortened
+from kbf_localization.limits import (
+    FARTHEST_M,
+    LEARNED,
+    OTHER_LEARNED,
+    PLAN_RESOLUTIONS,
+    check_parameter,
+    shortened,
+)
 from kbf_localization.training_map.learned import (
     Evidence,
     Learned,
@@ -20,6 +27,14 @@ from kbf_localization.vision.settings import DescriberSettings
 
 
 @dataclass(frozen=True)
+class PlanPlace:
+    """Where a map's floor plan lies, as in `FloorPlanImage`."""
+
+    resolution: float
+    origin: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
 class Description:
     """What a map file says besides its arrays."""
 
@@ -28,6 +43,7 @@ class Description:
     parameters: Mapping[str, float]
     learned: Learned | None
     warnings: tuple[str, ...]
+    plan: PlanPlace | None
 
 
 def parse_description(text: bytes) -> Description:
@@ -50,6 +66,7 @@ def parse_description(text: bytes) -> Description:
         parameters=_parameters(content.get("parameters")),
         learned=_learned(content.get("learned")),
         warnings=tuple(warnings),
+        plan=_plan_place(content.get("floor_plan")),
     )
 
 
@@ -123,22 +140,32 @@ def _model(content: Any, kind: type) -> Any:
     values = {}
     for name in names:
         low, high = LEARNED.get(name, OTHER_LEARNED)
-        values[name] = _nested(content[name], shapes.get(name, ()), low, high, name)
+        values[name] = _nested(content[name], shapes.get(name, ()), low, high, f"learned {name}")
     if "set_aside" in values:
         values["set_aside"] = int(values["set_aside"])
     return kind(**values)
+
+
+def _plan_place(content: Any) -> PlanPlace | None:
+    if content is None:
+        return None
+    if not isinstance(content, dict) or content.keys() != {"resolution", "origin"}:
+        raise ValueError("the floor plan's place lacks something")
+    low, high = PLAN_RESOLUTIONS
+    return PlanPlace(
+        _nested(content["resolution"], (), low, high, "floor plan's resolution"),
+        _nested(content["origin"], (3,), -FARTHEST_M, FARTHEST_M, "floor plan's origin"),
+    )
 
 
 def _nested(value: Any, shape: tuple[int, ...], low: float, high: float, name: str) -> Any:
     """A number, or tuples of numbers of this shape."""
     if shape:
         if not isinstance(value, list) or len(value) != shape[0]:
-            raise ValueError(f"the learned {name} has another shape")
+            raise ValueError(f"the {name} has another shape")
         return tuple(_nested(one, shape[1:], low, high, name) for one in value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"the learned {name} is {shortened(value)}")
+        raise ValueError(f"the {name} is {shortened(value)}")
     if not low <= value <= high:
-        raise ValueError(
-            f"the learned {name} is {shortened(value)}, not within {low:g} to {high:g}"
-        )
+        raise ValueError(f"the {name} is {shortened(value)}, not within {low:g} to {high:g}")
     return float(value)

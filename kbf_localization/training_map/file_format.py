@@ -41,8 +41,11 @@ ARRAYS: dict[str, tuple[str, tuple[str | int, ...]]] = {
 WORD_GRIDS = "word_grids"
 """(n, cells) words, eight bits each or, of more than 256 words, sixteen; not in every map."""
 
+FLOOR_PLAN = "floor_plan"
+"""(height, width) grey levels, eight bits each; its place is in the description. Optional."""
+
 DESCRIPTION = "description"
-"""Settings, sources, parameters and what the map learned, as JSON text."""
+"""Settings, sources, parameters, what the map learned and the plan's place, as JSON text."""
 
 LONGEST_DESCRIPTION = 1 << 24
 

@@ -10,12 +10,14 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import MapError
-from kbf_localization.limits import FARTHEST_M
-from kbf_localization.training_map.description_text import Description, parse_description
+from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS
+from kbf_localization.training_map.description_text import Description, PlanPlace, parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
+    FLOOR_PLAN,
     LONGEST_DESCRIPTION,
     WORD_GRIDS,
     verify_seal,
@@ -84,6 +86,7 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
         warnings=description.warnings,
         word_grids=_word_grids(content, length, len(arrays["poses"]), settings),
         known=description.learned,
+        floor_plan=_floor_plan(content, length, description.plan),
     )
     if not (training_map.self_similarities > 0.0).all():
         raise _FormatError("a histogram is empty")
@@ -104,6 +107,17 @@ def _word_grids(
     if poses and int(grids.max()) >= settings.words:
         raise _FormatError(f"'{WORD_GRIDS}' has a word that is not in the vocabulary")
     return grids
+
+
+def _floor_plan(content: h5py.File, length: int, place: PlanPlace | None) -> FloorPlanImage | None:
+    """The floor plan, where the map has one."""
+    if place is None:
+        return None
+    dataset = _plain(content, FLOOR_PLAN, length)
+    pixels = int(np.prod(dataset.shape, dtype=object))
+    if dataset.dtype != np.uint8 or len(dataset.shape) != 2 or not 0 < pixels <= MAX_PLAN_PIXELS:
+        raise _FormatError(f"'{FLOOR_PLAN}' has shape {dataset.shape} of {dataset.dtype}")
+    return FloorPlanImage(_values(dataset), place.resolution, place.origin)
 
 
 def _description(content: h5py.File, length: int) -> Description:

@@ -19,7 +19,7 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
 
     The maps must share their words and settings, since counts of different words cannot be
     compared. What the joined map knows about itself it learns anew, from itself; hyper-parameters
-    stay where all maps have the same.
+    stay where all maps have the same. The floor plan is that of the first map that has one.
     """
     if not maps:
         raise MapError("nothing to merge: name two maps or more")
@@ -55,6 +55,7 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
         parameters=first.parameters if same_parameters else {},
         warnings=tuple(chain.from_iterable(part.warnings for part in maps)),
         word_grids=None if len(grids) < len(maps) else np.concatenate(grids),
+        floor_plan=next((part.floor_plan for part in maps if part.floor_plan is not None), None),
     )
     return replace(merged, known=replace(learn_from_map(merged), motion_noise=_noise(maps)))
 

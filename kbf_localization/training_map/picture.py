@@ -20,19 +20,19 @@ SHOWN_POSES = 5000
 SHOWN_IMAGES = 8
 
 
-def draw_map(training_map: TrainingMap, plan: FloorPlanImage | None = None) -> Figure:
-    """The map's poses from above, on a floor plan if there is one, and a strip of its images."""
+def draw_map(training_map: TrainingMap) -> Figure:
+    """The map's poses from above, on its floor plan if it has one, and a strip of its images."""
     from matplotlib.figure import Figure
 
     strip = image_strip(training_map)
     figure = Figure(figsize=(9.0, 7.0 if strip is not None else 5.5), layout="constrained")
     if strip is None:
         axes = figure.add_subplot()
-        draw_floor_plan(axes, plan)
+        draw_floor_plan(axes, training_map.floor_plan)
         draw_poses(axes, training_map)
         return figure
     above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": (5, 1)})
-    draw_floor_plan(above, plan)
+    draw_floor_plan(above, training_map.floor_plan)
     draw_poses(above, training_map)
     below.imshow(strip, cmap="gray", vmin=0, vmax=255)
     below.set_axis_off()

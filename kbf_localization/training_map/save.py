@@ -17,6 +17,7 @@ from kbf_localization.training_map.description_text import parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
+    FLOOR_PLAN,
     SEAL_LENGTH,
     WORD_GRIDS,
     seal,
@@ -65,6 +66,9 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
     if training_map.word_grids is not None:
         grids = training_map.word_grids.astype(training_map.describer_settings.word_type)
         file.create_dataset(WORD_GRIDS, data=grids)
+    plan = training_map.floor_plan
+    if plan is not None:
+        file.create_dataset(FLOOR_PLAN, data=np.asarray(plan.image, dtype=np.uint8))
     pictures = file.create_dataset("thumbnails", shape=(sum(sizes),), dtype=np.uint8)
     start = 0
     for size, thumbnail in zip(sizes, training_map.thumbnails, strict=True):
@@ -77,6 +81,9 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
         "parameters": {name: float(value) for name, value in training_map.parameters.items()},
         "learned": asdict(training_map.learned),
         "warnings": list(training_map.warnings),
+        "floor_plan": None
+        if plan is None
+        else {"resolution": plan.resolution, "origin": plan.origin},
     }
     text = json.dumps(description, indent=1, allow_nan=False).encode()
     parse_description(text)  # a map that could not be read again is not written

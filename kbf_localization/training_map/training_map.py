@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from kbf_localization.arrays import Array, Counts, Rows
+from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.training_map.learned import Learned
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.vision.alignment import WordAligner
@@ -43,6 +44,7 @@ class TrainingMap:
     `sources` of each pose's drive; `thumbnails` JPEG bytes a pose, empty where there is none.
     `word_grids` (n, cells) are the images' grids of words, None in old maps. `known` is what
     the map has learned about itself, `parameters` what tuning found; empty means: the defaults.
+    `floor_plan` is what pictures of the map are drawn on.
     """
 
     poses: Array
@@ -59,6 +61,7 @@ class TrainingMap:
     warnings: tuple[str, ...] = ()
     word_grids: WordGrid | None = None
     known: Learned | None = None
+    floor_plan: FloorPlanImage | None = None
 
     def __len__(self) -> int:
         return len(self.poses)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from kbf_localization.cli import demo
 from kbf_localization.cli.main import app
 from kbf_localization.errors import KbfError
+from kbf_localization.training_map import load_map
 
 
 @pytest.mark.ros
@@ -29,6 +30,7 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     node, nai = metrics["methods"]["node"], metrics["methods"]["nai"]
     assert node["frames"] == nai["frames"] == 150 and node["frames_dropped"] == 0
     assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
+    assert load_map(tmp_path / "office.kbfmap").floor_plan is not None
     for name in ("report.html", "paths.png", "office.kbfmap", "bag/metadata.yaml", "config.yaml"):
         assert (tmp_path / name).stat().st_size > 0
     for said in ("[6/6]", "position_median_m", "report.html", "paths.png", "Passed"):

@@ -4,11 +4,13 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
 from kbf_localization.cli.main import app
+from kbf_localization.datasets.floor_plan_image import FREE, write_floor_plan
 from kbf_localization.training_map import TrainingMap, load_map, save_map
 from test.datasets.cold_folders import make_cold_drive
 
@@ -50,6 +52,24 @@ def test_info_shows_a_table_and_writes_a_picture(folder: Path) -> None:
     for text in ("160 x 120", "cloudy", load_map(folder / "office.kbfmap").identity):
         assert text in shown.output
     assert (folder / "shown" / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_floor_plan_given_to_build_stays_in_the_map(folder: Path) -> None:
+    grey = np.full((40, 60), FREE, dtype=np.uint8)
+    write_floor_plan(folder, grey, 0.5, (-10.0, -10.0))
+    build = ("map", "build", "seq1_cloudy1", "--like", "office.kbfmap", "--poses", 5, "--jobs", 1)
+    plan = ("--floor-plan", "floor_plan.yaml")
+    built = kbf(*build, *plan, "--output", "walls.kbfmap", cwd=folder)
+    assert built.exit_code == 0, built.output
+    (folder / "floor_plan.pgm").unlink()
+    kept = load_map(folder / "walls.kbfmap").floor_plan
+    assert kept is not None and kept.origin == (-10.0, -10.0, 0.0)
+    np.testing.assert_array_equal(kept.image, grey)
+    shown = kbf("map", "info", "walls.kbfmap", "--output", "with walls", cwd=folder)
+    assert "30.0 x 20.0" in shown.output
+    failed = kbf("map", "info", "walls.kbfmap", *plan, cwd=folder)
+    assert failed.exit_code == 2
+    assert "floor_plan.pgm: cannot be read" in failed.output
 
 
 def test_info_leaves_the_latest_results_where_they_are(folder: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.training_map import Source, TrainingMap, build_map
 from kbf_localization.training_map.learned import (
     Evidence,
@@ -72,6 +73,9 @@ def number_map() -> TrainingMap:
         warnings=("a line",),
         word_grids=rng.integers(0, 5, (7, cells), dtype=np.uint8),
         known=LEARNED,
+        floor_plan=FloorPlanImage(
+            rng.integers(0, 255, (6, 9), dtype=np.uint8), 0.25, (-1.5, 0.5, 0.125)
+        ),
     )
 
 

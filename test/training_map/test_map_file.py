@@ -29,6 +29,15 @@ def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Pat
     for name in ("describer_settings", "sources", "parameters", "learned", "warnings"):
         assert getattr(loaded, name) == getattr(number_map, name)
     assert list(loaded.thumbnails) == list(number_map.thumbnails)
+    assert loaded.floor_plan is not None and number_map.floor_plan is not None
+    np.testing.assert_array_equal(loaded.floor_plan.image, number_map.floor_plan.image)
+    assert loaded.floor_plan.resolution == 0.25
+    assert loaded.floor_plan.origin == (-1.5, 0.5, 0.125)
+
+
+def test_a_map_without_a_floor_plan_has_none(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(replace(number_map, floor_plan=None), map_path)
+    assert load_map(map_path).floor_plan is None
 
 
 def test_a_loaded_map_can_replace_its_own_file(number_map: TrainingMap, map_path: Path) -> None:
@@ -52,7 +61,7 @@ def test_the_file_is_the_same_whenever_it_is_written(
 def test_any_hdf5_tool_opens_it(number_map: TrainingMap, map_path: Path) -> None:
     save_map(number_map, map_path)
     with h5py.File(map_path, "r") as file:
-        assert set(file) == {*ARRAYS, "description", "word_grids"}
+        assert set(file) == {*ARRAYS, "description", "floor_plan", "word_grids"}
         assert b'"power": 8.0' in file["description"][()]
 
 
@@ -246,6 +255,18 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
     "grids of other numbers": (put("word_grids", data=np.zeros((7, 99), np.uint16)), "word_grids"),
     "a word beyond": (assign("word_grids", (3, 3), 5), "not in the vocabulary"),
     "grid link": (link("word_grids", h5py.SoftLink("/poses")), "missing"),
+    "a plan of another rank": (put("floor_plan", data=np.zeros(9, np.uint8)), "floor_plan"),
+    "a plan of other numbers": (put("floor_plan", data=np.zeros((6, 9))), "floor_plan"),
+    "a plan without pixels": (put("floor_plan", data=np.zeros((0, 9), np.uint8)), "floor_plan"),
+    "an absurd plan": (put("floor_plan", shape=(10**6, 10**6), dtype="u1"), "more than"),
+    "a compressed plan": (
+        put("floor_plan", data=np.zeros((8000, 8000), np.uint8), compression="gzip"),
+        "in one piece",
+    ),
+    "no plan at its place": (drop("floor_plan"), "'floor_plan' is missing"),
+    "a plan without scale": (describe(b'"resolution": 0.25', b'"resolution": 0.0'), "resolution"),
+    "a plan in nowhere": (describe(b"-1.5,", b"NaN,"), "origin"),
+    "a plan far away": (describe(b"-1.5,", b"1e9,"), "origin"),
     "other warnings": (describe(b'"a line"', b"5"), "warnings"),
 }
 

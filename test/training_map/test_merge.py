@@ -40,6 +40,12 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
     assert noise == MotionNoise((0.05, 0.02, 0.05), (0.001, 0.1, 0.003), 7)
 
 
+def test_the_floor_plan_is_that_of_the_first_map_with_one(number_map: TrainingMap) -> None:
+    bare = replace(number_map, floor_plan=None, sources=renamed(number_map))
+    for maps in ([number_map, bare], [bare, number_map]):
+        assert merge_maps(maps).floor_plan is number_map.floor_plan
+
+
 def test_a_map_without_grids_takes_them_from_the_merged_one(number_map: TrainingMap) -> None:
     bare = replace(number_map, word_grids=None, sources=renamed(number_map))
     merged = merge_maps([number_map, bare])

@@ -10,7 +10,6 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
-from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.evaluation.map_check.check import MapCheck
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike
@@ -40,12 +39,11 @@ def write_check(
     folder: ResultsFolder,
     check: MapCheck,
     config: Mapping[str, Any],
-    plan: FloorPlanImage | None = None,
 ) -> Path:
     """Write metrics, configuration, pictures and `check.html`; the page's path."""
     folder.write_metrics(check.metrics)
     folder.write_config(config)
-    save_figure(folder, "expected_error.png", draw_expected_error(check, plan))
+    save_figure(folder, "expected_error.png", draw_expected_error(check))
     pictures = [
         Picture(
             folder.file("expected_error.png"),
@@ -113,10 +111,10 @@ def figures(check: MapCheck) -> list[tuple[str, object, str]]:
     ]
 
 
-def draw_expected_error(check: MapCheck, plan: FloorPlanImage | None = None) -> Figure:
+def draw_expected_error(check: MapCheck) -> Figure:
     """The way, coloured by the expected error, with the stretches that the map knows badly."""
     figure, axes = make_figure(10.0, 7.0)
-    draw_floor_plan(axes, plan)
+    draw_floor_plan(axes, check.training_map.floor_plan)
     axes.plot(*check.training_map.poses[:, :2].T, ".", color="0.8", ms=2, label="map poses")
     if not check.covered.all():
         axes.plot(*check.path[~check.covered, :2].T, ".", color="0.55", ms=4, label="not checked")
