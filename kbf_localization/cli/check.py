@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
+from kbf_localization.cli.drives import Reading, reads_drives
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
 
@@ -24,30 +24,22 @@ def check_commands() -> None:
     epilog="Example: [bold]kbf check time office.mcap[/bold] prints the seconds to give the node "
     "as its parameter camera_time_offset, with a standard deviation.",
 )
+@reads_drives
 def check_time(
     source: Annotated[Path, typer.Argument(metavar="BAG", help="A bag or a drive's folder.")],
-    odometry: Odometry = "measured",
-    odom_topic: OdomTopic = None,
-    image_topic: ImageTopic = None,
-    pose_topic: PoseTopic = None,
+    *,
+    reading: Reading,
 ) -> None:
     """Estimate how far the camera's and the odometry's clocks are apart, from the drive's turns.
 
     The horizontal shift between consecutive images is compared with the odometry's yaw rate, moved
     in time by up to a second.
     """
-    from kbf_localization.cli.console import console, print_table
-    from kbf_localization.cli.drives import open_drives
+    from kbf_localization.cli.console import print_line, print_table
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.time_offset import estimate_time_offset
 
-    (drive,) = open_drives(
-        [source],
-        odometry=odometry,
-        odom_topic=odom_topic,
-        image_topic=image_topic,
-        pose_topic=pose_topic,
-    )
+    drive = reading.open(source)
     with show_progress() as progress:
         offset = estimate_time_offset(drive, progress)
     print_table(
@@ -69,4 +61,4 @@ def check_time(
             f"The images are stamped {abs(offset.seconds):.3f} s too {late}: run the node with "
             f"camera_time_offset:={offset.seconds:.3f}"
         )
-    console.print(advice, markup=False, highlight=False, soft_wrap=True)
+    print_line(advice)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
+from kbf_localization.cli.drives import Reading, reads_drives
 
 app = typer.Typer(add_completion=False)
 
@@ -20,6 +20,7 @@ EXAMPLE = (
 
 
 @app.command(epilog=EXAMPLE)
+@reads_drives
 def convert(
     sequence: Annotated[
         Path, typer.Argument(metavar="DRIVE", help="A drive's folder, or another bag.")
@@ -29,32 +30,21 @@ def convert(
     raw: Annotated[
         bool, typer.Option("--raw", help="Decoded images (/image) instead of the JPEG bytes.")
     ] = False,
-    odometry: Odometry = "measured",
-    odom_topic: OdomTopic = None,
-    image_topic: ImageTopic = None,
-    pose_topic: PoseTopic = None,
+    *,
+    reading: Reading,
 ) -> None:
     """Turn a drive of any kind into a rosbag2."""
-    from kbf_localization.cli.console import console
-    from kbf_localization.cli.drives import open_drives, print_notes
+    from kbf_localization.cli.console import print_line
+    from kbf_localization.cli.drives import print_notes
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.bag_writer import write_bag
 
-    (drive,) = open_drives(
-        [sequence],
-        odometry=odometry,
-        odom_topic=odom_topic,
-        image_topic=image_topic,
-        pose_topic=pose_topic,
-    )
+    drive = reading.open(sequence)
     with show_progress() as progress:
         write_bag(drive, bag, storage=storage, raw=raw, progress=progress)
     print_notes([drive])
     megabytes = sum(file.stat().st_size for file in bag.iterdir()) / 1e6
-    console.print(
+    print_line(
         f"Wrote {bag}: {len(drive)} images, {len(drive.odometry.stamps_ns)} odometry readings, "
-        f"{megabytes:.0f} MB",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        f"{megabytes:.0f} MB"
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional, get_type_hints
 
 import typer
 
@@ -14,16 +17,6 @@ if TYPE_CHECKING:
 SOURCE_HELP = "Bags, or folders of COLD, TUM RGB-D, 7-Scenes, KITTI, OpenLORIS or your own."
 _PART = "of each drive: 0:0.7 (shares of its time), 60s:120s, every:10 or not-every:10."
 
-OdomTopic = Annotated[Optional[str], typer.Option(help="A bag's odometry topic, or /tf.")]
-ImageTopic = Annotated[Optional[str], typer.Option(help="A bag's image topic.")]
-PoseTopic = Annotated[Optional[str], typer.Option(help="A bag's true-pose topic.")]
-Odometry = Annotated[
-    str,
-    typer.Option(
-        metavar="HOW",
-        help="measured, or simulate[:scale,noise,seed]: derived from the known poses, and marked.",
-    ),
-]
 Train = Annotated[
     Optional[str], typer.Option("--train", metavar="PART", help=f"Build from this part {_PART}")
 ]
@@ -32,22 +25,61 @@ Test = Annotated[
 ]
 
 
-def open_drives(
-    sources: Sequence[Path],
-    *,
-    odometry: str = "measured",
-    part: str | None = None,
-    **topics: str | None,
-) -> list[Drive]:
-    """Open each source with the same options."""
-    from kbf_localization.datasets.open import open_drive
+@dataclass(frozen=True)
+class Reading:
+    """How the given drives are to be read; `@reads_drives` makes an option of each field."""
 
-    return [open_drive(source, odometry=odometry, part=part, **topics) for source in sources]
+    odometry: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="measured, or simulate[:scale,noise,seed]: derived from the known poses, and "
+            "marked.",
+        ),
+    ] = "measured"
+    odom_topic: Annotated[Optional[str], typer.Option(help="A bag's odometry topic, or /tf.")] = (
+        None
+    )
+    image_topic: Annotated[Optional[str], typer.Option(help="A bag's image topic.")] = None
+    pose_topic: Annotated[Optional[str], typer.Option(help="A bag's true-pose topic.")] = None
+
+    def open(self, source: Path, part: str | None = None) -> Drive:
+        from kbf_localization.datasets.open import open_drive
+
+        return open_drive(source, part=part, **vars(self))
+
+    def open_all(self, sources: Sequence[Path], part: str | None = None) -> list[Drive]:
+        return [self.open(source, part) for source in sources]
+
+
+def reads_drives(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Reading`; it gets them as its argument `reading`."""
+    options = get_type_hints(Reading, include_extras=True)
+    hints = get_type_hints(command, include_extras=True)
+    del hints["reading"]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = inspect.signature(command).parameters
+    parameters = [
+        *(own[name].replace(annotation=hints[name]) for name in own if name != "reading"),
+        *(
+            inspect.Parameter(one.name, keyword, default=one.default, annotation=options[one.name])
+            for one in fields(Reading)
+        ),
+    ]
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        reading = Reading(**{name: given.pop(name) for name in options})
+        command(**given, reading=reading)
+
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = hints | options
+    return with_options
 
 
 def print_notes(drives: Sequence[Drive]) -> None:
     """What each drive says about itself, a line each."""
-    from kbf_localization.cli.console import console
+    from kbf_localization.cli.console import print_line
 
     for warning in (line for drive in drives for line in drive.warnings):
-        console.print(f"Note: {warning}", markup=False, highlight=False, soft_wrap=True)
+        print_line(f"Note: {warning}")

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from kbf_localization.cli.drives import (
-    SOURCE_HELP,
-    ImageTopic,
-    Odometry,
-    OdomTopic,
-    PoseTopic,
-    Test,
-)
+from kbf_localization.cli.drives import SOURCE_HELP, Reading, Test, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
 
 if TYPE_CHECKING:
@@ -34,6 +25,7 @@ EXAMPLE = (
 
 
 @app.command(epilog=EXAMPLE)
+@reads_drives
 def evaluate(
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
     map_path: Annotated[Path, typer.Option("--map", metavar="MAP", help="The map to localize on.")],
@@ -44,13 +36,11 @@ def evaluate(
         Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
     ] = None,
     test: Test = None,
-    odometry: Odometry = "measured",
-    odom_topic: OdomTopic = None,
-    image_topic: ImageTopic = None,
-    pose_topic: PoseTopic = None,
     seed: Annotated[int, typer.Option(help="Seed of the methods that draw samples.")] = 0,
     floor_plan: FloorPlan = None,
     report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
+    *,
+    reading: Reading,
 ) -> None:
     """Replay recorded drives offline against a map and measure the error."""
     from kbf_localization.threads import limit_threads
@@ -58,8 +48,8 @@ def evaluate(
     # Images are described on all cores at once: a second BLAS thread each would only be in the way.
     limit_threads(1)
 
-    from kbf_localization.cli.console import console
-    from kbf_localization.cli.drives import open_drives, print_notes
+    from kbf_localization.cli.console import command_line, console, print_line
+    from kbf_localization.cli.drives import print_notes
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
@@ -67,26 +57,19 @@ def evaluate(
 
     began = time.monotonic()
     training_map = on_floor_plan(load_map(map_path), floor_plan)
-    drives = open_drives(
-        sources,
-        odometry=odometry,
-        part=test,
-        odom_topic=odom_topic,
-        image_topic=image_topic,
-        pose_topic=pose_topic,
-    )
+    drives = reading.open_all(sources, test)
     with show_progress() as progress:
         results = evaluate_drives(
             drives, training_map, method.split(","), seed=seed, progress=progress
         )
         folder = ResultsFolder.create("evaluate", output)
         config = {
-            "command": shlex.join(["kbf", *sys.argv[1:]]),
+            "command": command_line(),
             "sources": sources,
             "map": map_path,
             "map_identity": training_map.identity,
             "methods": list(results[0].runs),
-            "odometry": odometry,
+            "odometry": reading.odometry,
             "seed": seed,
         }
         metrics = write_results(
@@ -105,7 +88,7 @@ def evaluate(
         highlight=False,
     )
     shown = folder.path / ("report.html" if report else "metrics.json")
-    console.print(f"Results: {shown}", markup=False, highlight=False, soft_wrap=True)
+    print_line(f"Results: {shown}")
 
 
 def _print_tables(results: list[SourceResult]) -> None:

@@ -9,14 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from kbf_localization.cli import map_check, map_edit
-from kbf_localization.cli.drives import (
-    SOURCE_HELP,
-    ImageTopic,
-    Odometry,
-    OdomTopic,
-    PoseTopic,
-    Train,
-)
+from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, Force, NoThumbnails, Output, on_floor_plan
 from kbf_localization.errors import ParameterError
 
@@ -41,6 +34,7 @@ def map_commands() -> None:
     "[/bold]. A bag needs a pose topic: [bold]kbf map build office.mcap --pose-topic "
     "/ground_truth --output office.kbfmap[/bold]"
 )
+@reads_drives
 def build(
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
     output: Output,
@@ -68,13 +62,10 @@ def build(
         Optional[str], typer.Option(metavar="ADDRESS", help="Describe images on this Dask cluster.")
     ] = None,
     train: Train = None,
-    odometry: Odometry = "measured",
-    odom_topic: OdomTopic = None,
-    image_topic: ImageTopic = None,
-    pose_topic: PoseTopic = None,
+    *,
+    reading: Reading,
 ) -> None:
     """Build a map from one or more drives with known poses."""
-    from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
@@ -87,14 +78,7 @@ def build(
 
     tuned = None if parameters is None else _read_parameters(parameters)
     check_output(output, force)
-    drives = open_drives(
-        sources,
-        odometry=odometry,
-        part=train,
-        odom_topic=odom_topic,
-        image_topic=image_topic,
-        pose_topic=pose_topic,
-    )
+    drives = reading.open_all(sources, train)
     with show_progress() as progress:
         training_map = build_map(
             drives,
@@ -123,7 +107,7 @@ def info(
     floor_plan: FloorPlan = None,
 ) -> None:
     """Show what is in a map, as a table and a picture."""
-    from kbf_localization.cli.console import console
+    from kbf_localization.cli.console import print_line
     from kbf_localization.cli.map_files import print_map
     from kbf_localization.evaluation.plots import save_figure
     from kbf_localization.evaluation.results import ResultsFolder
@@ -134,9 +118,7 @@ def info(
     print_map(training_map, map_path)
     folder = ResultsFolder.create("map-info", output, latest=False)
     save_figure(folder, "map.png", draw_map(training_map))
-    console.print(
-        f"Picture: {folder.path / 'map.png'}", markup=False, highlight=False, soft_wrap=True
-    )
+    print_line(f"Picture: {folder.path / 'map.png'}")
 
 
 def _read_parameters(path: Path) -> Mapping[str, float]:

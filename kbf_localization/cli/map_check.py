@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
+from kbf_localization.cli.drives import Reading, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
 
 EXAMPLE = (
@@ -22,6 +20,7 @@ EXAMPLE = (
 EXIT_BELOW_THE_BAR = 1
 
 
+@reads_drives
 def check(
     map_path: Annotated[Path, typer.Argument(metavar="MAP", help="The map file.")],
     more: Annotated[
@@ -45,18 +44,15 @@ def check(
     ] = None,
     floor_plan: FloorPlan = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
-    odometry: Odometry = "measured",
-    odom_topic: OdomTopic = None,
-    image_topic: ImageTopic = None,
-    pose_topic: PoseTopic = None,
+    *,
+    reading: Reading,
 ) -> None:
     """Find out where a map will work and where not, before a robot relies on it."""
     from kbf_localization.threads import limit_threads
 
     limit_threads(1)
 
-    from kbf_localization.cli.console import console, print_table
-    from kbf_localization.cli.drives import open_drives
+    from kbf_localization.cli.console import command_line, print_line, print_table
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.map_check.check import check_map
     from kbf_localization.evaluation.map_check.page import figures, write_check
@@ -65,18 +61,12 @@ def check(
 
     training_map = on_floor_plan(load_map(map_path), floor_plan)
     paths = [*(sources or []), *(more or [])]
-    drives = open_drives(
-        paths,
-        odometry=odometry,
-        odom_topic=odom_topic,
-        image_topic=image_topic,
-        pose_topic=pose_topic,
-    )
+    drives = reading.open_all(paths)
     with show_progress() as progress:
         found = check_map(training_map, drives, seed=seed, progress=progress)
         folder = ResultsFolder.create("map-check", output)
         config = {
-            "command": shlex.join(["kbf", *sys.argv[1:]]),
+            "command": command_line(),
             "map": map_path,
             "map_identity": training_map.identity,
             "sources": paths,
@@ -88,8 +78,8 @@ def check(
     else:
         print_table("Expected of this map", ("Figure", "Value", "Units"), figures(found))
         for line in (found.verdict, *(f"{n}. {text}" for n, text in enumerate(found.advice, 1))):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-        console.print(f"Results: {page}", markup=False, highlight=False, soft_wrap=True)
+            print_line(line)
+        print_line(f"Results: {page}")
     if require_median is not None and not (
         found.median_m is not None and found.median_m <= require_median
     ):

@@ -7,14 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from kbf_localization.cli.drives import (
-    SOURCE_HELP,
-    ImageTopic,
-    Odometry,
-    OdomTopic,
-    PoseTopic,
-    Train,
-)
+from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
 from kbf_localization.cli.map_files import Force, NoThumbnails, Output
 from kbf_localization.errors import MapError
 
@@ -35,6 +28,7 @@ MERGE_EXAMPLE = (
 )
 
 
+@reads_drives
 def add(
     map_path: MapFile,
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
@@ -48,13 +42,10 @@ def add(
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
     train: Train = None,
-    odometry: Odometry = "measured",
-    odom_topic: OdomTopic = None,
-    image_topic: ImageTopic = None,
-    pose_topic: PoseTopic = None,
+    *,
+    reading: Reading,
 ) -> None:
     """Add drives to a map, described with its visual words."""
-    from kbf_localization.cli.drives import open_drives
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
@@ -68,14 +59,7 @@ def add(
 
     check_output(output, force)
     training_map = load_map(map_path)
-    drives = open_drives(
-        sources,
-        odometry=odometry,
-        part=train,
-        odom_topic=odom_topic,
-        image_topic=image_topic,
-        pose_topic=pose_topic,
-    )
+    drives = reading.open_all(sources, train)
     refuse_repeated([source.name for source in training_map.sources], [one.name for one in drives])
     usual = -(-len(training_map) // len(training_map.sources)) * len(drives)
     with show_progress() as progress:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -48,7 +46,7 @@ def replay(
     report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
 ) -> None:
     """Play a bag to the real node through ROS and measure its poses' error."""
-    from kbf_localization.cli.console import console
+    from kbf_localization.cli.console import command_line, print_line
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.cli.tables import print_methods
     from kbf_localization.datasets.rosbag import RosbagDrive
@@ -80,7 +78,7 @@ def replay(
             run, _ = with_beliefs(run, offline.runs["kbf"])
         folder = ResultsFolder.create("replay", output)
         config = {
-            "command": shlex.join(["kbf", *sys.argv[1:]]),
+            "command": command_line(),
             "bag": bag,
             "map": map_path,
             "map_identity": training_map.identity,
@@ -95,10 +93,10 @@ def replay(
         )
         folder.write_metrics({**metrics, "replay": replay_figures(replayed, rate)})
     for line in replay_notes(drive, replayed):
-        console.print(f"Note: {line}", markup=False, highlight=False)
+        print_line(f"Note: {line}")
     print_methods(f"{drive.name} through the node, {rate:g} times as fast", metrics["methods"])
     shown = folder.path / ("report.html" if report else "metrics.json")
-    console.print(f"Results: {shown}", markup=False, highlight=False, soft_wrap=True)
+    print_line(f"Results: {shown}")
 
 
 def ros_replay() -> Any:

@@ -62,7 +62,7 @@ def simulate(
 ) -> None:
     """Render drives through a simulated office, in COLD's layout."""
     from kbf_localization import simulator
-    from kbf_localization.cli.console import console
+    from kbf_localization.cli.console import print_line
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
 
@@ -98,4 +98,4 @@ def simulate(
                 progress=progress,
             )
     for path in written:
-        console.print(str(path), markup=False, highlight=False, soft_wrap=True)
+        print_line(str(path))

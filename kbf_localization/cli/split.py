@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from kbf_localization.cli.drives import ImageTopic, Odometry, OdomTopic, PoseTopic
+from kbf_localization.cli.drives import Reading, reads_drives
 
 app = typer.Typer(add_completion=False)
 
@@ -21,6 +21,7 @@ EXAMPLE = (
 
 
 @app.command(epilog=EXAMPLE)
+@reads_drives
 def split(
     source: Annotated[Path, typer.Argument(metavar="DRIVE", help="A bag or a drive's folder.")],
     output: Annotated[
@@ -38,14 +39,12 @@ def split(
         ),
     ] = None,
     storage: Annotated[str, typer.Option(help="mcap or sqlite3.")] = "mcap",
-    odometry: Odometry = "measured",
-    odom_topic: OdomTopic = None,
-    image_topic: ImageTopic = None,
-    pose_topic: PoseTopic = None,
+    *,
+    reading: Reading,
 ) -> None:
     """Split a drive into a part to build a map from and a later one to test on."""
-    from kbf_localization.cli.console import console
-    from kbf_localization.cli.drives import open_drives, print_notes
+    from kbf_localization.cli.console import print_line
+    from kbf_localization.cli.drives import print_notes
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.bag_writer import write_bag
     from kbf_localization.datasets.parts import DrivePart, parse_part
@@ -63,13 +62,7 @@ def split(
         if every is None
         else (f"every:{every}", f"not-every:{every}")
     )
-    (drive,) = open_drives(
-        [source],
-        odometry=odometry,
-        odom_topic=odom_topic,
-        image_topic=image_topic,
-        pose_topic=pose_topic,
-    )
+    drive = reading.open(source)
     parts = {
         name: DrivePart(drive, parse_part(text))
         for name, text in zip(("train", "test"), texts, strict=True)
@@ -80,10 +73,7 @@ def split(
     print_notes(list(parts.values())[-1:])
     for name, part in parts.items():
         seconds = float(part.stamps_ns[-1] - part.stamps_ns[0]) * 1e-9
-        console.print(
+        print_line(
             f"Wrote {output / name}: {len(part)} images, {seconds:.1f} s, odometry "
-            f"{part.odometry_origin}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
+            f"{part.odometry_origin}"
         )

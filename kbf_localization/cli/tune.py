@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from kbf_localization.cli.drives import SOURCE_HELP, Odometry, Train
+from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
@@ -17,6 +17,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     "then [bold]kbf map build drives/cloudy1 drives/cloudy2 --parameters parameters.yaml "
     "--output office.kbfmap[/bold]"
 )
+@reads_drives
 def tune(
     sources: Annotated[
         list[Path],
@@ -34,7 +35,8 @@ def tune(
         Optional[str], typer.Option(metavar="ADDRESS", help="Try settings on this Dask cluster.")
     ] = None,
     train: Train = None,
-    odometry: Odometry = "measured",
+    *,
+    reading: Reading,
 ) -> None:
     """Find the best hyper-parameters by two-fold cross validation over drives.
 
@@ -46,8 +48,7 @@ def tune(
     limit_threads(1)
 
     from kbf_localization.atomic_write import check_writable
-    from kbf_localization.cli.console import console, print_table
-    from kbf_localization.cli.drives import open_drives
+    from kbf_localization.cli.console import print_line, print_table
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.errors import ParameterError
     from kbf_localization.evaluation.cross_validation import tune as search
@@ -61,7 +62,7 @@ def tune(
     if not output.parent.is_dir():
         raise ParameterError(f"{output.parent}: is not a folder; make it first")
     check_writable(output.parent)
-    drives = open_drives(sources, odometry=odometry, part=train)
+    drives = reading.open_all(sources, train)
     journal = output.with_name(output.name + ".journal")
     staff = workers(jobs, dask)
     with show_progress() as progress:
@@ -87,7 +88,7 @@ def tune(
     rows = [(name, tuned.rmse_m, tuned.default_rmse_m) for name, tuned in found.items()]
     columns = ("Method", "RMSE tuned [m]", "RMSE with defaults [m]")
     print_table(f"Cross validation over {len(drives)} drives, {poses} poses", columns, rows)
-    console.print(f"Written to {output}", markup=False, highlight=False, soft_wrap=True)
+    print_line(f"Written to {output}")
 
 
 def _write(output: Path, parameters: dict[str, float]) -> None:
