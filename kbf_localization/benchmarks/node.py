@@ -13,6 +13,7 @@ import os
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -24,7 +25,6 @@ import rclpy
 from geometry_msgs.msg import PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry
 from rclpy.context import Context
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CompressedImage
 from std_srvs.srv import Empty
@@ -38,6 +38,7 @@ from kbf_localization.localization import Localizer
 from kbf_localization.progress import Progress
 from kbf_localization.ros.conversions import header, nanoseconds, pose_message
 from kbf_localization.ros.node_process import NodeProcess
+from kbf_localization.ros.spinning import spinning
 from kbf_localization.simulator import simulate
 from kbf_localization.threads import limit_threads
 from kbf_localization.training_map import TrainingMap, build_map, save_map
@@ -167,14 +168,12 @@ class _Client:
         self._arrived: dict[int, float] = {}
         latched = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         node.create_subscription(PoseWithCovarianceStamped, "pose", self._on_pose, latched)
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(node)
-        self._thread = threading.Thread(target=self._spin, daemon=True)
-        self._thread.start()
+        self._spinning = ExitStack()
+        self._spinning.enter_context(spinning(node))
 
     def close(self) -> None:
+        self._spinning.close()
         self._context.try_shutdown()
-        self._thread.join(5.0)
 
     def run(
         self, frames: list[bytes], odometry: Any, rates: _Rates, call_services: bool = False
@@ -250,12 +249,6 @@ class _Client:
 
     def _on_pose(self, message: PoseWithCovarianceStamped) -> None:
         self._arrived[nanoseconds(message.header.stamp)] = time.perf_counter()
-
-    def _spin(self) -> None:
-        try:
-            self._executor.spin()
-        except ExternalShutdownException:
-            return
 
 
 def _odometry_message(stamp_ns: int, pose: Any) -> Odometry:

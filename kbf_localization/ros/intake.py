@@ -17,11 +17,11 @@ from typing import Any
 from rclpy.callback_groups import CallbackGroup
 from rclpy.guard_condition import GuardCondition
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
-from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from rclpy.subscription import Subscription
 
 from kbf_localization.ros.diagnostics import Rate
+from kbf_localization.ros.lifecycle import SafeLifecycleNode
 
 _BATCH = 200
 """Messages taken from one topic before the others get their turn."""
@@ -42,7 +42,11 @@ class TopicWatch:
     """How often messages come on one topic, and why they do not."""
 
     def __init__(
-        self, node: Node, topic: str, qos: QoSProfile, clock: Callable[[], float] = time.monotonic
+        self,
+        node: SafeLifecycleNode,
+        topic: str,
+        qos: QoSProfile,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
         self._topic = node.resolve_topic_name(topic)
@@ -106,7 +110,10 @@ class Intake:
     """Subscribes to topics, earlier ones first, until it is closed; `watches` by topic name."""
 
     def __init__(
-        self, node: Node, topics: tuple[Topic, ...], failed: Callable[[Exception], None]
+        self,
+        node: SafeLifecycleNode,
+        topics: tuple[Topic, ...],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._node = node
         self._failed = failed
@@ -135,8 +142,7 @@ class Intake:
         self._closing = True
         self._wake.trigger()
         self._thread.join()
-        for subscription in self._subscriptions:
-            self._node.destroy_subscription(subscription)
+        self._node.disposal.destroy(self._node.destroy_subscription, *self._subscriptions)
         self._wake.destroy()
 
     def _run(self) -> None:

@@ -15,6 +15,8 @@ from rclpy.lifecycle import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
+from kbf_localization.ros.spinning import Disposal
+
 try:
     from bond.msg import Status as BondStatus
 except ImportError:
@@ -27,14 +29,16 @@ _HEARTBEAT_TIMEOUT_S = 4.0
 
 
 class SafeLifecycleNode(LifecycleNodeMixin, Node):
-    """rclpy's lifecycle node with two faults corrected.
+    """rclpy's lifecycle node with three faults corrected.
 
     A transition that the state does not allow raises in rclpy's service callback and so ends
-    the process: here it is answered by success = false. And a transition that takes long, such as
-    loading a map, does not keep `get_state` waiting.
+    the process: here it is answered by success = false. A transition that takes long, such as
+    loading a map, does not keep `get_state` waiting. And what a transition puts away is destroyed
+    by `disposal`, which also spins the node.
     """
 
     def __init__(self, name: str, **arguments: Any) -> None:
+        self.disposal = Disposal()
         Node.__init__(self, name, **arguments)
         self.lifecycle_group = ReentrantCallbackGroup()
         LifecycleNodeMixin.__init__(self, callback_group=self.lifecycle_group)
@@ -67,7 +71,7 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
             self._transition_lock.release()
 
 
-def make_bond(node: Node, period_s: float) -> Bond | None:
+def make_bond(node: SafeLifecycleNode, period_s: float) -> Bond | None:
     """The bond with the lifecycle manager; None where it is not wanted, or cannot be."""
     if period_s <= 0.0:
         return None
@@ -94,7 +98,7 @@ class Bond:
     As Nav2's own nodes, this side does not mind a silent manager; it ends when the manager says so.
     """
 
-    def __init__(self, node: Node, period_s: float) -> None:
+    def __init__(self, node: SafeLifecycleNode, period_s: float) -> None:
         self._node, self._period_s = node, period_s
         self._id, self._instance = node.get_name(), str(uuid.uuid4())
         self._manager: str | None = None
@@ -125,9 +129,10 @@ class Bond:
             if self._state is _BondState.DYING and elapsed > _DISCONNECT_TIMEOUT_S:
                 self._enter(_BondState.DEAD)
             if self._state is _BondState.DEAD:
-                self._node.destroy_timer(self._timer)
-                self._node.destroy_subscription(self._subscription)
-                self._node.destroy_publisher(self._publisher)
+                node, destroy = self._node, self._node.disposal.destroy
+                destroy(node.destroy_timer, self._timer)
+                destroy(node.destroy_subscription, self._subscription)
+                destroy(node.destroy_publisher, self._publisher)
             else:
                 self._send(active=self._state is not _BondState.DYING)
 

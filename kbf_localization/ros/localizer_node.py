@@ -76,8 +76,7 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     executor = MultiThreadedExecutor(num_threads=4)
     executor.add_node(node)
     try:
-        while rclpy.ok() and not asked.is_set():
-            executor.spin_once(timeout_sec=0.2)
+        node.disposal.spin(executor, asked)
     except ExternalShutdownException:
         pass
     finally:

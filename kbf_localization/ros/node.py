@@ -180,8 +180,7 @@ class LocalizerNode(SafeLifecycleNode):
         if self._bond is not None:
             self._bond.end()
         intake.close()
-        for timer in self._active_timers:
-            self.destroy_timer(timer)
+        self.disposal.destroy(self.destroy_timer, *self._active_timers)
         if self._running is not None:
             self._running.drop_images()
 
@@ -192,9 +191,8 @@ class LocalizerNode(SafeLifecycleNode):
         if running is None:
             return
         running.stop()
-        for service in self._services_made:
-            self.destroy_service(service)
-        self.destroy_subscription(self._by_hand)
+        self.disposal.destroy(self.destroy_service, *self._services_made)
+        self.disposal.destroy(self.destroy_subscription, self._by_hand)
         self._outputs.destroy()
 
     def _publish(self, localization: Localization) -> None:
@@ -328,7 +326,7 @@ class LocalizerNode(SafeLifecycleNode):
             self.get_logger().warning(message)
 
     def _autostart(self) -> None:
-        self.destroy_timer(self._autostart_timer)
+        self.disposal.destroy(self.destroy_timer, self._autostart_timer)
         with self._transition_lock:
             if self.state_label == "unconfigured" and self.trigger_configure() == SUCCESS:
                 self.trigger_activate()

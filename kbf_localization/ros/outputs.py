@@ -10,7 +10,6 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import Point, PoseArray, PoseWithCovarianceStamped
 from nav_msgs.msg import Path
-from rclpy.lifecycle import LifecycleNode
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_msgs.msg import ColorRGBA, Header
 from tf2_msgs.msg import TFMessage
@@ -26,6 +25,7 @@ from kbf_localization.ros.conversions import (
     stamped_pose,
     transform_message,
 )
+from kbf_localization.ros.lifecycle import SafeLifecycleNode
 
 try:
     from nav2_msgs.msg import Particle, ParticleCloud
@@ -47,7 +47,7 @@ class Outputs:
 
     def __init__(
         self,
-        node: LifecycleNode,
+        node: SafeLifecycleNode,
         frame_id: str,
         odom_frame_id: str,
         map_poses: Array,
@@ -84,9 +84,9 @@ class Outputs:
         )
 
     def destroy(self) -> None:
-        for publisher in filter(None, self._all):
-            self._node.destroy_lifecycle_publisher(publisher)
-        self._node.destroy_publisher(self._tf)
+        node, destroy = self._node, self._node.disposal.destroy
+        destroy(node.destroy_lifecycle_publisher, *filter(None, self._all))
+        destroy(node.destroy_publisher, self._tf)
 
     def send_transform(self, map_to_odom: Array, *stamps_ns: int) -> None:
         """Publish the odometry's frame (3,) on the map, as it is at these times."""

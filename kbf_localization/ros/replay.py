@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import rclpy
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
@@ -24,6 +22,7 @@ from kbf_localization.evaluation.run import Run
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.ros.node_process import NodeProcess, NodeRecorder, Recording, Value
 from kbf_localization.ros.player import BagPlayer, Played, choose_playlist
+from kbf_localization.ros.spinning import spinning
 
 START_TIMEOUT_S = 60.0
 QUIET_S = 2.0
@@ -146,22 +145,12 @@ def _ros_node() -> Iterator[Node]:
     context = rclpy.Context()
     rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
     node = Node("kbf_replay", context=context, use_global_arguments=False)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-    thread = threading.Thread(target=_spin, args=(executor,), name="recorder", daemon=True)
-    thread.start()
     try:
-        yield node
+        with spinning(node):
+            yield node
     finally:
-        executor.shutdown()
-        rclpy.try_shutdown(context=context)
-        thread.join(timeout=5.0)
         node.destroy_node()
-
-
-def _spin(executor: SingleThreadedExecutor) -> None:
-    with suppress(ExternalShutdownException):
-        executor.spin()
+        rclpy.try_shutdown(context=context)
 
 
 @contextmanager

@@ -174,6 +174,7 @@ class RunningLocalizer:
             "active_poses": 0 if weights is None else len(weights.rows),
             "latency_ms_p50": p50,
             "latency_ms_p99": p99,
+            "odometry_stamp_ns": self.localizer.newest_odometry_ns or 0,
             "odometry_hz": odometry.hertz(),
             "image_hz": image.hertz(),
             "pose_hz": self._pose_rate.hertz(),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import array
 import itertools
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from lifecycle_msgs.srv import ChangeState, GetState
 from nav_msgs.msg import Odometry
 from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.context import Context
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
@@ -36,6 +34,7 @@ from kbf_localization.ros.conversions import (
     transform_message,
 )
 from kbf_localization.ros.node_process import NodeProcess
+from kbf_localization.ros.spinning import spinning
 from test.ros.tf_buffer import TransformBuffer
 from test.ros.world import FRAME_SECONDS, World
 
@@ -92,14 +91,11 @@ class Robot:
         take(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
         self.node_name = f"{namespace}/{node_name}".replace("//", "/").lstrip("/")
         self._clients: dict[str, Any] = {}
-        self._executor = SingleThreadedExecutor(context=self.context)
-        self._executor.add_node(self.node)
-        self._thread = threading.Thread(target=self._spin, daemon=True)
-        self._thread.start()
+        self._spinning = ExitStack()
+        self._spinning.enter_context(spinning(self.node))
 
     def close(self) -> None:
-        self._executor.shutdown(5.0)
-        self._thread.join(5.0)
+        self._spinning.close()
         self.node.destroy_node()
         self.context.try_shutdown()
 
@@ -182,6 +178,18 @@ class Robot:
             self.metres += 0.5 * metres
             self.stamp_ns += int(0.5e9 * seconds)
             self.publish_odometry()
+
+    def wait_until_driven(self) -> None:
+        """Until the node has taken the newest odometry, which best effort may lose on its way."""
+
+        def taken() -> bool:
+            if self.value("odometry_stamp_ns") == str(self.stamp_ns):
+                return True
+            self.publish_odometry()
+            time.sleep(0.05)
+            return False
+
+        assert self.wait_for(taken), self.status
 
     def carry_to(self, metres: float) -> None:
         """Put the robot elsewhere on its route; its wheels do not notice, the node is told."""
@@ -297,10 +305,6 @@ class Robot:
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         self.diagnostics.update({status.name: status for status in message.status})
-
-    def _spin(self) -> None:
-        with suppress(ExternalShutdownException):
-            self._executor.spin()
 
 
 _names = (f"robot{number}" for number in itertools.count(1))

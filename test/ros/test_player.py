@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import rclpy
 from nav_msgs.msg import Odometry
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
@@ -18,6 +16,7 @@ from kbf_localization.datasets.bag_reader import BagTopic, open_bag
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.ros.conversions import nanoseconds
 from kbf_localization.ros.player import BagPlayer, choose_playlist
+from kbf_localization.ros.spinning import spinning
 from test.datasets.bags import MemoryDrive
 
 TIMING_MS = 10.0
@@ -65,14 +64,10 @@ def listener() -> object:
         lambda message: heard.append(("clock", nanoseconds(message.clock), time.perf_counter())),
         1000,
     )
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-    thread = threading.Thread(target=executor.spin, daemon=True)
-    thread.start()
-    yield node, heard
-    executor.shutdown()
+    with spinning(node):
+        yield node, heard
+    node.destroy_node()
     rclpy.try_shutdown(context=context)
-    thread.join(timeout=5.0)
 
 
 def test_messages_arrive_with_the_bags_timing_and_the_clock_never_runs_backwards(

@@ -15,6 +15,17 @@ def stand(robot: Robot, seconds: float) -> None:
     """Odometry of a robot that stands for so long, and no images."""
     for _ in range(round(10 * seconds)):
         robot.move(0.0)
+    robot.wait_until_driven()
+
+
+def drive_blind_until(robot: Robot, said: str) -> None:
+    """Drive without images until the node says so; on a closed route errors grow and shrink."""
+    for _ in range(20):
+        for _ in range(5):
+            robot.move(0.4, seconds=0.4)
+        robot.wait_until_driven()
+        if said in robot.status.message:
+            return
 
 
 def test_transform_at_an_images_stamp_is_what_its_pose_says(robot: Robot) -> None:
@@ -27,9 +38,15 @@ def test_transform_at_an_images_stamp_is_what_its_pose_says(robot: Robot) -> Non
         odometry[robot.stamp_ns] = relative(robot.origin, robot.pose)
         assert robot.transform_comes()
     for message in robot.poses:
-        stamp_ns = nanoseconds(message.header.stamp)
-        through_tf = compose(robot.tf.lookup(stamp_ns), odometry[stamp_ns])
-        np.testing.assert_allclose(through_tf, planar_pose(message.pose.pose), atol=1e-9)
+        stamp_ns, pose = nanoseconds(message.header.stamp), planar_pose(message.pose.pose)
+
+        def off(stamp_ns: int = stamp_ns, pose: np.ndarray = pose) -> float:
+            return float(
+                np.abs(compose(robot.tf.lookup(stamp_ns), odometry[stamp_ns]) - pose).max()
+            )
+
+        # An image's transform follows its pose, and may still be on its way.
+        assert robot.wait_for(lambda off=off: off() < 1e-9), off()
 
 
 def test_transform_is_there_now_and_a_little_ahead(robot: Robot) -> None:
@@ -72,8 +89,7 @@ def test_transform_stops_when_the_camera_does_and_comes_back_with_it(
             stand(robot, value + 0.5)
         else:
             assert robot.set_parameter("dead_reckoning_max_seconds", 1000.0).successful
-            for _ in range(200):
-                robot.move(0.1)
+            drive_blind_until(robot, said)
         assert robot.wait_for(lambda: said in robot.status.message), robot.status
         assert robot.status.level == b"\x01"
         stand(robot, 1.5)

@@ -1,0 +1,97 @@
+"""Spinning a node while nothing that it waits for is destroyed.
+
+An rclpy executor makes its wait set of the node's entities without a lock. One that another thread
+destroys meanwhile raises InvalidHandle or RCLError there and ends the process; and an executor
+that is shut down while it spins loses the guard that it waits for. So entities are destroyed
+between two spins, on the thread that spins, and an executor is shut down when it no longer spins.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
+from rclpy.node import Node
+
+_PERIOD_S = 0.2
+"""How soon a signal is heeded: Python's handlers run between two waits."""
+
+
+class Disposal:
+    """Destroys a node's entities between two spins; where nothing spins, at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._executor: Executor | None = None
+        self._tasks: list[tuple[Callable[[], object], threading.Event]] = []
+
+    def spin(self, executor: Executor, until: threading.Event) -> None:
+        """Execute callbacks until the event, or until the context is shut down."""
+        with self._lock:
+            self._executor = executor
+        try:
+            while executor.context.ok() and not until.is_set():
+                executor.spin_once(timeout_sec=_PERIOD_S)
+                self._run_tasks()
+        finally:
+            with self._lock:
+                self._executor = None
+            self._run_tasks()
+
+    def destroy(self, destroy: Callable[..., object], *entities: object) -> None:
+        """Have `destroy(entity)` called for each entity, by a method of the node; wait for it."""
+        done = threading.Event()
+
+        def task() -> None:
+            for entity in entities:
+                destroy(entity)
+
+        with self._lock:
+            spun = self._executor is not None
+            if self._executor is not None:
+                self._tasks.append((task, done))
+                wake(self._executor)
+        if spun:
+            done.wait()
+        else:
+            task()
+
+    def _run_tasks(self) -> None:
+        with self._lock:
+            tasks, self._tasks = self._tasks, []
+        for task, done in tasks:
+            try:
+                task()
+            finally:
+                done.set()
+
+
+def wake(executor: Executor) -> None:
+    """Make the executor's spin_once return: a plain wake() only makes it wait anew."""
+    executor.create_task(lambda: None)
+
+
+@contextmanager
+def spinning(node: Node) -> Iterator[None]:
+    """Spin a node on a thread of its own; after the block it can be destroyed."""
+    executor = SingleThreadedExecutor(context=node.context)
+    executor.add_node(node)
+    over = threading.Event()
+    thread = threading.Thread(target=partial(_spin, executor, over), name="spin", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        wake(executor)
+        thread.join()
+        executor.shutdown()
+
+
+def _spin(executor: Executor, over: threading.Event) -> None:
+    with suppress(ExternalShutdownException):
+        while executor.context.ok() and not over.is_set():
+            executor.spin_once()
