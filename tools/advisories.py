@@ -9,7 +9,7 @@ import json
 import os
 import urllib.request
 
-from set_up import GROUPS, read_pins
+from set_up import all_pins
 
 SERVICE = os.environ.get("KBF_OSV_SERVICE", "https://api.osv.dev")
 
@@ -33,12 +33,7 @@ def known_advisories(pins: list[str]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    pins = {
-        pin.partition(";")[0].strip()
-        for group in GROUPS
-        for ubuntu in (False, True)
-        for pin in read_pins(group, ubuntu)
-    }
+    pins = all_pins()
     try:
         found = known_advisories(sorted(pins))
     except (OSError, ValueError, KeyError) as error:

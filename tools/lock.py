@@ -29,7 +29,7 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 from packaging.version import Version
-from set_up import CONSTRAINTS, GROUPS, HASHES, pip_requirements, read_hashes, read_pins
+from set_up import CONSTRAINTS, HASHES, all_pins, pip_requirements, read_hashes, read_pins
 
 INDEX = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
 PYTHONS = range(10, 15)
@@ -104,12 +104,7 @@ def _runs_here(tag: object) -> bool:
 
 def write_hashes() -> None:
     """Renew the file for the pins as they stand."""
-    pins = {
-        pin.partition(";")[0].strip()
-        for group in GROUPS
-        for ubuntu in (False, True)
-        for pin in read_pins(group, ubuntu)
-    }
+    pins = all_pins()
     names = sorted({pin.partition("==")[0] for pin in pins})
     with ThreadPoolExecutor(8) as pool:
         files = dict(zip(names, pool.map(published, names), strict=True))

@@ -60,6 +60,16 @@ def read_pins(group: str, ubuntu: bool) -> list[str]:
     return [pin for pin in pins if pin.partition("==")[0] not in replaced] + replacing
 
 
+def all_pins() -> set[str]:
+    """Those of all groups, for the newest versions and for Ubuntu's, without their markers."""
+    return {
+        pin.partition(";")[0].strip()
+        for group in GROUPS
+        for ubuntu in (False, True)
+        for pin in read_pins(group, ubuntu)
+    }
+
+
 def read_hashes() -> dict[str, list[tuple[str, str]]]:
     """For each pin the files that it may be, each with its SHA-256."""
     files: dict[str, list[tuple[str, str]]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -12,11 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Image
 from kbf_localization.datasets.cold_odometry import read_odometry
-from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog, summary
-from kbf_localization.datasets.files import printable, read_image_bytes, read_lines
-from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
+from kbf_localization.datasets.files import read_lines
+from kbf_localization.datasets.image_files import ImageFiles
 from kbf_localization.errors import DatasetError
 
 IMAGES = "std_cam"
@@ -76,16 +74,15 @@ def read_places(path: Path) -> tuple[list[ColdFrame], list[str]]:
     return frames, warnings
 
 
-class ColdDrive:
+class ColdDrive(ImageFiles):
     """A sequence's folder: `std_cam/`, `odom_scans/odom.tdf`, and `localization/places.lst`."""
 
     kind = "COLD folder"
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        self.name = printable(self.path.resolve().name)
-        self._warnings: list[str] = []
+        super().__init__(Path(path))
         self._frames = self._find_frames()
+        self._files = [self.path / IMAGES / frame.name for frame in self._frames]
         self.odometry: OdometryLog
         self.odometry, odometry_warnings = read_odometry(self.path / ODOMETRY)
         self._warnings += odometry_warnings
@@ -119,24 +116,6 @@ class ColdDrive:
         if all(frame.label is None for frame in self._frames):
             return None
         return tuple(frame.label or "" for frame in self._frames)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return tuple(map(printable, self._warnings))
-
-    __repr__ = summary
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
-    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
-        for index, data in self.encoded_images(indices):
-            yield index, grey_from_compressed(data)
-
-    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """Bytes as stored; empty for a file that has gone or cannot be read."""
-        for index in range(len(self)) if indices is None else indices:
-            yield int(index), read_image_bytes(self.path / IMAGES / self._frames[index].name)
 
     def _find_frames(self) -> list[ColdFrame]:
         """The images' frames by time, with labels, each stamp once."""

@@ -22,14 +22,42 @@ SIZES_LOOKED_AT = 50
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
 
 
-class ImageFilesDrive:
+class ImageFiles:
+    """What drives have in common whose images are files; `_files` (t,) are in time order."""
+
+    kind = "folder"
+
+    def __init__(self, path: Path, warnings: Sequence[str] = ()) -> None:
+        self.path = path
+        self.name = printable(path.resolve().name)
+        self._warnings = list(warnings)
+        self._files: Sequence[Path] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(map(printable, self._warnings))
+
+    __repr__ = summary
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        for index, data in self.encoded_images(indices):
+            yield index, grey_from_compressed(data)
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """Bytes as stored; empty for a file that has gone or cannot be read."""
+        for index in range(len(self)) if indices is None else indices:
+            yield int(index), read_image_bytes(self._files[int(index)])
+
+
+class ImageFilesDrive(ImageFiles):
     """Images in files with stamps, known poses in six degrees, and perhaps wheel odometry.
 
     Readers find `files` (t,) and `stamps_ns` (t,) by their data set's rules and give the
     trajectory; what is missing on disk, out of order or without a pose is left out and counted.
     """
-
-    kind = "folder"
 
     def __init__(
         self,
@@ -42,11 +70,9 @@ class ImageFilesDrive:
         odometry: Trajectory | None = None,
         warnings: Sequence[str] = (),
     ) -> None:
-        self.path = path
-        self.name = printable(path.resolve().name)
+        super().__init__(path, warnings)
         self.condition: str | None = None
         self.labels: tuple[str, ...] | None = None
-        self._warnings = list(warnings)
         self._files, self.stamps_ns = self._present(files, stamps_ns)
         self._check_sizes()
         self.motion: PlanarMotion = to_plane(truth, axes or guess_axes(truth))
@@ -73,24 +99,6 @@ class ImageFilesDrive:
                 "known poses, and marks every result with it"
             )
         return self._odometry
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return tuple(map(printable, self._warnings))
-
-    __repr__ = summary
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
-        for index, data in self.encoded_images(indices):
-            yield index, grey_from_compressed(data)
-
-    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """Bytes as stored; empty for a file that has gone or cannot be read."""
-        for index in range(len(self)) if indices is None else indices:
-            yield int(index), read_image_bytes(self._files[int(index)])
 
     def _present(
         self, files: Sequence[Path], stamps_ns: Sequence[int]

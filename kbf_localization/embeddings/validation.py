@@ -21,9 +21,7 @@ def as_points(name: str, values: ArrayLike, dimension: int | None = None) -> Arr
         raise ValueError(
             f"{name}: expected points in {dimension} dimensions, got {points.shape[1]}"
         )
-    if not np.isfinite(points).all():
-        raise ValueError(f"{name}: contains values that are not finite")
-    return points
+    return _finite(name, points)
 
 
 def as_vector(name: str, values: ArrayLike, length: int | None = None) -> Array:
@@ -33,9 +31,7 @@ def as_vector(name: str, values: ArrayLike, length: int | None = None) -> Array:
         raise ValueError(f"{name}: expected a non-empty array (n,), got the shape {vector.shape}")
     if length is not None and len(vector) != length:
         raise ValueError(f"{name}: expected {length} values, got {len(vector)}")
-    if not np.isfinite(vector).all():
-        raise ValueError(f"{name}: contains values that are not finite")
-    return vector
+    return _finite(name, vector)
 
 
 def as_square(name: str, values: ArrayLike, size: int | None = None) -> Array:
@@ -45,9 +41,13 @@ def as_square(name: str, values: ArrayLike, size: int | None = None) -> Array:
         raise ValueError(f"{name}: expected a square matrix, got the shape {matrix.shape}")
     if size is not None and len(matrix) != size:
         raise ValueError(f"{name}: expected a matrix ({size}, {size}), got {matrix.shape}")
-    if not np.isfinite(matrix).all():
+    return _finite(name, matrix)
+
+
+def _finite(name: str, values: Array) -> Array:
+    if not np.isfinite(values).all():
         raise ValueError(f"{name}: contains values that are not finite")
-    return matrix
+    return values
 
 
 def as_scale(name: str, values: ArrayLike) -> Array:

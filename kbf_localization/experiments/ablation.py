@@ -10,7 +10,7 @@ from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.localization_drives import Setup
-from kbf_localization.experiments.trials import summary
+from kbf_localization.experiments.trials import summaries
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter, Parts
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
@@ -112,14 +112,5 @@ def _without_word_grids(pool: FramePool) -> FramePool:
 
 def metrics_of(trials: Sequence[Trial]) -> dict[str, dict[str, Any]]:
     """{"<n>": {"<variant>": {figure: {"mean", "std"}}}} over offices and choices."""
-    metrics: dict[str, dict[str, Any]] = {}
-    for poses in sorted({trial.poses for trial in trials}):
-        here = [trial for trial in trials if trial.poses == poses]
-        metrics[str(poses)] = {
-            name: {
-                figure: summary([one.figures[figure] for one in here if one.variant == name])
-                for figure in FIGURES
-            }
-            for name in dict.fromkeys(trial.variant for trial in here)
-        }
-    return metrics
+    ordered = sorted(trials, key=lambda trial: trial.poses)
+    return summaries(((str(one.poses), one.variant, one.figures) for one in ordered), FIGURES)

@@ -15,7 +15,7 @@ from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.localization_drives import Setup
-from kbf_localization.experiments.trials import summary
+from kbf_localization.experiments.trials import summaries
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.parallel import Serial, Workers
@@ -142,17 +142,8 @@ class _TestTask:
 
 def metrics_of(outcome: Outcome) -> dict[str, dict[str, Any]]:
     """{"<n>": {"<method>": {figure: {"mean", "std"}}}} over all folds and choices."""
-    metrics: dict[str, dict[str, Any]] = {}
-    for poses in sorted({trial.poses for trial in outcome.trials}):
-        here = [trial for trial in outcome.trials if trial.poses == poses]
-        metrics[str(poses)] = {
-            method: {
-                figure: summary([one.figures[figure] for one in here if one.method == method])
-                for figure in FIGURES
-            }
-            for method in dict.fromkeys(trial.method for trial in here)
-        }
-    return metrics
+    ordered = sorted(outcome.trials, key=lambda trial: trial.poses)
+    return summaries(((str(one.poses), one.method, one.figures) for one in ordered), FIGURES)
 
 
 def _distances(estimates: NDArray[np.float64], truth: NDArray[np.float64]) -> NDArray[np.float64]:

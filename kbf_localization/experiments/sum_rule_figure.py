@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.sum_rule import Errors
-from kbf_localization.experiments.trials import COLOURS, draw_curve, write_csv
+from kbf_localization.experiments.trials import COLOURS, draw_curve, finish_panel, write_csv
 
 COMBINED_LABELS = {
     "np_np": "NP + NP",
@@ -52,10 +52,7 @@ def draw(metrics: Mapping[str, Any]) -> Figure:
     bottom_right.set(xscale="log", title="Two sum rules in a row")
     bottom_right.set_xlabel(r"regularization $\varepsilon$")
     for axes in (top_left, top_right, bottom_left, bottom_right):
-        axes.set_ylabel("error in the RKHS norm")
-        axes.set_ylim(bottom=0.0)
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
+        finish_panel(axes, "error in the RKHS norm")
     figure.suptitle(f"Kernel sum rules, mean ± standard deviation of {metrics['trials']} trials")
     return figure
 

@@ -17,7 +17,7 @@ from kbf_localization.experiments.synthetic import (
     weight_picture,
 )
 from kbf_localization.experiments.synthetic_model import curve
-from kbf_localization.experiments.trials import draw_curve, write_csv
+from kbf_localization.experiments.trials import draw_curve, finish_panel, write_csv
 
 TITLES = {
     "gaussian": "Gaussian noise",
@@ -52,10 +52,7 @@ def draw_errors(metrics: Mapping[str, Any], trials: int) -> Figure:
                 draw_curve(axes, label, [int(size) for size in by_size], figures, index)
             axes.set_title(f"{TITLES[setting]}, {grid} grid", fontsize=10)
             axes.set_xlabel("training pairs n")
-            axes.set_ylabel("MSE")
-            axes.set_ylim(bottom=0.0)
-            axes.grid(alpha=0.3)
-            axes.legend(fontsize=8)
+            finish_panel(axes, "MSE")
     figure.suptitle(f"Synthetic filtering, mean ± standard deviation of {trials} trials")
     return figure
 

@@ -25,6 +25,22 @@ def summary(values: ArrayLike) -> dict[str, float]:
     return {"mean": float(array.mean()), "std": float(array.std())}
 
 
+def summaries(
+    figures: Iterable[tuple[str, str, Mapping[str, float]]], names: Sequence[str]
+) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Group → item → name → summary, over all trials' (group, item, figures) in their order."""
+    gathered: dict[str, dict[str, list[Mapping[str, float]]]] = {}
+    for group, item, found in figures:
+        gathered.setdefault(group, {}).setdefault(item, []).append(found)
+    return {
+        group: {
+            item: {name: summary([one[name] for one in trials]) for name in names}
+            for item, trials in by_item.items()
+        }
+        for group, by_item in gathered.items()
+    }
+
+
 def plus_minus(figure: Mapping[str, float]) -> str:
     """A summary as `mean ± deviation`."""
     return f"{figure['mean']:.4f} ± {figure['std']:.4f}"
@@ -41,6 +57,14 @@ def write_csv(
         writer = csv.writer(file)
         writer.writerow(header)
         writer.writerows(rows)
+
+
+def finish_panel(axes: Axes, label: str) -> None:
+    """The error's axis, called `label`, from zero; a grid; and the curves' names."""
+    axes.set_ylabel(label)
+    axes.set_ylim(bottom=0.0)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
 
 
 def draw_curve(

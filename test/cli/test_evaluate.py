@@ -9,17 +9,8 @@ from typer.testing import CliRunner
 
 from kbf_localization.cli.main import app
 from kbf_localization.training_map import build_map, save_map
+from test.evaluation.stable_keys import STABLE_KEYS
 from test.evaluation.synthetic import SyntheticDrive, picture, read_tum
-
-METHOD_KEYS = {
-    "position_rmse_m",
-    "position_median_m",
-    "heading_rmse_deg",
-    "share_beyond_1m",
-    "frames",
-    "step_ms_p50",
-    "step_ms_p99",
-}
 
 
 def write_cold_folder(folder: Path, drive: SyntheticDrive) -> Path:
@@ -63,7 +54,7 @@ def test_one_drive_gives_metrics_trajectories_pictures_and_report(
     )
     methods = json.loads((tmp_path / "out" / "metrics.json").read_text())["methods"]
     assert set(methods) == {"kbf", "nai"}
-    assert all(set(figures) >= METHOD_KEYS for figures in methods.values())
+    assert all(set(figures) >= STABLE_KEYS for figures in methods.values())
     stamps, poses = read_tum(tmp_path / "out" / "trajectory_truth.tum")
     assert np.array_equal(stamps, SyntheticDrive(24).stamps_ns)
     assert poses[:, :2] == pytest.approx(SyntheticDrive(24).poses[:, :2], abs=1e-6)

@@ -14,17 +14,8 @@ from kbf_localization.evaluation.metrics import (
 )
 from kbf_localization.evaluation.run import Run
 from kbf_localization.evaluation.trajectory_files import write_tum
+from test.evaluation.stable_keys import STABLE_KEYS
 from test.evaluation.synthetic import read_tum
-
-STABLE_KEYS = {
-    "position_rmse_m",
-    "position_median_m",
-    "heading_rmse_deg",
-    "share_beyond_1m",
-    "frames",
-    "step_ms_p50",
-    "step_ms_p99",
-}
 
 
 def make_run(frames: int = 60, seed: int = 0, noise_m: float = 0.4) -> Run:

@@ -225,21 +225,6 @@ def synthetic_map(world, count=150, seed=1) -> TrainingMap:
     return map_of(drives, count, seed)
 
 
-def subset(training_map: TrainingMap, rows) -> TrainingMap:
-    """A map of some of the poses, which keeps what the whole map knows."""
-    grids = training_map.word_grids
-    return replace(
-        training_map,
-        poses=training_map.poses[rows],
-        histograms=training_map.histograms[rows],
-        next_poses=training_map.next_poses[rows],
-        motions=training_map.motions[rows],
-        source_of=training_map.source_of[rows],
-        thumbnails=[training_map.thumbnails[int(row)] for row in rows],
-        word_grids=None if grids is None else grids[rows],
-    )
-
-
 def without_words(training_map: TrainingMap) -> TrainingMap:
     """As an old map is: no grids, and nothing learned."""
     return replace(training_map, word_grids=None, known=None)

@@ -7,7 +7,8 @@ from kbf_localization.filters.paper_filter import PaperFilter
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import embed
 from kbf_localization.motion.odometry_model import transition
-from test.filters.synthetic_world import BLACK, position_errors, run, subset
+from kbf_localization.training_map import subset
+from test.filters.synthetic_world import BLACK, position_errors, run
 
 
 def on_whole_map(weights, count):

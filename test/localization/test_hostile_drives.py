@@ -11,6 +11,7 @@ from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.localization import Localizer
+from kbf_localization.training_map import subset
 from kbf_localization.vision.describer import ImageDescription
 from test.filters.synthetic_world import (
     BLACK,
@@ -20,7 +21,6 @@ from test.filters.synthetic_world import (
     localizer,
     loop,
     map_of,
-    subset,
     without_words,
 )
 

@@ -6,6 +6,7 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
 from kbf_localization.geometry import compose, embed
+from kbf_localization.training_map import subset
 from kbf_localization.training_map.learned import Readout, Resemblance
 from kbf_localization.training_map.view import (
     MapViews,
@@ -13,7 +14,6 @@ from kbf_localization.training_map.view import (
     mean_pose,
     view_parameters,
 )
-from test.filters.synthetic_world import subset
 
 NARROW = np.diag([0.15, 0.1, 0.05]) ** 2
 SKEWED = np.array([[0.04, 0.01, 0.004], [0.01, 0.03, -0.002], [0.004, -0.002, 0.003]])
