@@ -14,7 +14,7 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from kbf_localization.localization import State
-from kbf_localization.ros.timeline import CameraRhythm, StampOffset
+from kbf_localization.localization.timeline import CameraRhythm, StampOffset
 
 
 class Event(str, Enum):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbf_localization.ros.timeline import CameraRhythm, StampOffset, Timeline
+from kbf_localization.localization.timeline import CameraRhythm, StampOffset, Timeline
 
 SECOND = 1_000_000_000
 
