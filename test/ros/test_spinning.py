@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import rclpy
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
+from rclpy.waitable import NumberOfEntities, Waitable
 from std_msgs.msg import String
 
 from kbf_localization.ros.spinning import Disposal, spinning
-
-ROUNDS = 150
 
 
 @pytest.fixture
@@ -26,34 +26,53 @@ def node() -> Iterator[Node]:
     rclpy.try_shutdown(context=context)
 
 
-def test_entities_are_made_and_destroyed_by_other_threads_while_the_executor_spins(
-    node: Node,
-) -> None:
-    """Each publisher and subscription has event handlers, which a wait set may hold."""
-    disposal, over, finished = Disposal(), threading.Event(), []
-    node.create_timer(0.001, lambda: None)  # so that wait sets are made all the time
+class Meanwhile(Waitable):
+    """Does something on another thread while the executor builds its first wait set."""
 
-    def come_and_go(topic: str) -> None:
-        for _ in range(ROUNDS):
-            publisher = node.create_publisher(String, topic, 1)
-            subscription = node.create_subscription(String, topic, lambda _: None, 1)
-            disposal.destroy(node.destroy_publisher, publisher)
-            disposal.destroy(node.destroy_subscription, subscription)
-        finished.append(topic)
-        if len(finished) == 2:
-            over.set()
+    def __init__(self, action: Callable[[], None]) -> None:
+        super().__init__(ReentrantCallbackGroup())
+        self.thread = threading.Thread(target=action)
 
-    threads = [threading.Thread(target=come_and_go, args=(topic,)) for topic in ("one", "two")]
-    for thread in threads:
-        thread.start()
+    def __enter__(self) -> None:
+        """The executor is at work: handles are in use already, but not in the wait set yet."""
+        if self.thread.ident is None:
+            self.thread.start()
+            # Time enough for a destruction that does not wait for the executor.
+            self.thread.join(0.5)
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def get_num_entities(self) -> NumberOfEntities:
+        return NumberOfEntities()
+
+    def add_to_wait_set(self, wait_set: object) -> None:
+        pass
+
+    def is_ready(self, wait_set: object) -> bool:
+        return False
+
+
+def test_what_another_thread_destroys_is_gone_after_the_wait_set_that_has_it(node: Node) -> None:
+    """Its event handlers are in the wait set, which rclpy does not expect to end meanwhile."""
+    disposal, over = Disposal(), threading.Event()
+    publisher = node.create_publisher(String, "topic", 1)
+    subscription = node.create_subscription(String, "topic", lambda _: None, 1)
+
+    def destroy() -> None:
+        disposal.destroy(node.destroy_publisher, publisher)
+        disposal.destroy(node.destroy_subscription, subscription)
+        over.set()
+
+    meanwhile = Meanwhile(destroy)
+    node.add_waitable(meanwhile)
     executor = MultiThreadedExecutor(num_threads=2, context=node.context)
     executor.add_node(node)
     disposal.spin(executor, over)
-    for thread in threads:
-        thread.join()
     executor.shutdown()
-    assert sorted(finished) == ["one", "two"]
-    assert not list(node.subscriptions)
+    meanwhile.thread.join()
+    assert publisher not in list(node.publishers)
+    assert subscription not in list(node.subscriptions)
 
 
 def test_what_is_destroyed_when_nothing_spins_is_gone_at_once(node: Node) -> None:
