@@ -88,7 +88,9 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "estimate",
         "mode_mean",
-        "Published pose: mean around the belief's mode, map pose of highest weight, or pre-image.",
+        "Published pose. mode_mean: the method's own estimate (kbf: mean of its best hypothesis; "
+        "others: mean around the belief's mode). highest_weight: the map pose of highest weight. "
+        "preimage: the maximum of the kernel mean, where the method has one (kbf has none).",
         choices=("mode_mean", "highest_weight", "preimage"),
         live=True,
     ),

@@ -24,16 +24,20 @@ def test_examples_run_and_print(
     for example in EXAMPLES:
         heading = PAGE[: PAGE.index(example)].rpartition("\n## ")[2].partition("\n")[0]
         exec(compile(example, f"docs/python.md, {heading}", "exec"), {})  # noqa: S102
-        printed[heading] = capsys.readouterr().out
+        printed[heading] = printed.get(heading, "") + capsys.readouterr().out
     assert "seq1_cloudy1: 150 images" in printed["Open a drive"]
     assert "TrainingMap(120 poses of seq1_cloudy1) (120, 3)" in printed["Build a map"]
     assert len(printed["Localize a drive"].splitlines()) > 50
     assert "tracking" in printed["Localize live"]
     assert (tmp_path / "evaluation" / "report.html").is_file()
-    assert printed["Errors"].strip() in PAGE
+    assert "seq1_night1: 20 images" in printed["Simulate a drive"]
+    assert "State.UNINITIALIZED" in printed["Localize live"]
+    assert "expect an error of" in printed["Check a map"]
+    *_, last = printed["Errors"].splitlines()
+    assert len(printed["Errors"].splitlines()) == 3 and last in PAGE
 
 
-def test_page_names_everything_that_is_exported() -> None:
-    for name in kbf_localization.__all__:
-        if not name.endswith("Error") and name != "__version__":
-            assert f"`{name}`" in PAGE, name
+@pytest.mark.parametrize("name", kbf_localization.__all__)
+def test_page_names_everything_that_is_exported_and_an_example_uses_it(name: str) -> None:
+    assert f"`{name}`" in PAGE
+    assert any(name in example for example in EXAMPLES)
