@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -77,6 +78,10 @@ def add(
     print_map(joined, output)
 
 
+NO_BOX = (math.nan,) * 4
+"""Ubuntu 24.04's Typer takes no None for an option of several numbers."""
+
+
 def remove(
     map_path: MapFile,
     output: Output,
@@ -86,9 +91,13 @@ def remove(
         typer.Option("--source", metavar="NAME", help="The poses of this drive; repeatable."),
     ] = None,
     box: Annotated[
-        Optional[tuple[float, float, float, float]],
-        typer.Option(metavar="X0 Y0 X1 Y1", help="The poses between these corners, in metres."),
-    ] = None,
+        tuple[float, float, float, float],
+        typer.Option(
+            metavar="X0 Y0 X1 Y1",
+            help="The poses between these corners, in metres.",
+            show_default=False,
+        ),
+    ] = NO_BOX,
     thumbnails: Annotated[
         bool, typer.Option("--thumbnails", help="The small camera images of all poses.")
     ] = False,
@@ -98,13 +107,14 @@ def remove(
     from kbf_localization.training_map import load_map, save_map, without_thumbnails
     from kbf_localization.training_map.remove import remove_box, remove_sources
 
-    if not (source or box or thumbnails):
+    boxed = not all(math.isnan(corner) for corner in box)
+    if not (source or boxed or thumbnails):
         raise MapError("nothing to remove: name a --source, a --box or --thumbnails")
     check_output(output, force)
     training_map = load_map(map_path)
     if source:
         training_map = remove_sources(training_map, source)
-    if box is not None:
+    if boxed:
         training_map = remove_box(training_map, box)
     if thumbnails:
         training_map = without_thumbnails(training_map)
