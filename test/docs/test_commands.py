@@ -137,13 +137,6 @@ def test_commands_named_in_a_sentence_exist(document: Path) -> None:
         check_options(list(command))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_to_files(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text("utf-8")):
-        if not target.startswith(("http:", "https:")):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
-
-
 def check_options(command: list[str]) -> None:
     """The command exists and has the options that are given."""
     assert command[1] in COMMANDS, shlex.join(command)
