@@ -63,10 +63,10 @@ def test_colcon_builds_and_installs_everything(workspace: Path) -> None:
     (site_packages,) = installed.glob("lib/python3*/site-packages")
     pages = {path.name for path in (site_packages / "kbf_localization").rglob("*.html")}
     assert pages == {path.name for path in (PROJECT / "kbf_localization").rglob("*.html")}
-    said = subprocess.run(
+    done = subprocess.run(
         [str(programs / "kbf"), "--version"],
         env={**os.environ, "PYTHONPATH": str(site_packages)},
         capture_output=True,
         text=True,
     )
-    assert said.stdout.startswith("kbf_localization "), said.stderr
+    assert done.stdout.startswith("kbf_localization "), done.stderr

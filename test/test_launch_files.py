@@ -320,18 +320,18 @@ def parameters_of(node_name: str, names: list[str]) -> dict[str, Any]:
 @pytest.mark.slow
 @needs_launch
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"odom_topci": "/odom"}, "has no argument 'odom_topci'; it has: map, "),
         ({"rviz": "true"}, "'rviz2' not found"),
     ],
 )
 def test_launch_that_cannot_be_starts_nothing(
-    installed_prefix: Path, arguments: dict[str, str], said: str
+    installed_prefix: Path, arguments: dict[str, str], message: str
 ) -> None:
     path = installed_prefix / "share" / PACKAGE / "launch" / "localization.launch.xml"
     if "rviz" in arguments and shutil.which("rviz2"):
         pytest.skip("rviz2 is installed")
     with launched(path, map="/nonexistent", **arguments) as log:
-        text = wait_for_line(log, re.escape(said))
+        text = wait_for_line(log, re.escape(message))
     assert "process started" not in text

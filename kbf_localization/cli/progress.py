@@ -42,15 +42,15 @@ class _Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._doing = ""
-        self._started = self._said = time.monotonic()
+        self._started = self._printed = time.monotonic()
 
     def __call__(self, done: int, total: int, doing: str) -> None:
         now = time.monotonic()
         if doing != self._doing:
             self._doing, self._started = doing, now
-        elif done < total and now - self._said < SECONDS_BETWEEN_LINES:
+        elif done < total and now - self._printed < SECONDS_BETWEEN_LINES:
             return
-        self._said = now
+        self._printed = now
         elapsed = f" ({now - self._started:.1f} s)" if done else ""
         self._console.print(f"{doing}: {done}/{total}{elapsed}", markup=False, highlight=False)
 

@@ -33,8 +33,8 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     assert load_map(tmp_path / "office.kbfmap").floor_plan is not None
     for name in ("report.html", "paths.png", "office.kbfmap", "bag/metadata.yaml", "config.yaml"):
         assert (tmp_path / name).stat().st_size > 0
-    for said in ("[6/6]", "position_median_m", "report.html", "paths.png", "Passed"):
-        assert said in result.output
+    for words in ("[6/6]", "position_median_m", "report.html", "paths.png", "Passed"):
+        assert words in result.output
 
 
 @pytest.mark.parametrize(("median", "beyond"), [(0.31, 0.0), (0.1, 0.06)])

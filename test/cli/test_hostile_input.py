@@ -113,9 +113,9 @@ def test_control_characters_from_files_are_shown_not_sent(
         raise KbfError(f"drive{OSC_52}\x9b31m\u202e\udcff: damaged")
 
     monkeypatch.setattr("kbf_localization.cli.map_files.check_output", fail)
-    said = build(tmp_path).output
-    assert r"drive\x1b]52;c;ZWNobyBoaQ==\x07\x9b31m\u202e\udcff: damaged" in said
-    assert not set(said) & set("\x1b\x07\x9b\u202e")
+    output = build(tmp_path).output
+    assert r"drive\x1b]52;c;ZWNobyBoaQ==\x07\x9b31m\u202e\udcff: damaged" in output
+    assert not set(output) & set("\x1b\x07\x9b\u202e")
 
 
 def test_so_are_those_in_tables_and_lines(tmp_path: Path) -> None:

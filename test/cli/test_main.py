@@ -138,5 +138,5 @@ def test_the_shell_completes_commands_and_options(typed: str, completed: str) ->
         "COMP_WORDS": typed,
         "COMP_CWORD": str(typed.count(" ")),
     }
-    said = subprocess.run(PROGRAM, env={**os.environ, **variables}, capture_output=True, text=True)
-    assert completed in said.stdout.splitlines(), said.stderr
+    done = subprocess.run(PROGRAM, env={**os.environ, **variables}, capture_output=True, text=True)
+    assert completed in done.stdout.splitlines(), done.stderr

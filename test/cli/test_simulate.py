@@ -17,13 +17,13 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_it_writes_the_drives_and_says_where(tmp_path: Path) -> None:
-    code, said = run(
+    code, output = run(
         str(tmp_path / "office"),
         *("--runs", "2", "--condition", "night", "--frames", "3", "--size", "96x72", "--jobs", "1"),
     )
-    assert code == 0, said
+    assert code == 0, output
     for name in ("seq1_night1", "seq1_night2"):
-        assert str(tmp_path / "office" / name) in said
+        assert str(tmp_path / "office" / name) in output
         assert len(ColdDrive(tmp_path / "office" / name)) == 3
 
 
@@ -39,8 +39,8 @@ def test_it_writes_the_drives_and_says_where(tmp_path: Path) -> None:
 def test_a_mistake_is_named_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...], named: str
 ) -> None:
-    code, said = run(str(tmp_path / "office"), *arguments)
+    code, output = run(str(tmp_path / "office"), *arguments)
     assert code == 2
-    assert named in said
-    assert "Traceback" not in said
+    assert named in output
+    assert "Traceback" not in output
     assert not (tmp_path / "office").exists()

@@ -38,8 +38,8 @@ def test_two_bags_hold_the_drive_one_after_the_other(scene: Path, tmp_path: Path
 
 
 def test_an_interleaved_split_is_labelled(scene: Path, tmp_path: Path) -> None:
-    said = kbf("split", scene, "--every", 5, "--odometry", "simulate", "--output", tmp_path / "p")
-    assert "interleaved, flatters" in said
+    output = kbf("split", scene, "--every", 5, "--odometry", "simulate", "--output", tmp_path / "p")
+    assert "interleaved, flatters" in output
     assert len(open_drive(tmp_path / "p" / "train")) == 12
 
 
@@ -50,12 +50,12 @@ def test_map_and_test_come_from_different_times_and_results_are_marked(
     map_path, results = tmp_path / "scene.kbfmap", tmp_path / "results"
     kbf("map", "build", scene, "--train", "0:0.5", *simulated, "--poses", 20, "--words", 20,
         "--jobs", 1, "--output", map_path)  # fmt: skip
-    said = kbf("evaluate", scene, "--test", "0.5:", *simulated, "--map", map_path, "--method", "nn",
-               "--output", results)  # fmt: skip
+    output = kbf("evaluate", scene, "--test", "0.5:", *simulated, "--map", map_path,
+                 "--method", "nn", "--output", results)  # fmt: skip
     metrics = json.loads((results / "metrics.json").read_text())
     assert metrics["odometry"] == "simulated"
     assert metrics["methods"]["nn"]["frames"] == 30
-    assert "odometry simulated" in said
+    assert "odometry simulated" in output
     assert "odometry simulated" in (results / "report.html").read_text()
 
 

@@ -44,17 +44,17 @@ def check(path: Path, odometry: str = "measured") -> None:
         stamps, poses, odometry = drive.stamps_ns, drive.poses, drive.odometry
         images = list(drive.images())
     except DatasetError as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = path.name
+        message = path.name
         assert (np.diff(stamps) > 0).all()
         assert poses is None or poses.shape == (len(drive), 3)
         assert poses is None or not np.isinf(poses).any()
         assert (np.diff(odometry.stamps_ns) > 0).all()
         assert np.isfinite(odometry.poses).all()
         assert [index for index, _ in images] == list(range(len(drive)))
-    assert path.name in said
-    assert "\n" not in said
+    assert path.name in message
+    assert "\n" not in message
     assert time.process_time() - started < SECONDS
 
 

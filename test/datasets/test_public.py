@@ -1,4 +1,4 @@
-"""Public data sets in their real layouts are read; what is wrong with them is said in a line."""
+"""Public data sets in their real layouts are read; each fault of theirs is one line."""
 
 from __future__ import annotations
 
@@ -164,9 +164,9 @@ def test_lines_that_say_nothing_are_counted(tmp_path: Path) -> None:
         file.write("nonsense\n1305031526.7 1 2\n1305031526.8 nan 0 0 0 0 0 1\n")
     with (folder / "rgb.txt").open("a") as file:
         file.write("1305031999.0 ../../etc/passwd\nx\n")
-    said = warnings(folder)
-    assert "groundtruth.txt: 3 lines hold no pose" in said
-    assert "rgb.txt: 2 lines name no image" in said
+    message = warnings(folder)
+    assert "groundtruth.txt: 3 lines hold no pose" in message
+    assert "rgb.txt: 2 lines name no image" in message
 
 
 def test_a_kitti_sequence_with_images_missing_keeps_their_numbers(tmp_path: Path) -> None:

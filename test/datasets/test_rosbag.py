@@ -335,8 +335,8 @@ def test_poses_that_come_rarely_are_carried_along_the_odometry(tmp_path: Path) -
     truth = np.array([stop_and_go(int(stamp)) for stamp in drive.stamps_ns[known]])
     # Between two odometry readings, 50 ms apart, a turn's arc is taken for a line.
     np.testing.assert_allclose(drive.poses[known], truth, atol=2e-4)
-    (said,) = (line for line in drive.warnings if "known poses from /amcl_pose" in line)
-    assert re.search(r"carried along /odom between them; largest gap 20\.\d s, 0\.3\d m", said)
+    (warning,) = (line for line in drive.warnings if "known poses from /amcl_pose" in line)
+    assert re.search(r"carried along /odom between them; largest gap 20\.\d s, 0\.3\d m", warning)
 
 
 def test_odometry_that_drifts_is_bent_to_the_poses_at_both_ends(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def run_kbf(arguments: list[str], folder: Path) -> None:
         patch.chdir(folder)
         patch.setenv("HOME", str(folder))
         result = CliRunner().invoke(app, arguments)
-    said = "".join(traceback.format_exception(result.exception)) if result.exception else ""
-    assert result.exit_code == 0, f"kbf {shlex.join(arguments)}\n{result.output}{said}"
+    message = "".join(traceback.format_exception(result.exception)) if result.exception else ""
+    assert result.exit_code == 0, f"kbf {shlex.join(arguments)}\n{result.output}{message}"
 
 
 @pytest.fixture(scope="session")

@@ -117,10 +117,10 @@ def test_waits_until_the_robot_has_moved_enough(world_map):
     settings = LocalizerSettings(update_min_d=0.2, update_min_a=10.0)
     localizer, pose_filter = localizer_with(world_map, settings)
     drive_straight(localizer, 2.0)
-    said = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(20)]
-    assert [one.used for one in said[:6]] == [True, False, False, False, True, False]
-    np.testing.assert_allclose([one.pose[0] for one in said], 0.05 * np.arange(20), atol=1e-12)
-    assert said[3].covariance[0, 0] > said[0].covariance[0, 0]
+    fixes = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(20)]
+    assert [one.used for one in fixes[:6]] == [True, False, False, False, True, False]
+    np.testing.assert_allclose([one.pose[0] for one in fixes], 0.05 * np.arange(20), atol=1e-12)
+    assert fixes[3].covariance[0, 0] > fixes[0].covariance[0, 0]
     assert len(pose_filter.motions) == 5
 
 
@@ -139,8 +139,8 @@ def test_a_given_pose_is_moved_on_from_its_stamp(world_map):
     drive_straight(localizer, 2.0)
     prior = GaussianPrior(np.array([3.0, 1.0, 0.0]), 0.01 * np.eye(3))
     localizer.set_pose(prior, SECOND)
-    said = localizer.add_described(2 * SECOND, None)
-    np.testing.assert_allclose(said.pose, [3.5, 1.0, 0.0], atol=1e-12)
+    fix = localizer.add_described(2 * SECOND, None)
+    np.testing.assert_allclose(fix.pose, [3.5, 1.0, 0.0], atol=1e-12)
     np.testing.assert_array_equal(pose_filter.priors[-1].pose, prior.pose)
     np.testing.assert_array_equal(pose_filter.priors[-1].covariance, prior.covariance)
 
@@ -150,9 +150,9 @@ def test_map_to_odom_takes_odometry_to_the_map(world_map):
     assert localizer.map_to_odom() is None
     drive_straight(localizer, 1.0)
     localizer.set_pose(GaussianPrior(np.array([3.0, 1.0, 1.2]), 0.01 * np.eye(3)), 0)
-    said = localizer.add_described(SECOND // 2, None)
+    fix = localizer.add_described(SECOND // 2, None)
     np.testing.assert_allclose(
-        compose(localizer.map_to_odom(), said.odometry_pose), said.pose, atol=1e-12
+        compose(localizer.map_to_odom(), fix.odometry_pose), fix.pose, atol=1e-12
     )
 
 

@@ -27,7 +27,7 @@ def test_stamps_are_exact_and_names_and_labels_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "has 0 images"),
         (LINES.splitlines()[0], "has 1 images"),
@@ -36,10 +36,10 @@ def test_stamps_are_exact_and_names_and_labels_are_kept(tmp_path: Path) -> None:
         (LINES.replace("CR-A", ""), "193444.* has no room label"),
     ],
 )
-def test_a_bad_list_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_list_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "places.lst"
     path.write_text(text)
-    with pytest.raises(DatasetError, match=said) as caught:
+    with pytest.raises(DatasetError, match=message) as caught:
         read_trajectory(path)
     assert str(path) in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""Advisories are listed where the service answers, and said to be unknown where it does not."""
+"""Advisories are listed where the service answers, and called unknown where it does not."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_an_environment_without_its_stamp_is_removed_first(
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 def test_make_names_its_targets() -> None:
-    said = run("make", "help").stdout
+    output = run("make", "help").stdout
     assert all(
-        f"make {name}" in said for name in ("demo", "test", "lint", "bench", "soak", "clean")
+        f"make {name}" in output for name in ("demo", "test", "lint", "bench", "soak", "clean")
     )

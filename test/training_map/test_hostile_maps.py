@@ -41,9 +41,9 @@ def check(content: bytes, path: Path) -> None:
         for method in METHODS:
             make_filter(method, known)
     except KbfError as error:
-        said = str(error)
-        assert "\n" not in said
-        assert len(said) < 500
+        message = str(error)
+        assert "\n" not in message
+        assert len(message) < 500
     else:
         assert_makes_sense(known)
 

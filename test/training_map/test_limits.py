@@ -82,10 +82,10 @@ def test_a_number_that_cannot_be_is_one_line(
     redescribe(path, change)
     with pytest.raises(MapError) as raised:
         load_map(path)
-    said = str(raised.value)
-    assert said.startswith(f"{path}: not a valid map: ")
-    assert "\n" not in said
-    assert len(said) < 400
+    message = str(raised.value)
+    assert message.startswith(f"{path}: not a valid map: ")
+    assert "\n" not in message
+    assert len(message) < 400
 
 
 def test_the_redescribed_map_is_read_where_nothing_was_changed(
