@@ -73,6 +73,18 @@ LEARNED: dict[str, Range] = {
 OTHER_LEARNED: Range = (-1e6, 1e6)
 
 
+SCALES: Range = (1e-9, 1e9)
+"""A scale of an image kernel."""
+
+
+def check_scale(value: object) -> float:
+    """A learned scale of an image kernel; ValueError where it cannot be one."""
+    low, high = SCALES
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise ValueError(f"a scale of the image kernel is {shortened(value)}")
+    return float(value)
+
+
 def check_parameter(name: str, value: object) -> float:
     """The value of a hyper-parameter, such as "nn.particles"; ValueError where it cannot be."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -9,6 +9,7 @@ from kbf_localization.arrays import Array, Counts
 from kbf_localization.geometry import relative
 from kbf_localization.training_map import Source, TrainingMap
 from kbf_localization.vision.describer import ImageDescription
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
@@ -140,11 +141,10 @@ def synthetic_map(count: int, seed: int = 0) -> tuple[TrainingMap, Corridor]:
     words = generator.normal(size=(corridor.settings.words, 128)).astype(np.float32)
     training_map = TrainingMap(
         poses=poses,
-        histograms=histograms,
+        features=histograms,
         next_poses=next_poses,
         motions=motions,
-        vocabulary=Vocabulary(words),
-        describer_settings=corridor.settings,
+        described_by=PyramidDescriber(Vocabulary(words), corridor.settings),
         motion_variances=np.full(4, MOTION_SIGMA**2),
         sources=(Source("corridor", "synthetic", None, count, count),),
         source_of=np.zeros(count, dtype=np.intp),

@@ -56,21 +56,16 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
 
     for warning in training_map.warnings:
         console.print(f"Note: {warning}", markup=False, highlight=False)
-    settings = training_map.describer_settings
+    described_by, pyramid = training_map.described_by, training_map.described_by.pyramid
     low, high = training_map.poses[:, :2].min(axis=0), training_map.poses[:, :2].max(axis=0)
     rows: list[tuple[object, ...]] = [
         ("Poses", len(training_map), ""),
         ("Extent", f"{high[0] - low[0]:.1f} x {high[1] - low[1]:.1f}", "m"),
-        ("Images", f"{settings.image_width} x {settings.image_height}", "pixels"),
-        ("Visual words", settings.words, ""),
-        ("Histogram bins", settings.bins, ""),
-        ("Grid of words", "no; offsets cannot be read, build the map anew", "")
-        if training_map.word_grids is None
-        else (
-            "Grid of words",
-            training_map.word_grids.itemsize * training_map.word_grids.shape[1],
-            "bytes/pose",
-        ),
+        ("Images", f"{described_by.image_size[0]} x {described_by.image_size[1]}", "pixels"),
+        ("Describer", escape(described_by.name), ""),
+        ("Description", described_by.width, "bytes/pose"),
+        *([] if pyramid is None else [("Visual words", pyramid.layout.words, "")]),
+        ("Grid of words", _grid_of_words(training_map), ""),
         ("Floor plan", "none; give one with --floor-plan", "")
         if training_map.floor_plan is None
         else ("Floor plan", "{:.1f} x {:.1f}".format(*training_map.floor_plan.size_m), "m"),
@@ -96,6 +91,14 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
             for source in training_map.sources
         ],
     )
+
+
+def _grid_of_words(training_map: TrainingMap) -> str:
+    if training_map.described_by.pyramid is None:
+        return "none: poses are read from the map's poses alone"
+    if training_map.word_grids is None:
+        return "no; offsets cannot be read, build the map anew"
+    return f"{training_map.word_grids.itemsize * training_map.word_grids.shape[1]} bytes/pose"
 
 
 def _learned(training_map: TrainingMap) -> list[tuple[object, ...]]:

@@ -21,6 +21,7 @@ from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.vision.registry import identity_of
 
 LEAST_COVERED = 0.3
 """A test frame counts where the map covers it so well: the others tell nothing about a setting."""
@@ -92,8 +93,10 @@ def tune(
 
 def _fingerprint(pool: FramePool, drives: Sequence[int], seed: int) -> str:
     """Names drives, seed and words: scores of others are not taken for these."""
-    digest = hashlib.blake2b(repr((seed, pool.settings)).encode(), digest_size=16)
-    digest.update(np.ascontiguousarray(pool.vocabulary.words).tobytes())
+    described_by = identity_of(pool.describer)
+    digest = hashlib.blake2b(repr((seed, described_by)).encode(), digest_size=16)
+    if pool.describer.pyramid is not None:
+        digest.update(np.ascontiguousarray(pool.describer.pyramid.vocabulary.words).tobytes())
     for number in drives:
         drive = pool.drives[number]
         digest.update(repr((drive.name, drive.condition, len(drive))).encode())

@@ -19,8 +19,7 @@ from kbf_localization.training_map.description import Described, describe_frames
 from kbf_localization.training_map.frames import Frames, gather_frames
 from kbf_localization.training_map.selection import select_frames
 from kbf_localization.training_map.training_map import TrainingMap
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
+from kbf_localization.vision.describer import Describer
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,7 @@ class FramePool:
     drives: tuple[Drive, ...]
     frames: Frames
     described: Mapping[int, Described]
-    vocabulary: Vocabulary
-    settings: DescriberSettings
+    describer: Describer
 
     def __getstate__(self) -> dict[str, object]:
         """Worker processes need no thumbnails."""
@@ -105,8 +103,7 @@ class FramePool:
             described,
             rows,
             probe_runs(part, rows) if method == "kbf" else (),
-            self.vocabulary,
-            self.settings,
+            self.describer,
             parameters=parameters,
             seed=seed,
         )
@@ -132,13 +129,12 @@ def describe_drives(
             frames,
             drives,
             np.arange(len(frames.poses)),
-            model.vocabulary,
-            model.describer_settings,
+            model.described_by,
             workers,
             progress,
         )
     }
-    return FramePool(drives, frames, described, model.vocabulary, model.describer_settings)
+    return FramePool(drives, frames, described, model.described_by)
 
 
 def covered_share(training_map: TrainingMap, poses: Array) -> Array:

@@ -146,8 +146,8 @@ class Localizer:
         now = self._odometry.at(stamp_ns)
         if now is not None and not self._needs_image(now):
             return self._carry_on(stamp_ns, now)
-        histogram = self._describer.describe(image() if callable(image) else image)
-        return self.add_described(stamp_ns, self.training_map.observe(histogram))
+        description = self._describer.describe(image() if callable(image) else image)
+        return self.add_described(stamp_ns, self.training_map.observe(description))
 
     def add_described(self, stamp_ns: int, observation: Observation) -> Localization | None:
         """The same with an image that is already described."""

@@ -142,8 +142,8 @@ def _make(values: Mapping[str, Any]) -> Localizer:
     training_map = load_map(Path(values["map"]).expanduser())
     pose_filter = make_filter(values["method"], training_map)
     # The first images must not wait for tables that can be made beforehand.
-    size = training_map.describer_settings
-    blank = np.zeros((size.image_height, size.image_width), dtype=np.uint8)
+    width, height = training_map.described_by.image_size
+    blank = np.zeros((height, width), dtype=np.uint8)
     training_map.describer().describe(blank)
     pose_filter.prepare()
     return Localizer(training_map, pose_filter, localizer_settings(values))

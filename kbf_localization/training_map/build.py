@@ -34,6 +34,8 @@ from kbf_localization.training_map.learning import (
 from kbf_localization.training_map.selection import SELECTIONS, select_frames
 from kbf_localization.training_map.training_map import Source, TrainingMap
 from kbf_localization.training_map.view import map_spacing, view_parameters
+from kbf_localization.vision.describer import Describer
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
 
@@ -76,19 +78,17 @@ def build_map(
     frames = gather_frames(drives)
     plan = None if floor_plan is None else read_floor_plan(Path(floor_plan), frames.poses)
     if like is not None:
-        settings = like.describer_settings
-    settings = settings or _settings_for(frames, drives, words)
-    vocabulary = (
-        _learn_words(frames, drives, settings, seed, workers, progress)
-        if like is None
-        else like.vocabulary
-    )
+        describer = like.described_by
+    else:
+        layout = settings or _settings_for(frames, drives, words)
+        vocabulary = _learn_words(frames, drives, layout, seed, workers, progress)
+        describer = PyramidDescriber(vocabulary, layout)
     rows = select_frames(frames.poses, poses, select, seed)
     runs = probe_runs(frames, rows)
     asked = np.unique(np.concatenate((rows, *runs)))
     described = {
         int(asked[item.place]): item
-        for item in describe_frames(frames, drives, asked, vocabulary, settings, workers, progress)
+        for item in describe_frames(frames, drives, asked, describer, workers, progress)
     }
     progress(0, 1, "learning from the map's own drives")
     built = map_of_frames(
@@ -97,8 +97,7 @@ def build_map(
         described,
         rows,
         runs,
-        vocabulary,
-        settings,
+        describer,
         parameters=parameters,
         seed=seed,
     )
@@ -111,8 +110,7 @@ def map_of_frames(
     described: Mapping[int, Described],
     rows: Rows,
     runs: Sequence[Rows],
-    vocabulary: Vocabulary,
-    settings: DescriberSettings,
+    describer: Describer,
     *,
     parameters: Mapping[str, float] | None = None,
     seed: int = 0,
@@ -129,11 +127,10 @@ def map_of_frames(
     grids = [item.image.words for item in items if item.image.words is not None]
     training_map = TrainingMap(
         poses=frames.poses[kept],
-        histograms=np.stack([item.image.histogram for item in items]),
+        features=np.stack([item.image.features for item in items]),
         next_poses=frames.next_poses[kept],
         motions=frames.motions[kept],
-        vocabulary=vocabulary,
-        describer_settings=settings,
+        described_by=describer,
         motion_variances=frames.motion_variances(),
         sources=tuple(
             Source(
@@ -148,7 +145,7 @@ def map_of_frames(
         source_of=frames.drive_of[kept],
         thumbnails=[item.thumbnail for item in items],
         parameters=dict(parameters or {}),
-        warnings=tuple(_warnings(drives, items, len(rows), settings)),
+        warnings=tuple(_warnings(drives, items, len(rows), describer)),
         word_grids=np.stack(grids) if len(grids) == len(items) else None,
     )
     if not runs:
@@ -206,7 +203,7 @@ def _motion_noise(frames: Frames, resemblance: Resemblance) -> MotionNoise:
 
 
 def _warnings(
-    drives: Sequence[Drive], items: Sequence[Described], asked: int, settings: DescriberSettings
+    drives: Sequence[Drive], items: Sequence[Described], asked: int, describer: Describer
 ) -> Iterator[str]:
     for drive in drives:
         yield from drive.warnings
@@ -214,10 +211,8 @@ def _warnings(
         yield f"{asked - len(items)} of {asked} chosen images cannot be decoded; left out"
     resized = sum(item.resized for item in items)
     if resized:
-        yield (
-            f"{resized} of {asked} chosen images were resized to "
-            f"{settings.image_width}x{settings.image_height}"
-        )
+        width, height = describer.image_size
+        yield f"{resized} of {asked} chosen images were resized to {width}x{height}"
 
 
 def _settings_for(frames: Frames, drives: Sequence[Drive], words: int) -> DescriberSettings:

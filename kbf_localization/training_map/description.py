@@ -11,15 +11,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Image
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
 from kbf_localization.training_map.frames import Frames
 from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.describer import ImageDescriber, ImageDescription, prepare_image
+from kbf_localization.vision.describer import Describer, ImageDescription
+from kbf_localization.vision.prepare import prepare_image
 from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -33,7 +34,7 @@ THUMBNAIL_SIZE = (96, 72)
 class Described:
     """An image's description and thumbnail, with its place in the list that was asked for.
 
-    `resized` says that it had another size than the map's images.
+    `resized` says that it had another size than the pyramid's images.
     """
 
     place: int
@@ -75,13 +76,12 @@ def describe_frames(
     frames: Frames,
     drives: Sequence[Drive],
     rows: NDArray[np.intp],
-    vocabulary: Vocabulary,
-    settings: DescriberSettings,
+    describer: Describer,
     workers: Workers,
     progress: Progress,
 ) -> Iterator[Described]:
     """The images in `rows` of the frames, in order, without those that cannot be decoded."""
-    task = _DescribeTask(vocabulary, settings)
+    task = _DescribeTask(describer)
     for done, part in enumerate(workers.map(task, _chunks(frames, drives, rows))):
         yield from part
         progress(min((done + 1) * IMAGES_AT_ONCE, len(rows)), len(rows), "describing images")
@@ -111,43 +111,46 @@ class _SampleTask:
     @single_threaded
     def __call__(self, items: list[Item]) -> list[NDArray[np.float32]]:
         sampled = []
+        size = (self.settings.image_width, self.settings.image_height)
         for place, data in items:
             image = grey_from_compressed(data)
             if image is None:
                 continue
-            descriptors = dense_sift(prepare_image(image, self.settings), self.settings)
+            descriptors = dense_sift(prepare_image(image, size), self.settings)
             # Seeded by the image's place, so that the workers' number changes nothing.
             rng = np.random.default_rng((self.seed, place))
-            size = min(self.per_image, len(descriptors))
-            sampled.append(descriptors[rng.choice(len(descriptors), size, replace=False)])
+            count = min(self.per_image, len(descriptors))
+            sampled.append(descriptors[rng.choice(len(descriptors), count, replace=False)])
         return sampled
 
 
 @dataclass(frozen=True)
 class _DescribeTask:
-    vocabulary: Vocabulary
-    settings: DescriberSettings
+    describer: Describer
 
     @single_threaded
     def __call__(self, items: list[Item]) -> list[Described]:
-        describer = ImageDescriber(self.vocabulary, self.settings)
-        described = []
-        for place, data in items:
-            image = grey_from_compressed(data)
-            if image is None:
-                continue
-            small = cv2.resize(image, THUMBNAIL_SIZE, interpolation=cv2.INTER_AREA)
-            _, thumbnail = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 80])
-            prepared = prepare_image(image, self.settings)
-            described.append(
-                Described(
-                    place,
-                    describer.describe(prepared),
-                    thumbnail.tobytes(),
-                    resized=prepared.shape != image.shape,
-                )
+        decoded = [(place, grey_from_compressed(data)) for place, data in items]
+        images = {place: image for place, image in decoded if image is not None}
+        pyramid = self.describer.pyramid
+        size = None if pyramid is None else pyramid.image_size
+        return [
+            Described(
+                place,
+                description,
+                _thumbnail(image),
+                resized=size is not None and image.shape != size[::-1],
             )
-        return described
+            for (place, image), description in zip(
+                images.items(), self.describer.describe_all(list(images.values())), strict=True
+            )
+        ]
+
+
+def _thumbnail(image: Image) -> bytes:
+    small = cv2.resize(image, THUMBNAIL_SIZE, interpolation=cv2.INTER_AREA)
+    _, thumbnail = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 80])
+    return bytes(thumbnail.tobytes())
 
 
 def _chunks(

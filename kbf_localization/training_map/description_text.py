@@ -36,9 +36,14 @@ class PlanPlace:
 
 @dataclass(frozen=True)
 class Description:
-    """What a map file says besides its arrays."""
+    """What a map file says besides its arrays.
 
-    settings: DescriberSettings
+    `layout` is that of the pyramid, where the map has one; `describer` is as
+    `registry.specification` gives it, with the scales of its kernel, None for the pyramid.
+    """
+
+    layout: DescriberSettings | None
+    describer: Mapping[str, Any] | None
     sources: tuple[Source, ...]
     parameters: Mapping[str, float]
     learned: Learned | None
@@ -60,8 +65,15 @@ def parse_description(text: bytes) -> Description:
         raise ValueError("its description names no sources")
     if not isinstance(warnings, list) or not all(isinstance(line, str) for line in warnings):
         raise ValueError("the description's warnings are not lines")
+    describer = content.get("describer")
+    if not isinstance(describer, (dict, type(None))):
+        raise ValueError("the description's describer is not a table")
+    layout = content.get("settings")
     return Description(
-        settings=DescriberSettings(**_typed(content.get("settings"), DescriberSettings)),
+        layout=None
+        if layout is None and describer is not None
+        else DescriberSettings(**_typed(layout, DescriberSettings)),
+        describer=describer,
         sources=tuple(Source(**_typed(source, Source)) for source in sources),
         parameters=_parameters(content.get("parameters")),
         learned=_learned(content.get("learned")),

@@ -15,8 +15,12 @@ import numpy as np
 
 from kbf_localization.errors import MapError
 
-VERSION = 2
-"""Version 1 has no grids of words, and thresholds in the place of what the map learned."""
+VERSION = 3
+"""Version 1 has no grids of words, and thresholds in the place of what the map learned. Version 3
+is of a map with another describer than the pyramid alone."""
+
+PYRAMIDS = 2
+"""The version of a map whose describer is the pyramid."""
 
 SEAL_LENGTH = 512
 
@@ -36,7 +40,13 @@ ARRAYS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "thumbnail_checksums": ("<u4", ("n",)),
     "thumbnails": ("|u1", ("thumbnail bytes",)),
 }
-"""Type and shape of every array; n poses, `bins` and `words` as the description says."""
+"""Type and shape of every array; n poses, `bins` and `words` as the description says.
+
+`histograms` are the images' rows of bytes, which for the pyramid are its histograms.
+"""
+
+VOCABULARY = "vocabulary"
+"""The one of these that only a map with a pyramid has."""
 
 WORD_GRIDS = "word_grids"
 """(n, cells) words, eight bits each or, of more than 256 words, sixteen; not in every map."""
@@ -50,11 +60,11 @@ DESCRIPTION = "description"
 LONGEST_DESCRIPTION = 1 << 24
 
 
-def seal(file: BinaryIO) -> None:
+def seal(file: BinaryIO, version: int = VERSION) -> None:
     """Write the seal of a finished file."""
-    length, digest = _measure(file, VERSION)
+    length, digest = _measure(file, version)
     file.seek(0)
-    file.write(_SEAL.pack(_MAGIC, VERSION, length, digest).ljust(SEAL_LENGTH, b"\0"))
+    file.write(_SEAL.pack(_MAGIC, version, length, digest).ljust(SEAL_LENGTH, b"\0"))
 
 
 def verify_seal(file: BinaryIO, name: str) -> None:

@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import MapError
-from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS
+from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS, check_scale
 from kbf_localization.training_map.description_text import Description, PlanPlace, parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
     FLOOR_PLAN,
     LONGEST_DESCRIPTION,
+    VOCABULARY,
     WORD_GRIDS,
     verify_seal,
 )
 from kbf_localization.training_map.thumbnails import FileThumbnails
 from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.describer import Describer
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.registry import DescriberError, make_describer
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
@@ -41,6 +45,8 @@ def load_map(path: Path | str) -> TrainingMap:
             return _read(content, path)
     except MapError:
         raise
+    except DescriberError as error:
+        raise MapError(f"{path}: {error}") from error
     except _FormatError as error:
         raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
     except OSError as error:
@@ -56,9 +62,18 @@ class _FormatError(ValueError):
 def _read(content: h5py.File, path: Path) -> TrainingMap:
     length = path.stat().st_size
     description = _description(content, length)
-    settings = description.settings
-    sizes = {"bins": settings.bins, "words": settings.words}
-    datasets = {name: _dataset(content, name, length, sizes) for name in ARRAYS}
+    layout = description.layout
+    pyramid = None
+    if layout is not None:
+        words = _values(_dataset(content, VOCABULARY, length, {"words": layout.words}))
+        if not np.isfinite(words).all() or np.abs(words).max() > 1e3:
+            raise _FormatError(f"'{VOCABULARY}' is not finite")
+        pyramid = PyramidDescriber(Vocabulary(words), layout)
+    describer = _describer(description, pyramid)
+    sizes = {"bins": describer.width}
+    datasets = {
+        name: _dataset(content, name, length, sizes) for name in ARRAYS if name != VOCABULARY
+    }
     # Histograms and thumbnails are the bulk: all else is checked before they are touched.
     arrays = {
         name: _values(dataset)
@@ -68,11 +83,10 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
     _check(arrays, datasets["thumbnails"].shape[0], len(description.sources))
     training_map = TrainingMap(
         poses=arrays["poses"],
-        histograms=_values(datasets["histograms"]),
+        features=_values(datasets["histograms"]),
         next_poses=arrays["next_poses"],
         motions=arrays["motions"],
-        vocabulary=Vocabulary(arrays["vocabulary"]),
-        describer_settings=settings,
+        described_by=describer,
         motion_variances=arrays["motion_variances"],
         sources=description.sources,
         source_of=arrays["source_of"].astype(np.intp),
@@ -84,27 +98,40 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
         ),
         parameters=description.parameters,
         warnings=description.warnings,
-        word_grids=_word_grids(content, length, len(arrays["poses"]), settings),
+        word_grids=_word_grids(content, length, len(arrays["poses"]), layout),
         known=description.learned,
         floor_plan=_floor_plan(content, length, description.plan),
     )
-    if not (training_map.self_similarities > 0.0).all():
-        raise _FormatError("a histogram is empty")
+    training_map.gallery.check()
     return training_map
 
 
+def _describer(description: Description, pyramid: PyramidDescriber | None) -> Describer:
+    """What described the map's images; the pyramid, where the description names no other."""
+    if description.describer is None:
+        if pyramid is None:
+            raise _FormatError("it has no describer")
+        return pyramid
+    content = dict(description.describer)
+    scales = content.pop("scales", None)
+    made = make_describer(content, pyramid)
+    if not isinstance(scales, list) or len(scales) != len(made.scales):
+        raise _FormatError("its describer's scales are not there")
+    return made.with_scales([check_scale(scale) for scale in scales])
+
+
 def _word_grids(
-    content: h5py.File, length: int, poses: int, settings: DescriberSettings
+    content: h5py.File, length: int, poses: int, layout: DescriberSettings | None
 ) -> NDArray[Any] | None:
     """The grids of words, where the map has them."""
-    if content.get(WORD_GRIDS, getlink=True) is None:
+    if layout is None or content.get(WORD_GRIDS, getlink=True) is None:
         return None
     dataset = _plain(content, WORD_GRIDS, length)
-    rows, columns = settings.reduced_grid_shape
-    if dataset.dtype != np.dtype(settings.word_type) or dataset.shape != (poses, rows * columns):
+    rows, columns = layout.reduced_grid_shape
+    if dataset.dtype != np.dtype(layout.word_type) or dataset.shape != (poses, rows * columns):
         raise _FormatError(f"'{WORD_GRIDS}' has shape {dataset.shape} of {dataset.dtype}")
     grids = _values(dataset)
-    if poses and int(grids.max()) >= settings.words:
+    if poses and int(grids.max()) >= layout.words:
         raise _FormatError(f"'{WORD_GRIDS}' has a word that is not in the vocabulary")
     return grids
 
@@ -182,8 +209,6 @@ def _check(arrays: dict[str, NDArray[Any]], thumbnail_bytes: int, sources: int) 
         raise _FormatError("'next_poses' and 'motions' are missing at different poses")
     if not (np.isfinite(variances).all() and (variances > 0.0).all() and variances.max() < 1e6):
         raise _FormatError("'motion_variances' are not positive numbers")
-    if not np.isfinite(arrays["vocabulary"]).all() or np.abs(arrays["vocabulary"]).max() > 1e3:
-        raise _FormatError("'vocabulary' is not finite")
     if arrays["source_of"].min() < 0 or arrays["source_of"].max() >= sources:
         raise _FormatError("'source_of' names a source that is not there")
     ends = arrays["thumbnail_ends"]

@@ -12,12 +12,13 @@ from kbf_localization.errors import MapError
 from kbf_localization.training_map.learned import MotionNoise, triple
 from kbf_localization.training_map.learning import learn_from_map
 from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.registry import same_descriptions
 
 
 def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
     """All poses of all maps.
 
-    The maps must share their words and settings, since counts of different words cannot be
+    The maps must share their describer and its words, since other descriptions cannot be
     compared. What the joined map knows about itself it learns anew, from itself; hyper-parameters
     stay where all maps have the same. The floor plan is that of the first map that has one.
     """
@@ -25,12 +26,11 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
         raise MapError("nothing to merge: name two maps or more")
     first = maps[0]
     for number, other in enumerate(maps[1:], start=2):
-        if other.describer_settings != first.describer_settings or not np.array_equal(
-            other.vocabulary.words, first.vocabulary.words
-        ):
+        if not same_descriptions(other.described_by, first.described_by):
             raise MapError(
-                f"map {number} has other visual words than map 1, so their images cannot be "
-                "compared; build it anew with 'kbf map build --like' and the first map"
+                f"map {number} has other visual words or another describer than map 1, so their "
+                "images cannot be compared; build it anew with 'kbf map build --like' and the "
+                "first map"
             )
         earlier = [source.name for part in maps[: number - 1] for source in part.sources]
         refuse_repeated(earlier, [source.name for source in other.sources])
@@ -41,11 +41,10 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
     grids = [part.word_grids for part in maps if part.word_grids is not None]
     merged = TrainingMap(
         poses=np.concatenate([part.poses for part in maps]),
-        histograms=np.concatenate([part.histograms for part in maps]),
+        features=np.concatenate([part.features for part in maps]),
         next_poses=np.concatenate([part.next_poses for part in maps]),
         motions=np.concatenate([part.motions for part in maps]),
-        vocabulary=first.vocabulary,
-        describer_settings=first.describer_settings,
+        described_by=first.described_by,
         motion_variances=np.average(variances, axis=0, weights=counts),
         sources=tuple(chain.from_iterable(part.sources for part in maps)),
         source_of=np.concatenate(

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbf_localization.arrays import Array, Rows
-from kbf_localization.vision.alignment import Alignments
+from kbf_localization.arrays import Array, Floats, Rows
+from kbf_localization.vision.alignment import Alignments, WordAligner
 from kbf_localization.vision.describer import ImageDescription
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
 
 RETRIEVE_FROM = 1000
-"""Maps of more poses are searched by their words first, and closely where those agree most."""
+"""Maps of more poses are searched at a glance first, and closely where that looks most alike."""
 
 RETRIEVED_SHARE, MOST_RETRIEVED = 0.2, 1000
 """The part of the map that coarse retrieval leaves over for a close look, and its bound."""
@@ -32,6 +32,7 @@ class MapObservation:
         self.description = description
         self._known = np.full(len(training_map), np.nan)
         self._aligned: dict[int, tuple[float, float, float]] = {}
+        self._zoomed: Floats | None = None
 
     def similarities(self, rows: Rows | None = None) -> Array:
         """k_Z(Z_i, z) with power 1 for these rows (None: for all); other rows are not touched."""
@@ -40,8 +41,8 @@ class MapObservation:
         if missing.any():
             held = self.training_map
             asked = np.flatnonzero(missing) if rows is None else rows[missing]
-            self._known[asked] = held.kernel.similarities(
-                self.description.histogram, held.histograms[asked], held.self_similarities[asked]
+            self._known[asked] = held.described_by.kernel(
+                held.gallery.compare(self.description.features, asked)
             )
         return np.array(self._known[wanted])
 
@@ -56,11 +57,9 @@ class MapObservation:
         return float(np.median(np.log(np.maximum(values, LEAST_SIMILARITY))))
 
     def coarse_similarities(self) -> Array:
-        """A quick look (n,) at the whole map, by the words of the whole image alone."""
+        """A quick look (n,) at the whole map."""
         held = self.training_map
-        return held.kernel.top_level_similarities(
-            self.description.histogram, held.top_level, held.top_level_sums
-        )
+        return held.described_by.kernel(held.gallery.glance(self.description.features))
 
     def best_rows(self, count: int) -> Rows:
         """The rows of the map whose images are most similar, the best first."""
@@ -75,12 +74,12 @@ class MapObservation:
 
     def alignments(self, rows: Rows) -> Alignments | None:
         """With the images of these rows; None where the map or the image has no grid of words."""
-        grids = self.training_map.word_grids
-        if grids is None or self.description.words is None:
+        grids, aligner = self.training_map.word_grids, self.training_map.aligner
+        if grids is None or aligner is None or self.description.words is None:
             return None
         missing = [int(row) for row in rows if int(row) not in self._aligned]
         if missing:
-            found = self.training_map.aligner.align(self._view, grids[missing])
+            found = aligner.align(self._view(aligner), grids[missing])
             values = zip(found.shift, found.zoom, found.prominence, strict=True)
             self._aligned.update(zip(missing, values, strict=True))
         table = np.array([self._aligned[int(row)] for row in rows]).reshape(-1, 3)
@@ -88,23 +87,23 @@ class MapObservation:
 
     def compared_with(self, other: MapObservation) -> tuple[float, float]:
         """Contrast and prominence of the alignment with another camera image."""
-        similarity = float(
-            self.training_map.kernel.similarities(
-                self.description.histogram, other.description.histogram[None]
-            )[0]
-        )
+        describer = self.training_map.described_by
+        alone = describer.gallery(other.description.features[None])
+        similarity = float(describer.kernel(alone.compare(self.description.features))[0])
         contrast = float(np.log(max(similarity, LEAST_SIMILARITY))) - self.background
-        words = other.description.words
-        if words is None or self.description.words is None:
+        words, aligner = other.description.words, self.training_map.aligner
+        if words is None or aligner is None or self.description.words is None:
             return contrast, 0.0
-        found = self.training_map.aligner.align(self._view, words[None])
+        found = aligner.align(self._view(aligner), words[None])
         return contrast, float(found.prominence[0])
 
     def same_as(self, other: MapObservation) -> bool:
         """Whether the two images are the very same picture."""
-        return np.array_equal(self.description.histogram, other.description.histogram)
+        return np.array_equal(self.description.features, other.description.features)
 
-    @cached_property
-    def _view(self) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-        assert self.description.words is not None
-        return self.training_map.aligner.view(self.description.words)
+    def _view(self, aligner: WordAligner) -> Floats:
+        """The picture at all zooms, made once."""
+        if self._zoomed is None:
+            assert self.description.words is not None
+            self._zoomed = aligner.view(self.description.words)
+        return self._zoomed

@@ -13,16 +13,22 @@ import numpy as np
 
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import MapError
+from kbf_localization.limits import check_scale
 from kbf_localization.training_map.description_text import parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
     FLOOR_PLAN,
+    PYRAMIDS,
     SEAL_LENGTH,
+    VERSION,
+    VOCABULARY,
     WORD_GRIDS,
     seal,
 )
 from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.registry import specification
 
 
 def save_map(training_map: TrainingMap, path: Path | str) -> None:
@@ -37,12 +43,17 @@ def save_map(training_map: TrainingMap, path: Path | str) -> None:
         image = io.BytesIO()
         with h5py.File(image, "w", userblock_size=SEAL_LENGTH) as content:
             _write(content, training_map)
-        seal(image)
+        seal(image, _version(training_map))
         with atomic_write(path) as temporary:
             temporary.write_bytes(image.getbuffer())
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MapError(f"{path}: the map cannot be written: {reason}") from error
+
+
+def _version(training_map: TrainingMap) -> int:
+    """The oldest that holds the map, so that older programs read what they can."""
+    return PYRAMIDS if isinstance(training_map.described_by, PyramidDescriber) else VERSION
 
 
 def _write(file: h5py.File, training_map: TrainingMap) -> None:
@@ -54,17 +65,20 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
         "poses": training_map.poses,
         "next_poses": training_map.next_poses,
         "motions": training_map.motions,
-        "histograms": training_map.histograms,
-        "vocabulary": training_map.vocabulary.words,
+        "histograms": training_map.features,
         "motion_variances": training_map.motion_variances,
         "source_of": training_map.source_of,
         "thumbnail_ends": np.cumsum(sizes),
         "thumbnail_checksums": np.array(checksums),
     }
-    for name, array in arrays.items():
+    describer, pyramid = training_map.described_by, training_map.described_by.pyramid
+    if pyramid is not None:
+        arrays[VOCABULARY] = pyramid.vocabulary.words
+    for name in (name for name in ARRAYS if name in arrays):
+        array = arrays[name]
         file.create_dataset(name, data=np.asarray(array, dtype=ARRAYS[name][0]))
-    if training_map.word_grids is not None:
-        grids = training_map.word_grids.astype(training_map.describer_settings.word_type)
+    if training_map.word_grids is not None and pyramid is not None:
+        grids = training_map.word_grids.astype(pyramid.layout.word_type)
         file.create_dataset(WORD_GRIDS, data=grids)
     plan = training_map.floor_plan
     if plan is not None:
@@ -76,7 +90,7 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
             pictures[start : start + size] = np.frombuffer(thumbnail, dtype=np.uint8)
             start += size
     description = {
-        "settings": asdict(training_map.describer_settings),
+        "settings": None if pyramid is None else asdict(pyramid.layout),
         "sources": [asdict(source) for source in training_map.sources],
         "parameters": {name: float(value) for name, value in training_map.parameters.items()},
         "learned": asdict(training_map.learned),
@@ -85,6 +99,11 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
         if plan is None
         else {"resolution": plan.resolution, "origin": plan.origin},
     }
+    if describer is not pyramid:
+        description["describer"] = {
+            **specification(describer),
+            "scales": [check_scale(scale) for scale in describer.scales],
+        }
     text = json.dumps(description, indent=1, allow_nan=False).encode()
     parse_description(text)  # a map that could not be read again is not written
     file.create_dataset(DESCRIPTION, data=np.bytes_(text))

@@ -14,10 +14,8 @@ from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.training_map.learned import Learned
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.vision.alignment import WordAligner
-from kbf_localization.vision.describer import ImageDescriber, ImageDescription, WordGrid
-from kbf_localization.vision.pyramid_kernel import PyramidKernel
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
+from kbf_localization.vision.describer import Describer, Gallery, ImageDescription, WordGrid
+from kbf_localization.vision.registry import identity_of
 
 SPREAD_ROWS = 256
 """Poses, spread over the map, whose images are the background of every contrast."""
@@ -36,23 +34,24 @@ class Source:
 
 @dataclass(frozen=True, repr=False)
 class TrainingMap:
-    """n poses with their images' histograms.
+    """n poses with their images' descriptions.
 
-    `poses` (n, 3); `histograms` (n, bins); `next_poses` (n, 3) the true pose one frame later in
+    `poses` (n, 3); `features` (n, width), a row of bytes an image, and `described_by` what made
+    them and knows what they mean; `next_poses` (n, 3) the true pose one frame later in
     its drive and `motions` (n, 3) the odometry's motion to it, NaN where the drive ends or has a
     gap; `motion_variances` (4,) of one frame's motion noise; `source_of` (n,) the index in
     `sources` of each pose's drive; `thumbnails` JPEG bytes a pose, empty where there is none.
-    `word_grids` (n, cells) are the images' grids of words, None in old maps. `known` is what
+    `word_grids` (n, cells) are the images' grids of words, None in old maps and in maps of a
+    describer without words. `known` is what
     the map has learned about itself, `parameters` what tuning found; empty means: the defaults.
     `floor_plan` is what pictures of the map are drawn on.
     """
 
     poses: Array
-    histograms: Counts
+    features: Counts
     next_poses: Array
     motions: Array
-    vocabulary: Vocabulary
-    describer_settings: DescriberSettings
+    described_by: Describer
     motion_variances: Array
     sources: tuple[Source, ...]
     source_of: Rows
@@ -79,37 +78,28 @@ class TrainingMap:
     def identity(self) -> str:
         """A checksum of poses, images and words: maps that differ in tuning alone share it."""
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(repr(self.describer_settings).encode())
-        for array in (self.poses, self.histograms, self.vocabulary.words):
+        digest.update(identity_of(self.described_by).encode())
+        arrays = [self.poses, self.features]
+        if self.described_by.pyramid is not None:
+            arrays.append(self.described_by.pyramid.vocabulary.words)
+        for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def describer(self) -> ImageDescriber:
+    def describer(self) -> Describer:
         """What describes a camera's images as the map's were described."""
-        return ImageDescriber(self.vocabulary, self.describer_settings)
+        return self.described_by
 
     @cached_property
-    def kernel(self) -> PyramidKernel:
-        return PyramidKernel(self.describer_settings)
+    def gallery(self) -> Gallery:
+        """The map's images, ready to be compared."""
+        return self.described_by.gallery(self.features)
 
     @cached_property
-    def self_similarities(self) -> Array:
-        """Unnormalized k(Z_i, Z_i) (n,), so that a query need not touch rows for it."""
-        return self.kernel.self_similarities(self.histograms)
-
-    @cached_property
-    def top_level(self) -> Counts:
-        """The whole-image bins (n, words) side by side: a twentieth of the map."""
-        return self.kernel.top_level(self.histograms)
-
-    @cached_property
-    def top_level_sums(self) -> Array:
-        """Counts (n,) in each row of `top_level`."""
-        return self.kernel.top_level_sums(self.top_level)
-
-    @cached_property
-    def aligner(self) -> WordAligner:
-        return WordAligner(self.vocabulary, self.describer_settings)
+    def aligner(self) -> WordAligner | None:
+        """What aligns grids of words; None where the describer has none."""
+        pyramid = self.described_by.pyramid
+        return None if pyramid is None else WordAligner(pyramid.vocabulary, pyramid.layout)
 
     @cached_property
     def spread_rows(self) -> Rows:
@@ -131,14 +121,11 @@ class TrainingMap:
     def description(self, row: int) -> ImageDescription:
         """The description of one of the map's own images."""
         words = None if self.word_grids is None else self.word_grids[row]
-        return ImageDescription(self.histograms[row], words)
+        return ImageDescription(self.features[row], words)
 
     def image_gram(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
         """k_Z with power 1 between the map's images, (len rows_a, len rows_b or len rows_a)."""
-        known = self.self_similarities
-        if rows_b is None:
-            return self.kernel.gram(self.histograms[rows_a], None, known[rows_a])
-        return self.kernel.gram(self.histograms[rows_a], self.histograms[rows_b], known[rows_b])
+        return self.described_by.kernel(self.gallery.compare_rows(rows_a, rows_b))
 
 
 def with_parameters(training_map: TrainingMap, parameters: Mapping[str, float]) -> TrainingMap:
@@ -158,7 +145,7 @@ def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
     return replace(
         training_map,
         poses=training_map.poses[rows],
-        histograms=training_map.histograms[rows],
+        features=training_map.features[rows],
         next_poses=training_map.next_poses[rows],
         motions=training_map.motions[rows],
         sources=tuple(

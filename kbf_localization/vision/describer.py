@@ -1,91 +1,106 @@
-"""From an image to what the map keeps of it: a pyramid histogram and a grid of visual words."""
+"""What every describer of images does: make a row of bytes of an image, and compare such rows.
+
+A describer is a plug-in (`vision/registry.py`). The map keeps one row of bytes an image, and beside
+them the describer's name, version and settings; only the describer knows what the bytes mean.
+"""
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Counts, Image
-from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.pyramid import pyramid_histogram
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
+from kbf_localization.arrays import Array, Counts, Image, Rows
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from kbf_localization.vision.pyramid_describer import PyramidDescriber
 
 WordGrid = NDArray[np.integer[Any]]
+
+D = TypeVar("D", bound="Describer")
 
 
 @dataclass(frozen=True)
 class ImageDescription:
-    """`histogram` (bins,) of the pyramid, and `words` (cells,), the reduced grid of visual words.
+    """`features` (width,), a row of bytes, and `words` (cells,), the reduced grid of visual words.
 
-    `words` is None where it is not known, as for the images of an old map.
+    `words` is None where it is not known: for the images of an old map, and from a describer that
+    has no visual words.
     """
 
-    histogram: Counts
+    features: Counts
     words: WordGrid | None = None
 
 
-class ImageDescriber:
-    """Describes images of any size, grey or colour, as the map's images were described.
+class Gallery(Protocol):
+    """The rows of a map, made ready to be compared with queries and with each other.
 
-    Images of another size than the map's are resized, which is logged once; `resized_from` is the
-    size (width, height) of the last such image, None while there was none.
+    A describer that combines several compares once for each of its parts: results have a first axis
+    of `parts`, from which `Describer.kernel` makes one similarity.
     """
 
-    def __init__(self, vocabulary: Vocabulary, settings: DescriberSettings) -> None:
-        if vocabulary.words.shape[0] != settings.words:
-            raise ValueError(
-                f"vocabulary has {vocabulary.words.shape[0]} words, settings say {settings.words}"
-            )
-        self.vocabulary = vocabulary
-        self.settings = settings
-        self.resized_from: tuple[int, int] | None = None
+    def compare(self, query: Counts, rows: Rows | None = None) -> Array:
+        """A query (width,) with these rows (None: with all): (parts, m)."""
+
+    def glance(self, query: Counts) -> Array:
+        """A quicker look at all rows, (parts, n), good enough to choose those worth a close one."""
+
+    def compare_rows(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
+        """Rows with rows (None: with `rows_a` itself): (parts, len rows_a, len rows_b)."""
+
+    def check(self) -> None:
+        """Raise ValueError where a row cannot be this describer's, as in a hostile map."""
+
+
+class Describer(Protocol):
+    """Turns images into rows of bytes and compares them by a positive definite kernel k_Z.
+
+    k_Z(z, z) = 1. `name` is the one under which it is registered; `version` changes when the same
+    settings begin to give other rows.
+    """
+
+    name: str
+    version: int
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All that fixes what a description is, as JSON knows it; the registry makes it again."""
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Width and height to which images are brought."""
+
+    @property
+    def width(self) -> int:
+        """Bytes of a row."""
+
+    def describe_all(self, images: Sequence[Image]) -> list[ImageDescription]:
+        """Images (h, w) of any size, grey, or (h, w, channels) with BGR or BGRA; one by one the
+        same as together.
+        """
 
     def describe(self, image: Image) -> ImageDescription:
-        """The description of an image (h, w), (h, w, 1), (h, w, 3) BGR or (h, w, 4) BGRA."""
-        height, width = image.shape[:2] if image.ndim in (2, 3) else (0, 0)
-        grey = prepare_image(image, self.settings)
-        size = (self.settings.image_width, self.settings.image_height)
-        if (width, height) != size:
-            if self.resized_from is None:
-                _log.warning("images of %dx%d are resized to the map's %dx%d", width, height, *size)
-            self.resized_from = (width, height)
-        words = self.vocabulary.assign(dense_sift(grey, self.settings))
-        step = self.settings.reduced_grid_step
-        grid = words.reshape(self.settings.grid_shape)[::step, ::step]
-        return ImageDescription(
-            histogram=pyramid_histogram(words, self.settings),
-            words=grid.reshape(-1).astype(self.settings.word_type),
-        )
+        return self.describe_all([image])[0]
 
+    def gallery(self, features: Counts) -> Gallery:
+        """Rows (n, width), to be compared."""
 
-def prepare_image(image: Image, settings: DescriberSettings) -> Image:
-    """The image in grey and of the settings' size."""
-    if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
-        raise ValueError(
-            f"image must be a non-empty uint8 array (h, w[, channels]), "
-            f"not {image.dtype} of shape {image.shape}"
-        )
-    if image.ndim == 3:
-        if image.shape[2] == 1:
-            image = image[:, :, 0]
-        elif image.shape[2] in (3, 4):
-            code = cv2.COLOR_BGR2GRAY if image.shape[2] == 3 else cv2.COLOR_BGRA2GRAY
-            image = np.asarray(cv2.cvtColor(image, code), dtype=np.uint8)
-        else:
-            raise ValueError(f"image must have 1, 3 or 4 channels, not {image.shape[2]}")
-    size = (settings.image_width, settings.image_height)
-    if image.shape != size[::-1]:
-        shrinks = size[0] < image.shape[1]
-        image = np.asarray(
-            cv2.resize(image, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR),
-            dtype=np.uint8,
-        )
-    return image
+    def kernel(self, compared: Array) -> Array:
+        """k_Z (…) from what a gallery gave, (parts, …)."""
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """Positive numbers of the kernel that a map learns from its own images; () for none."""
+        return ()
+
+    def with_scales(self: D, scales: Sequence[float]) -> D:
+        """The same with other scales."""
+        return self
+
+    @property
+    def pyramid(self) -> PyramidDescriber | None:
+        """The spatial pyramid, where it is this describer or one of its parts."""
+        return None

@@ -28,7 +28,7 @@ def test_a_random_map_holds_frames_of_the_chosen_drives(pool, drives):
     for row in range(30):
         at = int(np.argmin(np.abs(poses - chosen.poses[row]).sum(axis=1)))
         np.testing.assert_array_equal(chosen.poses[row], poses[at])
-        np.testing.assert_array_equal(chosen.histograms[row], drives[1].views[at].histogram)
+        np.testing.assert_array_equal(chosen.features[row], drives[1].views[at].features)
         np.testing.assert_array_equal(chosen.description(row).words, drives[1].views[at].words)
     expected = noise_between(poses[:-1], drives[1].motions, poses[1:])
     np.testing.assert_allclose(chosen.motion_variances, expected)

@@ -9,8 +9,9 @@ from kbf_localization.evaluation.cross_validation import _Trial, tune
 from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.training_map.description import Described
 from kbf_localization.training_map.frames import gather_frames
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.vocabulary import Vocabulary
-from test.filters.synthetic_world import SETTINGS, VOCABULARY, World, drive, loop
+from test.filters.synthetic_world import DESCRIBER, World, drive, loop
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def pool() -> FramePool:
         row: Described(row, drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
         for row in range(len(frames.poses))
     }
-    return FramePool(drives, frames, described, VOCABULARY, SETTINGS)
+    return FramePool(drives, frames, described, DESCRIBER)
 
 
 def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
@@ -36,7 +37,10 @@ def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
         tune(searched, drives, ["nai"], 30, budget=1, seed=seed, journal=journal)
         return len(journal.read_text().splitlines()) - before
 
-    other_words = replace(pool, vocabulary=Vocabulary(2.0 * VOCABULARY.words))
+    other_words = replace(
+        pool,
+        describer=PyramidDescriber(Vocabulary(2.0 * DESCRIBER.vocabulary.words), DESCRIBER.layout),
+    )
     first = pool.drives[0]
     renamed = replace(pool, drives=(replace(first, name="elsewhere"), pool.drives[1]))
     wheels = replace(pool, drives=(replace(first, motions=1.1 * first.motions), pool.drives[1]))

@@ -40,7 +40,7 @@ def test_a_map_built_on_the_cluster_is_the_same_map(
     here = build_map(drives, poses=20, words=20, seed=3, workers=Serial())
     there = build_map(drives, poses=20, words=20, seed=3, workers=cluster)
     assert there.identity == here.identity
-    np.testing.assert_array_equal(there.histograms, here.histograms)
+    np.testing.assert_array_equal(there.features, here.features)
     np.testing.assert_array_equal(there.poses, here.poses)
     np.testing.assert_array_equal(there.motion_variances, here.motion_variances)
     assert list(there.thumbnails) == list(here.thumbnails)

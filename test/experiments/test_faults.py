@@ -178,14 +178,14 @@ def test_frozen_odometry_goes_on_as_before_when_it_comes_back(building):
 
 def test_a_frozen_camera_repeats_one_picture(building):
     (one,) = frozen(30.0, building, building)
-    seen = np.array([int(image.histogram[0]) for image in one.drive.descriptions])
+    seen = np.array([int(image.features[0]) for image in one.drive.descriptions])
     assert set(seen[one.disturbed]) == {150}
     np.testing.assert_array_equal(seen[~one.disturbed], np.flatnonzero(~one.disturbed))
 
 
 def test_late_pictures_show_where_the_robot_was(building):
     (one,) = late(0.4, building, building)
-    seen = np.array([int(image.histogram[0]) for image in one.drive.descriptions])
+    seen = np.array([int(image.features[0]) for image in one.drive.descriptions])
     np.testing.assert_array_equal(one.drive.stamps_ns, (seen + 2) * FRAME_NS)
     np.testing.assert_allclose(relative(drive().truth[seen + 2], one.drive.truth), 0.0, atol=1e-9)
 
@@ -250,7 +250,7 @@ def test_pictures_are_disturbed_before_they_are_described(building, tmp_path):
     building.training_map = SimpleNamespace(describer=Brightness)
     white = partial(np.full_like, fill_value=255)
     (one,) = pictures(lambda image, *_: white(image), 20.0, building, building)
-    assert [int(image.histogram[0]) for image in one.drive.descriptions] == [-1, 255, -1]
+    assert [int(image.features[0]) for image in one.drive.descriptions] == [-1, 255, -1]
 
 
 def test_a_turned_camera_sees_another_picture_on_the_same_way(tmp_path):

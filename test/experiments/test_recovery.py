@@ -165,6 +165,6 @@ def test_odometry_of_joined_pieces_feels_no_motion_at_the_seam():
     np.testing.assert_allclose(motions[:, 1:], 0.0, atol=1e-12)
     assert (np.diff(whole.stamps_ns) == 200_000_000).all()
     np.testing.assert_array_equal(whole.odometry.stamps_ns, whole.stamps_ns)
-    seen = [int(one.histogram[0]) for one in whole.descriptions]
+    seen = [int(one.features[0]) for one in whole.descriptions]
     assert seen == [10, 11, 12, 13, 14, 200, 201, 202, 203]
     np.testing.assert_allclose(whole.truth[:, 0], 0.1 * np.array(seen))

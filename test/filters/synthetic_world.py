@@ -25,6 +25,7 @@ from kbf_localization.training_map.selection import select_frames
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescription
 from kbf_localization.vision.pyramid import pyramid_histogram
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
@@ -36,6 +37,7 @@ STEP_NS = 200_000_000
 VOCABULARY = Vocabulary(
     np.random.default_rng(99).normal(size=(SETTINGS.words, 128)).astype(np.float32)
 )
+DESCRIBER = PyramidDescriber(VOCABULARY, SETTINGS)
 
 
 class World:
@@ -200,8 +202,7 @@ def map_of(drives: Sequence[SyntheticDrive], count, seed=0, select="random") -> 
         pool.described,
         rows,
         probe_runs(pool.frames, rows),
-        VOCABULARY,
-        SETTINGS,
+        DESCRIBER,
         seed=seed,
     )
 
@@ -213,7 +214,7 @@ def pool_of(drives: Sequence[SyntheticDrive]) -> FramePool:
         row: Described(row, drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
         for row in range(len(frames.poses))
     }
-    return FramePool(tuple(drives), frames, described, VOCABULARY, SETTINGS)
+    return FramePool(tuple(drives), frames, described, DESCRIBER)
 
 
 def synthetic_map(world, count=150, seed=1) -> TrainingMap:

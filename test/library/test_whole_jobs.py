@@ -22,7 +22,9 @@ def test_map_knows_itself_and_lends_its_words(
 ) -> None:
     assert len(office) == 80 and office.known is not None and office.known.drives == 1
     alike = build_map([open_drive(office_drives[0])], poses=20, like=office)
-    np.testing.assert_array_equal(alike.vocabulary.words, office.vocabulary.words)
+    np.testing.assert_array_equal(
+        alike.described_by.vocabulary.words, office.described_by.vocabulary.words
+    )
 
 
 def test_fixes_are_those_of_the_evaluation(

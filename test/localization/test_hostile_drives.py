@@ -72,7 +72,7 @@ def pictures(world, world_drive):
         "noise": ImageDescription(
             generator.integers(0, 9, SETTINGS.bins, dtype=np.uint8), noise.astype(np.uint8)
         ),
-        "wordless": ImageDescription(world_drive.views[30].histogram),
+        "wordless": ImageDescription(world_drive.views[30].features),
         "good": world_drive.views[0],
         "next": world_drive.views[1],
         "far": world_drive.views[100],

@@ -15,6 +15,7 @@ from kbf_localization.training_map.learned import (
     Readout,
     Resemblance,
 )
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 from test.datasets.cold_folders import make_cold_drive
@@ -60,11 +61,12 @@ def number_map() -> TrainingMap:
     following[6] = motions[6] = np.nan
     return TrainingMap(
         poses=rng.normal(size=(7, 3)),
-        histograms=rng.integers(0, 9, (7, settings.bins), dtype=np.uint8),
+        features=rng.integers(0, 9, (7, settings.bins), dtype=np.uint8),
         next_poses=following,
         motions=motions,
-        vocabulary=Vocabulary(rng.normal(size=(5, 128)).astype(np.float32)),
-        describer_settings=settings,
+        described_by=PyramidDescriber(
+            Vocabulary(rng.normal(size=(5, 128)).astype(np.float32)), settings
+        ),
         motion_variances=np.array([1e-4, 2e-4, 3e-5, 4e-5]),
         sources=(Source("drive", "COLD folder", "cloudy", 30, 4), Source("b", "bag", None, 9, 3)),
         source_of=np.array([0, 0, 0, 0, 1, 1, 1]),

@@ -23,7 +23,7 @@ def test_a_map_holds_poses_and_their_images(wall_drive: ColdDrive, wall_map: Tra
     for row, (_, image) in enumerate(wall_drive.images(frames)):
         assert image is not None
         described, kept = describer.describe(image), wall_map.description(row)
-        np.testing.assert_array_equal(described.histogram, kept.histogram)
+        np.testing.assert_array_equal(described.features, kept.features)
         np.testing.assert_array_equal(described.words, kept.words)
         assert wall_map.thumbnails[row][:2] == b"\xff\xd8"
     assert wall_map.sources[0].name == "seq1_cloudy1"
@@ -165,7 +165,7 @@ def test_images_of_another_size_are_brought_to_the_maps(tmp_path: Path) -> None:
     built = build_map([ColdDrive(folder)], poses=6, words=20)
     assert len(built) == 6
     assert any("1 of 6 chosen images were resized to 160x120" in line for line in built.warnings)
-    assert (built.describer_settings.image_width, built.describer_settings.image_height) == (
+    assert (built.described_by.layout.image_width, built.described_by.layout.image_height) == (
         160,
         120,
     )

@@ -22,11 +22,14 @@ def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Pat
     save_map(number_map, map_path)
     loaded = load_map(map_path)
     assert loaded.identity == number_map.identity
-    for name in ("poses", "histograms", "next_poses", "motions", "motion_variances", "source_of",
+    for name in ("poses", "features", "next_poses", "motions", "motion_variances", "source_of",
                  "word_grids"):  # fmt: skip
         np.testing.assert_array_equal(getattr(loaded, name), getattr(number_map, name))
-    np.testing.assert_array_equal(loaded.vocabulary.words, number_map.vocabulary.words)
-    for name in ("describer_settings", "sources", "parameters", "learned", "warnings"):
+    np.testing.assert_array_equal(
+        loaded.described_by.vocabulary.words, number_map.described_by.vocabulary.words
+    )
+    assert loaded.described_by.layout == number_map.described_by.layout
+    for name in ("sources", "parameters", "learned", "warnings"):
         assert getattr(loaded, name) == getattr(number_map, name)
     assert list(loaded.thumbnails) == list(number_map.thumbnails)
     assert loaded.floor_plan is not None and number_map.floor_plan is not None
@@ -298,10 +301,13 @@ def version_1(training_map: TrainingMap) -> bytes:
     memory = io.BytesIO()
     with h5py.File(memory, "w", userblock_size=512) as file:
         for name, kind in (("poses", "<f8"), ("next_poses", "<f8"), ("motions", "<f8"),
-                           ("histograms", "|u1"), ("motion_variances", "<f8"),
+                           ("motion_variances", "<f8"),
                            ("source_of", "<i4")):  # fmt: skip
             file.create_dataset(name, data=np.asarray(getattr(training_map, name), kind))
-        file.create_dataset("vocabulary", data=training_map.vocabulary.words.astype("<f4"))
+        file.create_dataset("histograms", data=training_map.features)
+        file.create_dataset(
+            "vocabulary", data=training_map.described_by.vocabulary.words.astype("<f4")
+        )
         sizes = [len(one) for one in training_map.thumbnails]
         checksums = [zlib.crc32(one) for one in training_map.thumbnails]
         file.create_dataset("thumbnail_ends", data=np.cumsum(sizes).astype("<i8"))
@@ -309,7 +315,7 @@ def version_1(training_map: TrainingMap) -> bytes:
         pictures = np.frombuffer(b"".join(training_map.thumbnails), dtype=np.uint8)
         file.create_dataset("thumbnails", data=pictures)
         description = {
-            "settings": asdict(training_map.describer_settings),
+            "settings": asdict(training_map.described_by.layout),
             "sources": [asdict(source) for source in training_map.sources],
             "parameters": {"power": 8.0, "kbf.mixing": 0.02},
             "thresholds": {"lost": 0.25, "usual_evidence": 0.5},

@@ -9,6 +9,7 @@ from kbf_localization.errors import MapError
 from kbf_localization.training_map import Source, TrainingMap
 from kbf_localization.training_map.learned import MotionNoise
 from kbf_localization.training_map.merge import merge_maps
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.vocabulary import Vocabulary
 
 
@@ -28,7 +29,7 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
     )
     merged = merge_maps([number_map, noisier])
     np.testing.assert_array_equal(merged.poses, np.tile(number_map.poses, (2, 1)))
-    np.testing.assert_array_equal(merged.histograms, np.tile(number_map.histograms, (2, 1)))
+    np.testing.assert_array_equal(merged.features, np.tile(number_map.features, (2, 1)))
     np.testing.assert_array_equal(merged.source_of, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3])
     assert merged.sources == (*number_map.sources, *renamed(number_map))
     np.testing.assert_allclose(merged.motion_variances, 2 * number_map.motion_variances)
@@ -59,7 +60,9 @@ def test_parameters_that_differ_are_left_out(number_map: TrainingMap) -> None:
 
 
 def test_maps_of_other_words_are_refused(number_map: TrainingMap) -> None:
-    other = replace(number_map, vocabulary=Vocabulary(number_map.vocabulary.words + 1))
+    own = number_map.described_by
+    words = Vocabulary(own.vocabulary.words + 1)
+    other = replace(number_map, described_by=PyramidDescriber(words, own.layout))
     with pytest.raises(MapError, match="map 2 has other visual words"):
         merge_maps([number_map, other])
     with pytest.raises(MapError, match="nothing to merge"):

@@ -12,7 +12,7 @@ def test_a_subset_keeps_rows_together(world_map: TrainingMap) -> None:
     rows = np.array([3, 70, 149])
     part = subset(world_map, rows)
     np.testing.assert_array_equal(part.poses, world_map.poses[rows])
-    np.testing.assert_array_equal(part.histograms, world_map.histograms[rows])
+    np.testing.assert_array_equal(part.features, world_map.features[rows])
     names = [world_map.sources[number].name for number in world_map.source_of[rows]]
     assert [part.sources[number].name for number in part.source_of] == names
     assert sum(source.chosen for source in part.sources) == 3

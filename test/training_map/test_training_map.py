@@ -23,9 +23,9 @@ def test_similarities_of_rows_are_those_of_the_whole(number_map: TrainingMap) ->
 def test_a_query_of_rows_does_not_touch_the_others(number_map: TrainingMap) -> None:
     observation = number_map.observe(number_map.description(2))
     expected = observation.similarities()[[1, 4]]
-    touched = number_map.histograms.copy()
+    touched = number_map.features.copy()
     touched[[0, 2, 3, 5, 6]] = 255
-    object.__setattr__(number_map, "histograms", touched)
+    object.__setattr__(number_map, "features", touched)
     np.testing.assert_array_equal(observation.similarities(np.array([1, 4])), expected)
 
 
@@ -42,7 +42,7 @@ def test_identity_is_of_poses_and_images_not_of_tuning(number_map: TrainingMap) 
     tuned = with_parameters(number_map, {"power": 16.0})
     assert tuned.identity == number_map.identity
     assert tuned.parameters == {"power": 16.0} and tuned.learned is number_map.learned
-    number_map.histograms[0, 0] ^= 1
+    number_map.features[0, 0] ^= 1
     assert with_parameters(number_map, {}).identity != tuned.identity
 
 
@@ -99,7 +99,7 @@ def test_without_grids_there_is_no_alignment(number_map: TrainingMap) -> None:
 
 
 def test_a_map_travels_to_worker_processes(number_map: TrainingMap) -> None:
-    assert number_map.self_similarities.shape == (7,)
+    assert number_map.image_gram(np.arange(7)).shape == (7, 7)
     there = pickle.loads(pickle.dumps(number_map))
     assert there.identity == number_map.identity
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.describer import ImageDescriber
 from kbf_localization.vision.pyramid import pyramid_histogram
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.pyramid_kernel import PyramidKernel
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import learn_vocabulary
@@ -22,29 +22,29 @@ def image() -> np.ndarray:
 
 
 @pytest.fixture
-def describer(image: np.ndarray) -> ImageDescriber:
-    return ImageDescriber(learn_vocabulary(dense_sift(image, SETTINGS), 50), SETTINGS)
+def describer(image: np.ndarray) -> PyramidDescriber:
+    return PyramidDescriber(learn_vocabulary(dense_sift(image, SETTINGS), 50), SETTINGS)
 
 
 def test_grey_and_colour_of_the_same_image_are_described_alike(
-    describer: ImageDescriber, image: np.ndarray
+    describer: PyramidDescriber, image: np.ndarray
 ) -> None:
     grey = describer.describe(image)
     for channels in (1, 3, 4):
         stacked = np.repeat(image[:, :, None], channels, axis=2)
         again = describer.describe(stacked)
-        np.testing.assert_array_equal(again.histogram, grey.histogram)
+        np.testing.assert_array_equal(again.features, grey.features)
         np.testing.assert_array_equal(again.words, grey.words)
 
 
 def test_an_image_of_another_size_is_resized_and_said_once(
-    describer: ImageDescriber, image: np.ndarray, caplog: pytest.LogCaptureFixture
+    describer: PyramidDescriber, image: np.ndarray, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own = describer.describe(image).histogram
+    own = describer.describe(image).features
     assert describer.resized_from is None
     larger = describer.describe(
         cv2.resize(image, (320, 240), interpolation=cv2.INTER_CUBIC)
-    ).histogram
+    ).features
     assert describer.resized_from == (320, 240)
     describer.describe(np.zeros((240, 320), dtype=np.uint8))
     assert [record.getMessage() for record in caplog.records] == [
@@ -55,14 +55,14 @@ def test_an_image_of_another_size_is_resized_and_said_once(
 
 
 def test_the_grid_of_words_is_what_the_histogram_counts(
-    describer: ImageDescriber, image: np.ndarray
+    describer: PyramidDescriber, image: np.ndarray
 ) -> None:
     described = describer.describe(image)
     assert described.words is not None
     # Images of 160x120 have 19 by 14 patches, few enough for the grid to keep all of them.
     assert SETTINGS.reduced_grid_shape == SETTINGS.grid_shape == (14, 19)
     np.testing.assert_array_equal(
-        pyramid_histogram(described.words.astype(np.int32), SETTINGS), described.histogram
+        pyramid_histogram(described.words.astype(np.int32), SETTINGS), described.features
     )
 
 
@@ -78,8 +78,8 @@ def test_the_grid_kept_for_aligning_has_at_most_forty_columns(
     assert settings.word_type == kind
 
 
-def test_a_black_image_is_described_finitely(describer: ImageDescriber) -> None:
-    histogram = describer.describe(np.zeros((120, 160), dtype=np.uint8)).histogram
+def test_a_black_image_is_described_finitely(describer: PyramidDescriber) -> None:
+    histogram = describer.describe(np.zeros((120, 160), dtype=np.uint8)).features
     assert PyramidKernel(SETTINGS).similarities(histogram, histogram[None])[0] == 1.0
 
 
@@ -92,14 +92,14 @@ def test_a_black_image_is_described_finitely(describer: ImageDescriber) -> None:
         np.zeros(160, dtype=np.uint8),
     ],
 )
-def test_what_is_no_image_is_refused(describer: ImageDescriber, bad: np.ndarray) -> None:
+def test_what_is_no_image_is_refused(describer: PyramidDescriber, bad: np.ndarray) -> None:
     with pytest.raises(ValueError, match="image must"):
         describer.describe(bad)
 
 
-def test_a_vocabulary_of_another_size_is_refused(describer: ImageDescriber) -> None:
+def test_a_vocabulary_of_another_size_is_refused(describer: PyramidDescriber) -> None:
     with pytest.raises(ValueError, match="50 words"):
-        ImageDescriber(describer.vocabulary, DescriberSettings())
+        PyramidDescriber(describer.vocabulary, DescriberSettings())
 
 
 @pytest.mark.parametrize(
