@@ -43,8 +43,13 @@ setup(
         "rich>=13",
         "typer>=0.9",
     ],
-    # rosdep installs them all: package.xml.
-    extras_require={"bags": ["rosbags>=0.10"], "dask": ["distributed>=2023.1"]},
+    # On a robot rosdep installs what package.xml names.
+    extras_require={
+        "bags": ["rosbags>=0.10"],
+        "dask": ["distributed>=2023.1"],
+        "live": ["tornado>=6.4"],
+        "video": ["av>=12"],
+    },
     zip_safe=False,
     entry_points={
         "console_scripts": [

@@ -26,7 +26,7 @@ class MissingPackageError(KbfError):
     """A package that only some commands need is not installed."""
 
 
-EXTRAS = {"rosbags": "bags", "distributed": "dask"}
+EXTRAS = {"rosbags": "bags", "distributed": "dask", "tornado": "live"}
 """The optional packages, with the extra of setup.py that installs each."""
 
 

@@ -19,11 +19,12 @@ KEYS = {
     "PIL": "python3-pil",
     "rich": "python3-rich",
     "scipy": "python3-scipy",
+    "tornado": "python3-tornado",
     "typer": "python3-typer",
     "yaml": "python3-yaml",
 }
-OPTIONAL = {"distributed", "lz4", "nav2_msgs", "rosbags"}
-"""Imported where they are there: for --dask, as a part of AMCL's contract, for commands on bags."""
+OPTIONAL = {"av", "distributed", "lz4", "nav2_msgs", "rosbags"}
+"""Imported where they are there: for films, for --dask, as a part of AMCL's contract, for bags."""
 
 
 def imported_packages() -> set[str]:

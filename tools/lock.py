@@ -36,8 +36,17 @@ PYTHONS = range(10, 15)
 WANTED = {
     "build": ["setuptools<80", "wheel"],
     "run": [
-        *("h5py", "matplotlib", "numpy", "opencv-python-headless", "pillow", "pyyaml", "rich"),
-        *("rosbags", "scipy", "typer"),
+        *(
+            "av",
+            "h5py",
+            "matplotlib",
+            "numpy",
+            "opencv-python-headless",
+            "pillow",
+            "pyyaml",
+            "rich",
+        ),
+        *("rosbags", "scipy", "tornado", "typer"),
     ],
     "dev": [
         *("colcon-cmake", "colcon-core", "colcon-library-path", "colcon-output"),

@@ -1,6 +1,8 @@
 """Make the pictures of README and docs from one drive and a map.
 
 python tools/make_docs_images.py DRIVE MAP
+
+The animation kidnap.gif is what `kbf demo --kidnap` makes.
 """
 
 from __future__ import annotations
@@ -62,7 +64,6 @@ def most_negative(run: Run) -> int:
 
 def main(drive_path: str, map_path: str) -> None:
     from kbf_localization.datasets.open import open_drive
-    from kbf_localization.evaluation.animation import save_animation
     from kbf_localization.evaluation.evaluate import evaluate_drives
     from kbf_localization.evaluation.plots import draw_belief, draw_error_over_time
     from kbf_localization.evaluation.report import write_report
@@ -73,7 +74,6 @@ def main(drive_path: str, map_path: str) -> None:
     drive, training_map = open_drive(Path(drive_path)), load_map(Path(map_path))
     runs = evaluate_drives([drive], training_map, ["kbf", "nai"])[0].runs
     run = runs["kbf"]
-    save_animation(IMAGES / "demo.gif", run, training_map, drive)
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)

@@ -1,4 +1,4 @@
-"""A part of a drive, or a drive with other odometry: still a drive."""
+"""A part of a drive, two parts in one, or a drive with other odometry: still a drive."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.datasets.drive import SIMULATED, Drive, OdometryLog, summary
 from kbf_localization.datasets.simulated_odometry import OdometryNoise, simulate_odometry
 from kbf_localization.errors import DatasetError, ParameterError
+from kbf_localization.geometry import compose, relative
 
 INTERLEAVED = "interleaved, flatters"
 """Test images between the map's own, a moment apart, are easier than any later visit."""
@@ -97,11 +98,7 @@ class DrivePart:
     @property
     def odometry(self) -> OdometryLog:
         """The readings from the last before the first image to the first after the last one."""
-        log = self._drive.odometry
-        first = int(np.searchsorted(log.stamps_ns, self.stamps_ns[0], side="right")) - 1
-        last = int(np.searchsorted(log.stamps_ns, self.stamps_ns[-1], side="left")) + 1
-        inside = slice(max(first, 0), last)
-        return OdometryLog(log.stamps_ns[inside], log.poses[inside])
+        return _readings(self._drive, int(self._indices[0]), int(self._indices[-1]))
 
     __repr__ = summary
 
@@ -119,6 +116,83 @@ class DrivePart:
         back = {int(self._indices[i]): int(i) for i in wanted}
         for index, data in self._drive.encoded_images(list(back)):
             yield back[index], data
+
+
+class CarriedDrive:
+    """A drive half-way in which the robot is carried elsewhere: its wheels and camera rest then.
+
+    The images `before` the robot is lifted, then after `rest_s` seconds those `after` it is set
+    down: both are stretches of the same drive. The truth jumps, the odometry does not.
+    """
+
+    def __init__(self, drive: Drive, before: range, after: range, rest_s: float = 1.0) -> None:
+        self._drive = drive
+        self._indices = np.r_[before.start : before.stop, after.start : after.stop]
+        self.path: Path = drive.path
+        self.kind = drive.kind
+        self.name = f"{drive.name} [carried]"
+        self.condition = drive.condition
+        self.poses: Array | None = None if drive.poses is None else drive.poses[self._indices]
+        labels = drive.labels
+        self.labels = None if labels is None else tuple(labels[i] for i in self._indices)
+        self.warnings: tuple[str, ...] = drive.warnings
+        self.odometry_origin = drive.odometry_origin
+        stamps = drive.stamps_ns
+        later = int(stamps[before[-1]]) + round(rest_s * 1e9) - int(stamps[after[0]])
+        self.stamps_ns: Stamps = np.concatenate(
+            (stamps[before.start : before.stop], stamps[after.start : after.stop] + later)
+        )
+        self.set_down_ns = int(self.stamps_ns[len(before)])
+        first, second = (_readings(drive, part[0], part[-1]) for part in (before, after))
+        period = int(np.median(np.diff(first.stamps_ns)))
+        resting = np.arange(first.stamps_ns[-1] + period, second.stamps_ns[0] + later, period)
+        there = first.poses[-1]
+        self.odometry = OdometryLog(
+            np.concatenate((first.stamps_ns, resting, second.stamps_ns + later)),
+            np.concatenate(
+                (
+                    first.poses,
+                    np.tile(there, (len(resting), 1)),
+                    compose(there, relative(second.poses[0], second.poses)),
+                )
+            ),
+        )
+
+    @classmethod
+    def carried_far(cls, drive: Drive, images: int) -> CarriedDrive:
+        """The drive's first `images` images, then as many from where it is farthest from there."""
+        if drive.poses is None or len(drive) < 3 * images:
+            raise DatasetError(
+                f"{drive.path}: cannot be carried elsewhere without {3 * images} images with poses"
+            )
+        places = drive.poses[:, :2]
+        distances = np.hypot(*(places - places[images - 1]).T)
+        start = images + int(np.nanargmax(distances[images : len(drive) - images + 1]))
+        return cls(drive, range(images), range(start, start + images))
+
+    __repr__ = summary
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        for place in range(len(self)) if indices is None else indices:
+            for _, image in self._drive.images([int(self._indices[place])]):
+                yield int(place), image
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        for place in range(len(self)) if indices is None else indices:
+            for _, data in self._drive.encoded_images([int(self._indices[place])]):
+                yield int(place), data
+
+
+def _readings(drive: Drive, first: int, last: int) -> OdometryLog:
+    """From the last reading before the first of these images to the first after the last one."""
+    log = drive.odometry
+    start = int(np.searchsorted(log.stamps_ns, drive.stamps_ns[first], side="right")) - 1
+    stop = int(np.searchsorted(log.stamps_ns, drive.stamps_ns[last], side="left")) + 1
+    inside = slice(max(start, 0), stop)
+    return OdometryLog(log.stamps_ns[inside], log.poses[inside])
 
 
 class SimulatedOdometryDrive:

@@ -25,4 +25,6 @@ def with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
     largest = float(np.abs(difference).max(initial=0.0))
     if largest > EQUAL:
         return node, largest
-    return replace(node, beliefs=offline.beliefs, best_rows=offline.best_rows), largest
+    return replace(
+        node, beliefs=offline.beliefs, best_rows=offline.best_rows, hypotheses=offline.hypotheses
+    ), largest

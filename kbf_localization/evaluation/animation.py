@@ -1,60 +1,110 @@
-"""A short animation of a run: camera, best match, and the belief closing in on the pose."""
+"""Animations of a run: camera, best match, walls, and the belief closing in on the pose."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image as PillowImage
 
+from kbf_localization.arrays import Image
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.animation_frame import FramePainter
+from kbf_localization.evaluation.canvas import SIZE
+from kbf_localization.evaluation.metrics import Kidnapping
 from kbf_localization.evaluation.run import Run
 from kbf_localization.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
 
-SIZE = (640, 300)
-CAMERA = (196, 147)
-SCALE = 2
-"""Drawn so many times larger and made small at the end, which smooths the edges."""
+GIF_WIDTH, GIF_COLOURS, GIF_EVERY = 640, 48, 2
+FILM_S, FILM_HZ = 15.0, 20
+SLOW = 2
+"""Pictures of each image while the robot does not know where it is, at the start."""
+SLOWEST, AFTERWARDS = 10, 4
+"""Pictures of each image from being set down until so many images after being found again."""
+CARRYING = 30
+"""Pictures while the robot is carried."""
+CODECS = (("avc1", "H.264"), ("vp09", "VP9"))
+"""What OpenCV may be able to put into an MP4 and browsers play, the most widely played first."""
 
-INK, GREY, BLUE, ORANGE, PAPER = "#1b2430", "#b4bcc8", "#0072b2", "#d55e00", "#ffffff"
-COLOURS = 48
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture of a film: a row of the run, and how far its robot has been carried on."""
+
+    row: int
+    carried: float | None = None
 
 
-def save_animation(
-    path: Path,
+def first_shots(run: Run, count: int = 48, every: int = 4) -> list[Shot]:
+    """Every so many images from the start."""
+    return [Shot(row) for row in range(0, len(run), every)[:count]]
+
+
+def kidnap_shots(run: Run, carried: Kidnapping) -> list[Shot]:
+    """FILM_S seconds of a run whose robot is carried elsewhere.
+
+    The moments at which it does not know where it is are slow; the rest takes what time remains.
+    """
+    counts = np.zeros(len(run), dtype=int)
+    set_down = carried.set_down_at
+    counts[: (*run.states, "tracking").index("tracking")] = SLOW
+    counts[set_down : (carried.tracking_again_at or set_down) + AFTERWARDS] = SLOWEST
+    usual = np.flatnonzero(counts == 0)
+    remaining = round(FILM_S * FILM_HZ) - CARRYING - int(counts.sum())
+    chosen = np.linspace(0, len(usual), max(remaining, 1), endpoint=False).astype(int)
+    np.add.at(counts, usual[chosen], 1)
+    shots: list[Shot] = []
+    for row, count in enumerate(counts):
+        if row == set_down:
+            shots += [Shot(row - 1, float(share)) for share in np.linspace(0.0, 1.0, CARRYING)]
+        shots += [Shot(row)] * int(count)
+    return shots
+
+
+def pictures(
+    shots: Iterable[Shot],
     run: Run,
     training_map: TrainingMap,
     drive: Drive,
     *,
-    frames: int = 48,
-    every: int = 4,
-    milliseconds: int = 160,
+    carried: Kidnapping | None = None,
     progress: Progress = no_progress,
-) -> None:
-    """Write the run's first `frames` × `every` images, every so many one, as an animated GIF."""
+) -> Iterator[Image]:
+    """Draw the shots (720, 1280, 3) in RGB."""
     if run.beliefs is None or run.best_rows is None:
         raise KbfError("the animation needs a run that kept its beliefs")
-    rows = list(range(0, len(run), every))[:frames]
-    shown = {int(stamp): index for index, stamp in enumerate(drive.stamps_ns)}
-    indices = [shown[int(run.stamps_ns[row])] for row in rows]
-    pictures = []
-    for done, (row, (_, camera)) in enumerate(
-        zip(rows, drive.encoded_images(indices), strict=True)
-    ):
-        progress(done, len(rows), "drawing the animation")
-        pictures.append(_draw(run, row, training_map, camera))
-    progress(len(rows), len(rows), "drawing the animation")
+    shots = list(shots)
+    index_of = {int(stamp): index for index, stamp in enumerate(drive.stamps_ns)}
+    painter = FramePainter(run, training_map, carried)
+    last: Shot | None = None
+    for done, shot in enumerate(shots):
+        progress(done, len(shots), "drawing the animation")
+        if shot != last:
+            index = index_of[int(run.stamps_ns[shot.row])]
+            ((_, camera),) = drive.encoded_images([index])
+            picture, last = painter.draw(shot.row, camera, shot.carried), shot
+        yield picture
+    progress(len(shots), len(shots), "drawing the animation")
+
+
+def save_gif(path: Path, frames: Iterable[Image], milliseconds: int = 160) -> None:
+    """An endless animation of frames (h, w, 3), made small."""
+    small = [PillowImage.fromarray(_small(frame)) for frame in frames]
     # One palette for all frames: less flicker, and unchanged parts compress away.
-    palette = _palette(pictures[len(pictures) // 2])
-    indexed = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    samples = small[:: max(1, len(small) // 6)]
+    together = np.vstack([np.asarray(sample) for sample in samples])
+    palette = PillowImage.fromarray(together).quantize(GIF_COLOURS)
+    indexed = [one.quantize(palette=palette, dither=PillowImage.Dither.NONE) for one in small]
     indexed[0].save(
         path,
         format="GIF",
@@ -66,110 +116,73 @@ def save_animation(
     )
 
 
-def _palette(picture: Image.Image) -> Image.Image:
-    """The colours of the drawing itself, and those that suit the camera's images best."""
-    own = [channel for colour in (INK, GREY, BLUE, ORANGE, PAPER) for channel in _rgb(colour)]
-    found = picture.quantize(COLOURS).getpalette() or []
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(own + found[: 3 * COLOURS])
-    return palette
+def _small(frame: Image) -> Image:
+    height, width = frame.shape[:2]
+    if width <= GIF_WIDTH:
+        return frame
+    size = GIF_WIDTH, round(GIF_WIDTH * height / width)
+    return np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_AREA))
 
 
-def _rgb(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+def save_film(path: Path, small: Path, frames: Iterable[Image]) -> str:
+    """Write an MP4 and, beside it, a GIF of every second frame; says how the MP4 is coded."""
+    kept: list[Image] = []
+
+    def noted() -> Iterator[Image]:
+        for number, frame in enumerate(frames):
+            if number % GIF_EVERY == 0:
+                kept.append(_small(frame))
+            yield frame
+
+    codec = save_mp4(path, noted())
+    save_gif(small, kept, 1000 * GIF_EVERY // FILM_HZ)
+    return codec
 
 
-def _draw(run: Run, row: int, training_map: TrainingMap, camera: bytes) -> Image.Image:
-    page = Image.new("RGB", (SIZE[0] * SCALE, SIZE[1] * SCALE), PAPER)
-    draw = ImageDraw.Draw(page)
-    to_pixels, metres = _projection(training_map.poses)
-    for pose in to_pixels(training_map.poses):
-        _disc(draw, pose, 2.2, fill=GREY)
-    beliefs = run.beliefs or ()
-    weights = beliefs[row] if row < len(beliefs) else None
-    if weights is not None and len(weights.rows):
-        largest = float(np.abs(weights.values).max()) or 1.0
-        for pose, value in zip(
-            to_pixels(training_map.poses[weights.rows]), weights.values / largest, strict=True
-        ):
-            radius = 11 * np.sqrt(abs(value))
-            if value >= 0.02:
-                _disc(draw, pose, radius, fill=BLUE)
-            elif value <= -0.02:
-                _diamond(draw, pose, radius)
-    trail = [tuple(point) for point in to_pixels(run.estimates[max(0, row - 40) : row + 1])]
-    if len(trail) > 1:
-        draw.line(trail, fill=ORANGE, width=3)
-    point = to_pixels(run.estimates[row : row + 1])[0]
-    sigma = float(np.sqrt(max(np.linalg.eigvalsh(run.covariances[row][:2, :2])[-1], 0.0)))
-    _disc(draw, point, min(3 * sigma * metres, 900), outline=ORANGE)
-    _arrow(draw, point, float(run.estimates[row, 2]))
-    if run.truth is not None and np.isfinite(run.truth[row]).all():
-        _disc(draw, to_pixels(run.truth[row : row + 1])[0], 13, outline=INK)
-    best = -1 if run.best_rows is None else int(run.best_rows[row])
-    images = [camera, bytes(training_map.thumbnails[best]) if best >= 0 else b""]
-    for number, (data, caption) in enumerate(
-        zip(images, ("camera", "best match in the map"), strict=True)
-    ):
-        top = 2 + number * (CAMERA[1] + 3)
-        _paste(page, data, (2 * SCALE, top * SCALE))
-        draw.text((8 * SCALE, (top + 4) * SCALE), caption, fill=PAPER, font_size=11 * SCALE)
-    state = f"{run.states[row]}   {(run.stamps_ns[row] - run.stamps_ns[0]) * 1e-9:5.1f} s"
-    draw.text((210 * SCALE, 6 * SCALE), state, fill=INK, font_size=13 * SCALE)
-    return page.resize(SIZE, Image.Resampling.LANCZOS)
+def save_mp4(path: Path, frames: Iterable[Image]) -> str:
+    """Write frames (720, 1280, 3) at FILM_HZ as an MP4; says how it is coded.
 
-
-def _projection(
-    poses: NDArray[np.float64],
-) -> tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], float]:
-    """Metres to pixels right of the camera images, and the number of pixels a metre."""
-    low, high = poses[:, :2].min(axis=0), poses[:, :2].max(axis=0)
-    left, right = (CAMERA[0] + 22) * SCALE, (SIZE[0] - 16) * SCALE
-    top, bottom = 30 * SCALE, (SIZE[1] - 14) * SCALE
-    scale = min(
-        float((right - left) / max(high[0] - low[0], 0.5)),
-        float((bottom - top) / max(high[1] - low[1], 0.5)),
-    )
-    middle = np.array([(left + right) / 2, (top + bottom) / 2])
-
-    def to_pixels(some: NDArray[np.float64]) -> NDArray[np.float64]:
-        offset = (some[:, :2] - (low + high) / 2) * scale
-        return np.asarray(middle + offset * (1, -1))
-
-    return to_pixels, scale
-
-
-def _disc(
-    draw: ImageDraw.ImageDraw,
-    centre: NDArray[np.float64],
-    radius: float,
-    fill: str | None = None,
-    outline: str | None = None,
-) -> None:
-    low, high = centre - radius, centre + radius
-    draw.ellipse((*low, *high), fill=fill, outline=outline, width=4)
-
-
-def _diamond(draw: ImageDraw.ImageDraw, centre: NDArray[np.float64], radius: float) -> None:
-    around = [(1, 0), (0, 1), (-1, 0), (0, -1)]
-    corners = [(centre[0] + radius * x, centre[1] + radius * y) for x, y in around]
-    draw.polygon(corners, outline=ORANGE, width=3)
-
-
-def _arrow(draw: ImageDraw.ImageDraw, centre: NDArray[np.float64], heading: float) -> None:
-    """A robot seen from above; pixels count downward."""
-    cos, sin = np.cos(heading), -np.sin(heading)
-    corners = [
-        (centre[0] + 14 * (cos * x - sin * y), centre[1] + 14 * (sin * x + cos * y))
-        for x, y in ((1.3, 0), (-0.8, 0.8), (-0.4, 0), (-0.8, -0.8))
-    ]
-    draw.polygon(corners, fill=ORANGE, outline=PAPER, width=2)
-
-
-def _paste(page: Image.Image, data: bytes, corner: tuple[int, int]) -> None:
+    As H.264, which plays everywhere, by PyAV where it is installed or else by OpenCV. OpenCV's
+    wheels, unlike Ubuntu's OpenCV, have no H.264: then as VP9, which takes long and which browsers
+    play, but not everything else.
+    """
     try:
-        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
-            small = image.convert("RGB").resize((CAMERA[0] * SCALE, CAMERA[1] * SCALE))
-            page.paste(small, corner)
-    except OSError:
-        return
+        import av
+    except ImportError:
+        return _save_by_opencv(path, frames)
+    with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+        stream = container.add_stream("libx264", rate=FILM_HZ, options={"crf": "21"})
+        stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+    return "H.264"
+
+
+def _save_by_opencv(path: Path, frames: Iterable[Image]) -> str:
+    for code, name in CODECS:
+        with _silent_ffmpeg():
+            writer = cv2.VideoWriter(
+                str(path), cv2.CAP_FFMPEG, cv2.VideoWriter.fourcc(*code), FILM_HZ, SIZE
+            )
+        if writer.isOpened():
+            for frame in frames:
+                writer.write(np.ascontiguousarray(frame[:, :, ::-1]))
+            writer.release()
+            return name
+    raise KbfError(
+        "this OpenCV writes neither H.264 nor VP9: pip install 'kbf_localization[video]'"
+    )
+
+
+@contextmanager
+def _silent_ffmpeg() -> Iterator[None]:
+    """Without what FFmpeg says, past Python, about an encoder that it does not have."""
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,6 +129,38 @@ def seconds_to_first_fix(run: Run) -> float | None:
     if not tracking.any():
         return None
     return float(run.stamps_ns[int(np.argmax(tracking))] - run.stamps_ns[0]) * 1e-9
+
+
+@dataclass(frozen=True)
+class Kidnapping:
+    """How a run went on after its robot was carried elsewhere.
+
+    Rows of the run: the first image after being set down, the first at which it was known to be
+    lost, and the first of tracking after that; None where it did not come to that.
+    """
+
+    set_down_at: int
+    lost_at: int | None
+    tracking_again_at: int | None
+    seconds_to_lost: float | None
+    seconds_to_recover: float | None
+
+
+def kidnapping(run: Run, set_down_ns: int) -> Kidnapping:
+    """What became of a robot that was carried elsewhere before the image of this stamp."""
+    start = int(np.searchsorted(run.stamps_ns, set_down_ns))
+
+    def first(state: str, since: int | None) -> int | None:
+        if since is None:
+            return None
+        return next((k for k in range(since, len(run)) if run.states[k] == state), None)
+
+    def seconds(row: int | None) -> float | None:
+        return None if row is None else float(run.stamps_ns[row] - set_down_ns) * 1e-9
+
+    lost_at = first("lost", start)
+    again_at = first("tracking", lost_at)
+    return Kidnapping(start, lost_at, again_at, seconds(lost_at), seconds(again_at))
 
 
 def _truth_or_nan(run: Run) -> NDArray[np.float64]:

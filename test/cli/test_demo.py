@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -31,20 +32,43 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     assert node["frames"] == nai["frames"] == 150 and node["frames_dropped"] == 0
     assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
     assert load_map(tmp_path / "office.kbfmap").floor_plan is not None
-    for name in ("report.html", "paths.png", "office.kbfmap", "bag/metadata.yaml", "config.yaml"):
+    for name in ("report.html", "paths.png", "office.kbfmap", "bag/metadata.yaml", "animation.gif"):
         assert (tmp_path / name).stat().st_size > 0
-    for words in ("[6/6]", "position_median_m", "report.html", "paths.png", "Passed"):
+    for words in ("[7/7]", "position_median_m", "report.html", "paths.png", "Passed"):
         assert words in result.output
 
 
 @pytest.mark.parametrize(("median", "beyond"), [(0.31, 0.0), (0.1, 0.06)])
 def test_a_bad_result_fails_loudly(tmp_path: Path, median: float, beyond: float) -> None:
     node = {"position_median_m": median, "share_beyond_1m": beyond, "frames_dropped": 0}
-    metrics = {"methods": {"node": node}, "passed": demo._passes(node)}
+    metrics: dict[str, Any] = {"methods": {"node": node}}
+    metrics["passed"] = demo._passes(metrics)
     with pytest.raises(KbfError, match=f"misses its mark: median error {median:.2f} m"):
         demo._say_results(tmp_path, metrics, None, 1.0)
 
 
 @pytest.mark.parametrize(("median", "beyond"), [(0.29, 0.05), (0.01, 0.0)])
 def test_a_good_result_passes(median: float, beyond: float) -> None:
-    assert demo._passes({"position_median_m": median, "share_beyond_1m": beyond})
+    node = {"position_median_m": median, "share_beyond_1m": beyond}
+    assert demo._passes({"methods": {"node": node}})
+
+
+@pytest.mark.parametrize("again_at", [115, None])
+def test_a_kidnapped_robot_must_find_itself(
+    tmp_path: Path, again_at: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = {"position_median_m": 0.1, "share_confident_wrong": 0.004, "frames_dropped": 0}
+    told = {"seconds_to_lost": 0.2, "seconds_to_recover": 0.8, "film": "H.264"}
+    metrics: dict[str, Any] = {
+        "methods": {"node": node},
+        "kidnapping": {**told, "tracking_again_at": again_at},
+    }
+    metrics["passed"] = demo._passes(metrics)
+    if again_at is None:
+        with pytest.raises(KbfError, match="tracking again after being carried wanted"):
+            demo._say_results(tmp_path, metrics, None, 1.0)
+        return
+    demo._say_results(tmp_path, metrics, None, 1.0)
+    said = capsys.readouterr().out
+    assert "lost after 0.2 s and had found itself after 0.8 s" in said
+    assert "kidnap.mp4" in said and "confident and beyond 1 m" in said

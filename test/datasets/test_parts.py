@@ -7,6 +7,7 @@ import pytest
 
 from kbf_localization.datasets.parts import (
     INTERLEAVED,
+    CarriedDrive,
     DrivePart,
     SimulatedOdometryDrive,
     parse_part,
@@ -133,3 +134,38 @@ def test_the_option() -> None:
 def test_no_option(text: str) -> None:
     with pytest.raises(ParameterError):
         parse_odometry_option(text)
+
+
+def test_a_carried_drive_jumps_in_truth_and_not_in_odometry() -> None:
+    carried = CarriedDrive(DRIVE, range(10), range(30, 45))
+    np.testing.assert_array_equal(carried.poses, DRIVE.poses[[*range(10), *range(30, 45)]])
+    assert (np.diff(carried.stamps_ns) > 0).all()
+    assert carried.set_down_ns == carried.stamps_ns[10]
+    assert carried.set_down_ns - carried.stamps_ns[9] == 1_000_000_000
+    log = carried.odometry
+    assert (np.diff(log.stamps_ns) > 0).all()
+    assert log.stamps_ns[0] <= carried.stamps_ns[0] and log.stamps_ns[-1] >= carried.stamps_ns[-1]
+    steps = np.hypot(*np.diff(log.poses[:, :2], axis=0).T)
+    own = np.hypot(*np.diff(DRIVE.odometry.poses[:, :2], axis=0).T)
+    assert steps.max() <= own.max() + 1e-12
+    resting = (log.stamps_ns[1:] > carried.stamps_ns[9]) & (
+        log.stamps_ns[:-1] < carried.set_down_ns
+    )
+    assert np.diff(log.stamps_ns)[resting].max() < 500_000_000
+
+
+def test_a_carried_drive_has_the_images_of_both_stretches() -> None:
+    carried = CarriedDrive(DRIVE, range(10), range(3, 9))
+    for place, data in carried.encoded_images([12, 0]):
+        index = {12: 5, 0: 0}[place]
+        assert data == next(DRIVE.encoded_images([index]))[1]
+    assert [place for place, _ in carried.images()] == list(range(16))
+
+
+def test_a_drive_is_carried_to_its_farthest_place() -> None:
+    carried = CarriedDrive.carried_far(DRIVE, 10)
+    from_here = np.hypot(*(DRIVE.poses[10:42, :2] - DRIVE.poses[9, :2]).T)
+    there = carried.poses[10, :2] - carried.poses[9, :2]
+    assert np.hypot(*there) == pytest.approx(from_here.max())
+    with pytest.raises(DatasetError, match="cannot be carried"):
+        CarriedDrive.carried_far(DRIVE, 20)

@@ -1,30 +1,96 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from kbf_localization.errors import KbfError
-from kbf_localization.evaluation.animation import save_animation
+from kbf_localization.evaluation import animation
+from kbf_localization.evaluation.canvas import SIZE
+from kbf_localization.evaluation.metrics import kidnapping
 from kbf_localization.evaluation.run import Run
+from test.evaluation.chromium import chromium, find_chromium
 from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
 
 DRIVE, MAP = SyntheticDrive(24), synthetic_map(50)
 
 
+def run_with_states(*states: str) -> Run:
+    run = synthetic_run(DRIVE, MAP.poses, "kbf")
+    return Run(**{**vars(run), "states": states})
+
+
+KIDNAPPED = run_with_states(
+    *["localizing"] * 3, *["tracking"] * 10, *["lost"] * 2, *["tracking"] * 9
+)
+SET_DOWN = 12
+
+
 def test_an_animation_has_every_so_many_frames_and_moves(tmp_path: Path) -> None:
     run = synthetic_run(DRIVE, MAP.poses, "kbf")
-    save_animation(tmp_path / "run.gif", run, MAP, DRIVE, frames=5, every=4)
-    with Image.open(tmp_path / "run.gif") as animation:
-        assert animation.n_frames == 5
+    shots = animation.first_shots(run, count=3, every=4)
+    assert [shot.row for shot in shots] == [0, 4, 8]
+    frames = animation.pictures(shots, run, MAP, DRIVE)
+    animation.save_gif(tmp_path / "run.gif", frames)
+    with Image.open(tmp_path / "run.gif") as moving:
+        assert moving.n_frames == 3
         pictures = []
-        for frame in range(5):
-            animation.seek(frame)
-            pictures.append(animation.convert("RGB").tobytes())
-    assert len(set(pictures)) == 5
+        for frame in range(3):
+            moving.seek(frame)
+            pictures.append(moving.convert("RGB").tobytes())
+    assert len(set(pictures)) == 3
 
 
-def test_a_run_that_kept_no_belief_cannot_be_animated(tmp_path: Path) -> None:
+def test_a_run_that_kept_no_belief_cannot_be_animated() -> None:
     run = synthetic_run(DRIVE, MAP.poses, "kbf")
     without = Run(**{**vars(run), "beliefs": None})
     with pytest.raises(KbfError, match="beliefs"):
-        save_animation(tmp_path / "run.gif", without, MAP, DRIVE)
+        next(animation.pictures([animation.Shot(0)], without, MAP, DRIVE))
+
+
+def test_a_kidnapping_is_told_by_its_states() -> None:
+    carried = kidnapping(KIDNAPPED, int(KIDNAPPED.stamps_ns[SET_DOWN]))
+    assert (carried.set_down_at, carried.lost_at, carried.tracking_again_at) == (12, 13, 15)
+    stamps = KIDNAPPED.stamps_ns
+    assert carried.seconds_to_lost == pytest.approx((stamps[13] - stamps[12]) * 1e-9)
+    assert carried.seconds_to_recover == pytest.approx((stamps[15] - stamps[12]) * 1e-9)
+
+
+def test_a_robot_that_stays_lost_has_not_found_itself() -> None:
+    run = run_with_states(*["tracking"] * 13, *["lost"] * 11)
+    carried = kidnapping(run, int(run.stamps_ns[SET_DOWN]))
+    assert carried.lost_at == 13
+    assert carried.tracking_again_at is None and carried.seconds_to_recover is None
+
+
+def test_the_film_takes_fifteen_seconds_and_dwells_on_what_is_uncertain() -> None:
+    carried = kidnapping(KIDNAPPED, int(KIDNAPPED.stamps_ns[SET_DOWN]))
+    shots = animation.kidnap_shots(KIDNAPPED, carried)
+    assert len(shots) == animation.FILM_S * animation.FILM_HZ
+    carrying = [shot for shot in shots if shot.carried is not None]
+    assert {shot.row for shot in carrying} == {SET_DOWN - 1}
+    assert carrying[0].carried == 0.0 and carrying[-1].carried == 1.0
+    assert sum(shot.row == 13 for shot in shots) == animation.SLOWEST
+    assert [shot.row for shot in shots] == sorted(shot.row for shot in shots)
+
+
+@pytest.mark.browser
+def test_the_film_plays_in_a_browser(tmp_path: Path) -> None:
+    pytest.importorskip("av", reason="without PyAV the film is VP9, which takes long")
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("no Chromium here: install the package chromium to see the film play")
+    frames = [np.full((SIZE[1], SIZE[0], 3), 20 * number, dtype=np.uint8) for number in range(8)]
+    film, small = tmp_path / "film.mp4", tmp_path / "film.gif"
+    assert animation.save_film(film, small, frames) == "H.264"
+    with Image.open(small) as moving:
+        assert moving.n_frames == len(frames) / animation.GIF_EVERY
+        assert moving.width == animation.GIF_WIDTH
+    page = tmp_path / "page.html"
+    page.write_text('<video id="film" src="film.mp4" muted autoplay></video>', encoding="ascii")
+    with chromium(executable) as browser:
+        browser.open(page)
+        browser.wait_for("document.getElementById('film').ended", 60.0)
+        assert browser.run("document.getElementById('film').videoWidth") == SIZE[0]
+        length = browser.run("document.getElementById('film').duration")
+    assert length == pytest.approx(len(frames) / animation.FILM_HZ)
