@@ -37,6 +37,10 @@ def evaluate(
     ] = None,
     test: Test = None,
     seed: Annotated[int, typer.Option(help="Seed of the methods that draw samples.")] = 0,
+    smooth: Annotated[
+        bool,
+        typer.Option("--smooth", help="Also look back: each pose by what came after it, too."),
+    ] = False,
     floor_plan: FloorPlan = None,
     report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
     *,
@@ -60,7 +64,12 @@ def evaluate(
     drives = reading.open_all(sources, test)
     with show_progress() as progress:
         results = evaluate_drives(
-            drives, training_map, method.split(","), seed=seed, progress=progress
+            drives,
+            training_map,
+            method.split(","),
+            seed=seed,
+            smooth=smooth,
+            progress=progress,
         )
         folder = ResultsFolder.create("evaluate", output)
         config = {

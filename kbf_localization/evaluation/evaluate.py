@@ -16,15 +16,17 @@ from kbf_localization.evaluation.metrics import pooled_metrics, trajectory_metri
 from kbf_localization.evaluation.plots import save_plots
 from kbf_localization.evaluation.report import write_drives_report, write_report
 from kbf_localization.evaluation.results import ResultsFolder
-from kbf_localization.evaluation.run import Run, replay
+from kbf_localization.evaluation.run import Run, replay, smoothed_run
 from kbf_localization.evaluation.training_data import training_warnings
 from kbf_localization.evaluation.trajectory_files import write_tum
+from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.localization.result import LocalizerSettings
 from kbf_localization.progress import Progress, no_progress
 
 if TYPE_CHECKING:
+    from kbf_localization.filters.smoothing import Step
     from kbf_localization.training_map.training_map import TrainingMap
 
 Figures = dict[str, float]
@@ -45,29 +47,33 @@ def evaluate_drives(
     *,
     settings: LocalizerSettings | None = None,
     seed: int = 0,
+    smooth: bool = False,
     progress: Progress = no_progress,
 ) -> list[SourceResult]:
-    """Replay each drive through each method, as fast as the CPU allows."""
+    """Replay each drive through each method, as fast as the CPU allows.
+
+    With `smooth` the default filter's runs are also given looking back, as "kbf_smoothed".
+    """
     names = list(dict.fromkeys(name.strip() for name in methods if name.strip()))
+    if smooth and "kbf" not in names:
+        raise ParameterError("--smooth looks back over the method kbf, which --method leaves out")
     if not names:
         raise ParameterError("--method names no method: give for example kbf,nai")
     results = []
     for drive in drives:
         described = describe_drive(drive, training_map.describer(), progress=progress)
-        runs = {
-            name: replay(
-                described,
-                Localizer(
-                    training_map,
-                    make_filter(name, training_map, seed=seed),
-                    settings or LocalizerSettings(),
-                ),
-                name,
-                keep_beliefs=True,
-                progress=progress,
-            )
-            for name in names
-        }
+        runs = {}
+        for name in names:
+            pose_filter = make_filter(name, training_map, seed=seed)
+            steps: list[Step] | None = None
+            if smooth and isinstance(pose_filter, HypothesisFilter):
+                steps = pose_filter.history = []
+            localizer = Localizer(training_map, pose_filter, settings or LocalizerSettings())
+            run = replay(described, localizer, name, keep_beliefs=True, progress=progress)
+            runs[name] = run
+            if steps is not None:
+                looked_back = smoothed_run(run, steps)
+                runs[looked_back.method] = looked_back
         if not any(len(run) for run in runs.values()):
             raise DatasetError(f"{drive.path}: no image got an estimate; {_why(runs)}")
         results.append(SourceResult(drive, runs))

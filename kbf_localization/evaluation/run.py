@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,10 @@ import numpy as np
 from kbf_localization.arrays import Array, Rows, Stamps
 from kbf_localization.evaluation.described_drive import DescribedDrive, Replayable
 from kbf_localization.filters.base import HypothesisEstimate, Observation, Weights
+from kbf_localization.filters.smoothing import Step, smoothed
+from kbf_localization.geometry import compose, relative
+from kbf_localization.localization.result import State
+from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -31,8 +35,10 @@ class Run:
     with NaN where it is unknown or None where all of it is, `states` (t,) such as "tracking",
     `evidence` (t,), `step_ms` (t,) from the decoded image to the pose, `counts` of what went wrong,
     `frames_dropped` the images that got no estimate. `highest_weight` (t, 3) is the paper's
-    estimate. `beliefs` (t,) weights on the map's poses, `best_rows` (t,) the map's best-matching
-    image (-1: none) and `hypotheses` (t,) are there when they were asked for.
+    estimate. `odometry` (t, 3) is the odometry's pose at each frame, `used` (t,) says which frames
+    were given to the filter; the others are dead-reckoned. `beliefs` (t,) weights on the map's
+    poses, `best_rows` (t,) the map's best-matching image (-1: none) and `hypotheses` (t,) are there
+    when they were asked for.
     """
 
     method: str
@@ -46,6 +52,8 @@ class Run:
     counts: Mapping[str, int] = field(default_factory=dict)
     frames_dropped: int = 0
     highest_weight: Array | None = None
+    odometry: Array | None = None
+    used: Array | None = None
     beliefs: tuple[Weights | None, ...] | None = None
     best_rows: Rows | None = None
     hypotheses: tuple[tuple[HypothesisEstimate, ...], ...] | None = None
@@ -117,9 +125,46 @@ def replay(
         counts={str(name): count for name, count in Counter(localizer.counts).items()},
         frames_dropped=len(drive) - len(found),
         highest_weight=np.array([one.estimate.highest_weight_pose for one in found]).reshape(-1, 3),
+        odometry=np.array([one.odometry_pose for one in found]).reshape(-1, 3),
+        used=np.array([one.used for one in found], dtype=bool),
         beliefs=tuple(one.estimate.weights for one in found) if keep_beliefs else None,
         best_rows=np.array(best_rows, dtype=np.intp) if keep_beliefs else None,
         hypotheses=tuple(one.estimate.hypotheses for one in found) if keep_beliefs else None,
+    )
+
+
+def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
+    """The run with the poses that looking back over the filter's `steps` gives.
+
+    Its state is "tracking" where the way is sure and its pose certain. Frames that were not given
+    to the filter are dead-reckoned from the last one that was.
+    """
+    if run.used is None or run.odometry is None or int(run.used.sum()) != len(steps):
+        raise ValueError("the steps are not those of the run")
+    looked_back = iter(smoothed(steps))
+    estimates, covariances = run.estimates.copy(), run.covariances.copy()
+    states = list(run.states)
+    start, last = 0, None
+    for frame, used in enumerate(run.used):
+        if used:
+            start, last = frame, next(looked_back)
+            if last is not None:
+                sure = last.probability >= FIRST_PROOF
+                states[frame] = (State.TRACKING if sure else State.LOCALIZING).value
+        if last is None:
+            continue
+        moved = relative(run.odometry[start], run.odometry[frame])
+        estimates[frame], covariances[frame] = compose(last.pose, moved), last.covariance
+        states[frame] = states[start]
+    return replace(
+        run,
+        method=f"{run.method}_smoothed",
+        estimates=estimates,
+        covariances=covariances,
+        states=tuple(states),
+        highest_weight=None,
+        beliefs=None,
+        hypotheses=None,
     )
 
 

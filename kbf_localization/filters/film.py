@@ -34,7 +34,10 @@ class Continuity:
 
 
 class Film:
-    """Compares each picture with a reference picture and the odometry since."""
+    """Compares each picture with the last one and with a reference picture, by the odometry since.
+
+    The last picture tells a sudden change best, the older reference one that comes by and by.
+    """
 
     def __init__(self, learned: Learned) -> None:
         self._resemblance = learned.resemblance
@@ -58,12 +61,18 @@ class Film:
         if picture.same_as(last) or picture.same_as(self._reference):
             # The reference stays: a camera that comes alive again is compared with it.
             return Continuity(0.0, frozen=True)
-        share = float(self._resemblance.share(separation))
-        ratio = float(self._evidence.ratio(*picture.compared_with(self._reference), share))
-        cut = float(1.0 / (1.0 + np.exp(ratio) * (1.0 - CUT_PRIOR) / CUT_PRIOR))
+        cut = self._cut(picture, self._reference, separation)
+        if motion is not None and last is not self._reference:
+            cut = max(cut, self._cut(picture, last, float(self._resemblance.separation(motion))))
         if separation > REFERENCE_REACH or cut > NOTICED:
             self._take(picture)
         return Continuity(cut)
+
+    def _cut(self, picture: Observation, earlier: Observation, separation: float) -> float:
+        """The probability that the picture was not taken so far from the earlier one."""
+        share = float(self._resemblance.share(separation))
+        ratio = float(self._evidence.ratio(*picture.compared_with(earlier), share))
+        return float(1.0 / (1.0 + np.exp(ratio) * (1.0 - CUT_PRIOR) / CUT_PRIOR))
 
     def _take(self, picture: Observation) -> None:
         self._reference, self._since = picture, np.zeros(3)

@@ -71,10 +71,7 @@ class Hypothesis:
     def moved(self, motion: Array, variances: Array, lasts: float) -> Hypothesis:
         """After `motion` (3,) with `variances` (3,); `lasts` is the lasting error's correlation."""
         pose = compose(self.pose, motion)
-        step = pose[:2] - self.pose[:2]
-        change = np.eye(6)
-        change[0, 2], change[1, 2] = -step[1], step[0]
-        change[3:, 3:] *= lasts
+        change = transition(self.pose, pose, lasts)
         joint = change @ self.joint @ change.T
         turn = rotation(self.pose[2] + 0.5 * motion[2])
         joint[:3, :3] += turn @ np.diag(variances) @ turn.T
@@ -142,6 +139,14 @@ def given(pose: Array, covariance: Array, number: int) -> Hypothesis:
     joint = np.eye(6)
     joint[:3, :3] = covariance
     return Hypothesis(np.array(pose, dtype=np.float64), joint, number)
+
+
+def transition(start: Array, end: Array, lasts: float) -> Array:
+    """(6, 6): how an error of pose and lasting error at `start` (3,) shows at `end` (3,)."""
+    change = np.eye(6)
+    change[0, 2], change[1, 2] = start[1] - end[1], end[0] - start[0]
+    change[3:, 3:] *= lasts
+    return change
 
 
 def rotation(heading: float) -> Array:

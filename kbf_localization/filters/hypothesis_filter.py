@@ -27,6 +27,7 @@ from kbf_localization.filters.base import (
 )
 from kbf_localization.filters.film import NOTICED, Continuity, Film
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, born, given
+from kbf_localization.filters.smoothing import Step
 from kbf_localization.geometry import relative, wrap_angle
 from kbf_localization.training_map.learned import Learned
 from kbf_localization.training_map.view import MapViews, View, ViewParameters
@@ -128,6 +129,8 @@ class HypothesisFilter:
         self._parts = parts
         # A large map is searched more rarely, so that a step costs no more.
         self._search_travel = SEARCH_TRAVEL * max(1.0, len(self._poses) / 5000.0)
+        self.history: list[Step] | None = None
+        """The steps made, for `smoothing.smoothed`, if a list is put here."""
         self.reset()
 
     def prepare(self) -> None:
@@ -138,12 +141,14 @@ class HypothesisFilter:
         """Forget everything; start from `prior`, or from anywhere on the map when None."""
         self._film.reset()
         self._numbers = 0
+        self._begins = True
         self._hypotheses: list[Hypothesis] = []
         self._log_elsewhere = 0.0
         self._published: int | None = None
         self._confirmed = False
         self._inflation = 1.0
         self._running = 0.0
+        self._carried = 0.0
         self._unsought = np.inf
         if prior is not None:
             one = given(prior.pose, prior.covariance, self._next_number())
@@ -154,37 +159,66 @@ class HypothesisFilter:
         """Predict by `motion`, weigh by the picture, correct by the picture."""
         if motion is not None and not (np.abs(motion) < FARTHEST).all():
             motion = None
-        travel = self._predict(motion)
+        before = {one.number: one.log_weight for one in self._hypotheses}
+        travel, noise = self._predict(motion)
         film = self._film.follow(motion, observation)
         fresh = 1.0 if film.first else max(self._learned.evidence.novelty(travel), film.cut)
         if film.frozen:
             fresh = 0.0
         if film.cut > 0.0:
             self._hypotheses = [one.forgetting(film.cut) for one in self._hypotheses]
-        seen = [self._look(one, observation) for one in self._hypotheses]
+        predicted = self._hypotheses
+        seen = [self._look(one, observation) for one in predicted]
         births = self._births(observation, seen, film, fresh, travel)
         best = max((one.ratio for one in (*seen, *births)), default=0.0)
-        self._weigh(seen, births, best, film, fresh, travel)
+        leaks = self._weigh(seen, best, film, fresh, travel)
+        elsewhere = self._log_elsewhere
         self._follow_evidence(seen, fresh)
         corrected = self._corrected(seen, fresh)
-        self._hypotheses = self._kept([*corrected, *self._born(births, corrected, best, fresh)])
+        new = self._born(births, corrected, best, fresh)
+        self._hypotheses, heirs = self._kept([*corrected, *new])
+        if self.history is not None:
+            survival = {
+                one.hypothesis.number: one.hypothesis.log_weight - before[one.hypothesis.number]
+                for one in seen
+            }
+            self.history.append(
+                Step(
+                    begins=self._begins,
+                    motion=np.zeros(3) if motion is None else motion,
+                    noise=noise,
+                    lasts=self._lasts(motion, travel) * (1.0 - film.cut),
+                    predicted={one.number: one for one in predicted},
+                    after={one.number: one for one in self._hypotheses},
+                    log_elsewhere=self._log_elsewhere,
+                    survival=survival,
+                    leaks=leaks,
+                    births={one.number: one.log_weight - elsewhere for one in new},
+                    heirs=heirs,
+                )
+            )
+        self._begins = False
         published = self._choose({one.hypothesis.number: one.view.share for one in seen})
         return self._estimate(published, seen, births, film, best)
 
     # Prediction
 
-    def _predict(self, motion: Array | None) -> float:
-        """Move all hypotheses; the travel in the map's scales (1 where it is unknown)."""
+    def _predict(self, motion: Array | None) -> tuple[float, Array]:
+        """Move all hypotheses; the travel in the map's scales, and the motion's variances (3,)."""
         if motion is None:
             wide = (UNKNOWN_MOTION * self._scales) ** 2
             self._hypotheses = [one.widened(wide) for one in self._hypotheses]
-            return 1.0
+            return 1.0, wide
         distance, turned = float(np.hypot(motion[0], motion[1])), abs(float(motion[2]))
         travel = self._learned.resemblance.travel(distance, turned)
         noise = self._inflation * self._learned.motion_noise.variances(distance, turned)
-        lasts = float(np.exp(-travel / self._learned.readout.correlation))
+        lasts = self._lasts(motion, travel)
         self._hypotheses = [one.moved(motion, noise, lasts) for one in self._hypotheses]
-        return travel
+        return travel, noise
+
+    def _lasts(self, motion: Array | None, travel: float) -> float:
+        """The correlation of the lasting error over a motion."""
+        return 1.0 if motion is None else float(np.exp(-travel / self._learned.readout.correlation))
 
     # What the picture tells
 
@@ -250,25 +284,35 @@ class HypothesisFilter:
     def _weigh(
         self,
         seen: list[_Candidate],
-        births: Sequence[_Candidate],
         best: float,
         film: Continuity,
         fresh: float,
         travel: float,
-    ) -> None:
-        """Leak to elsewhere, then add the evidence; a picture that fits nowhere tells nothing."""
+    ) -> dict[int, float]:
+        """Leak to elsewhere, then add the evidence; a picture that fits nowhere tells nothing.
+
+        A cut in the film may be the camera's, or the robot was carried away. Which of them it was
+        shows as soon as a picture is recognized; until then the doubt stays. Gives the share of
+        each hypothesis's weight that leaked.
+        """
+        leaks = {}
         floor = min(best, 0.0)
+        self._carried += film.cut * (1.0 - self._carried)
+        moved = self._carried * _logistic(best)
+        self._carried -= moved
         for index, one in enumerate(seen):
             weight, leak = one.hypothesis.log_weight, 0.0
             if self._parts.elsewhere:
                 uncovered = (1.0 - one.view.share) ** 4
                 hazard = LEAK_PER_TRAVEL + uncovered * LEAK_OFF_THE_MAP
-                leak = min(hazard * travel + film.cut * _logistic(best), 1.0 - 1e-9)
+                leak = min(hazard * travel + moved, 1.0 - 1e-9)
+            leaks[one.hypothesis.number] = leak
             if leak > 0.0:
                 leaked = np.log(leak) + weight
                 self._log_elsewhere = float(np.logaddexp(self._log_elsewhere, leaked))
             weight += float(np.log1p(-leak)) + fresh * (one.ratio - floor)
             seen[index] = _Candidate(one.hypothesis.weighed(weight), one.view, one.ratio)
+        return leaks
 
     def _born(
         self,
@@ -328,29 +372,36 @@ class HypothesisFilter:
                 self._inflation = float(np.clip(scaled, 1.0, MOST_INFLATION))
         return corrected
 
-    def _kept(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-        """Near ones merged, weights normalized with elsewhere's, improbable ones dropped."""
+    def _kept(self, hypotheses: Sequence[Hypothesis]) -> tuple[list[Hypothesis], dict[int, int]]:
+        """Near ones merged, weights normalized with elsewhere's, improbable ones dropped.
+
+        Also gives in which hypothesis each one lives on.
+        """
         kept: list[Hypothesis] = []
+        places: dict[int, int] = {}
         for one in sorted(hypotheses, key=lambda h: -h.log_weight):
-            twin = next((k for k, h in enumerate(kept) if self._same(h, one)), None)
-            if twin is None:
+            twin = next((k for k, h in enumerate(kept) if self._same(h, one)), len(kept))
+            places.setdefault(one.number, twin)
+            if twin == len(kept):
                 kept.append(one)
                 continue
             together = float(np.logaddexp(kept[twin].log_weight, one.log_weight))
             if one.number == self._published:
                 kept[twin] = one
             kept[twin] = kept[twin].weighed(together)
+        heirs = {number: kept[place].number for number, place in places.items()}
         weights = [one.log_weight for one in kept]
         if not self._parts.elsewhere and kept:
             self._log_elsewhere = -np.inf
         total = float(np.logaddexp.reduce([self._log_elsewhere, *weights]))
         self._log_elsewhere = max(self._log_elsewhere - total, float(np.log(LEAST_ELSEWHERE)))
-        return [
+        lasting = [
             one.weighed(one.log_weight - total)
             for rank, one in enumerate(kept)
             if one.number == self._published
             or (rank < MOST and one.log_weight - total > np.log(FORGOTTEN))
         ]
+        return lasting, heirs
 
     def _choose(self, shares: Mapping[int, float]) -> Hypothesis | None:
         """The hypothesis to publish; `shares` say how well the map covers the old ones.
