@@ -469,12 +469,12 @@ class HypothesisFilter:
     def _agreeing(self, published: Hypothesis) -> float:
         """The probability of all hypotheses that agree with the published pose.
 
-        Odometry that is broken carries none of them.
+        Odometry that is broken carries none of them, nor does a robot that was carried away.
         """
         if self._inflation > BROKEN_ODOMETRY:
             return 0.0
         agreeing = (one for one in self._hypotheses if published.distance(one) < CONSISTENT)
-        return min(sum(one.probability for one in agreeing), 1.0)
+        return (1.0 - self._carried) * min(sum(one.probability for one in agreeing), 1.0)
 
     def _belief(self, candidates: Sequence[_Candidate]) -> Weights:
         """Each hypothesis's weights on the map's poses, times its probability."""

@@ -63,7 +63,7 @@ class Evidence:
     the resemblance that is expected; `limit` bounds it, since no one is surer than the number of
     examples seen. Pictures along a short way err alike: their errors' correlation falls to 1/e over
     a travel of `correlation`. At right poses the evidence has the median `usual`, and is below
-    `low` once in fifty times.
+    `low` once in two hundred times.
     """
 
     contrast: float

@@ -416,7 +416,7 @@ class _Lesson:
             return evidence
         ratios = np.array([right[k].ratio(evidence) for k in covered])
         correlation, _ = self._correlation((ratios - ratios.mean())[:, None], covered, True)
-        usual, low = (float(value) for value in np.quantile(ratios, (0.5, 0.02)))
+        usual, low = (float(value) for value in np.quantile(ratios, (0.5, 0.005)))
         return replace(evidence, correlation=correlation, usual=usual, low=min(low, 0.0))
 
     def _fit_film(self) -> Evidence:
