@@ -5,6 +5,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+
+# Bytecode is kept in the environment's folder, even where the shell wants none beside the sources:
+# else each of the hundreds of processes that the tests start compiles SciPy and the rest anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(sys.prefix) / "bytecode")
+sys.dont_write_bytecode = False
 
 LONGEST = ("docs", "ros", "faults")
 

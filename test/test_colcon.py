@@ -65,7 +65,7 @@ def test_colcon_builds_and_installs_everything(workspace: Path) -> None:
     assert pages == {path.name for path in (PROJECT / "kbf_localization").rglob("*.html")}
     done = subprocess.run(
         [str(programs / "kbf"), "--version"],
-        env={**os.environ, "PYTHONPATH": str(site_packages)},
+        env={**os.environ, "PYTHONPATH": str(site_packages), "PYTHONPYCACHEPREFIX": ""},
         capture_output=True,
         text=True,
     )

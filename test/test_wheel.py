@@ -19,8 +19,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 CLEAN = {
     name: value
     for name, value in os.environ.items()
-    if name not in ("PYTHONPATH", "LD_LIBRARY_PATH", "AMENT_PREFIX_PATH", "VIRTUAL_ENV")
-    and not name.startswith("_ROS_WHEELS")
+    if name not in ("LD_LIBRARY_PATH", "AMENT_PREFIX_PATH", "VIRTUAL_ENV")
+    and not name.startswith(("PYTHON", "_ROS_WHEELS"))
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -157,7 +157,7 @@ def test_a_picture_for_which_there_is_no_room_is_one_line(tmp_path: Path) -> Non
     path, output = tmp_path / "office.kbfmap", tmp_path / "results"
     save_map(synthetic_map(World(), 12), path)
     done = subprocess.run(
-        [sys.executable, "-c", DRAW_WITHOUT_ROOM, str(path), "--output", str(output)],
+        [sys.executable, "-B", "-c", DRAW_WITHOUT_ROOM, str(path), "--output", str(output)],
         capture_output=True,
         text=True,
         check=False,

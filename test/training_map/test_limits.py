@@ -179,7 +179,7 @@ def test_a_disk_without_room_is_one_line_and_the_map_stays(
     assert len(before) > 20_000
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
     done = subprocess.run(
-        [sys.executable, "-c", SAVE_WITHOUT_ROOM, str(path)],
+        [sys.executable, "-B", "-c", SAVE_WITHOUT_ROOM, str(path)],
         capture_output=True,
         text=True,
         check=False,
