@@ -77,7 +77,9 @@ def demo(
         if kidnap
         else "Turning the third drive into a bag"
     ) as progress:
-        drive, set_down_ns = _convert(sequences[2], folder.path / "bag", kidnap, progress)
+        drive, set_down_ns = _convert(
+            sequences[2], folder.path / "bag" / sequences[2].name, kidnap, progress
+        )
     with stages.stage("Making a map from the first two drives") as progress:
         training_map, map_path = _build_map(sequences[:2], folder.path, jobs, progress)
     with stages.stage("Replaying the third drive offline, to compare with") as progress:
@@ -156,6 +158,7 @@ def _convert(
     from kbf_localization.datasets.parts import CarriedDrive
     from kbf_localization.datasets.rosbag import RosbagDrive
 
+    bag.parent.mkdir(exist_ok=True)
     drive = open_drive(sequence)
     if not kidnap:
         write_bag(drive, bag, progress=progress)
@@ -203,6 +206,7 @@ def _write(
         "seed": seed,
         "frames": len(drive),
         "image_size": list(IMAGE_SIZE),
+        "map": folder.path / "office.kbfmap",
         "map_poses": MAP_POSES,
         "map_identity": training_map.identity,
         "data": "invented office, rendered images, odometry with noise as measured on a real robot",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run, replay, smoothed_run
 from kbf_localization.evaluation.training_data import training_warnings
 from kbf_localization.evaluation.trajectory_files import write_tum
+from kbf_localization.evaluation.verdict import verdict
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
@@ -134,6 +136,7 @@ def write_results(
                 "condition": result.drive.condition,
                 "odometry": result.drive.odometry_origin,
                 "methods": {name: trajectory_metrics(run) for name, run in result.runs.items()},
+                "verdict": verdict(next(iter(result.runs.values()))),
             }
             for part, result in zip(_parts(results), results, strict=True)
         }
@@ -145,7 +148,7 @@ def write_results(
             write_report(
                 folder,
                 f"{part}report.html",
-                f"Localization of {result.drive.name} (odometry {result.drive.odometry_origin})",
+                _title(result.drive, config),
                 config,
                 result.runs,
                 training_map,
@@ -157,6 +160,11 @@ def write_results(
         write_drives_report(folder, config, metrics, list(_parts(results)))
     folder.write_metrics(metrics)
     return metrics
+
+
+def _title(drive: Drive, config: Mapping[str, Any]) -> str:
+    """The drive's name, and the map's where the configuration names its file."""
+    return f"{drive.name} on {Path(config['map']).stem}" if "map" in config else drive.name
 
 
 def _parts(results: Sequence[SourceResult]) -> list[str]:

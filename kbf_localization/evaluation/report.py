@@ -20,17 +20,29 @@ from typing import TYPE_CHECKING, Any
 
 from kbf_localization import __version__
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.evaluation.report_data import metrics_table, report_data
+from kbf_localization.evaluation.metric_texts import metric_rows
+from kbf_localization.evaluation.report_data import report_data
 from kbf_localization.evaluation.results import ResultsFolder, to_plain
 from kbf_localization.evaluation.run import Run
+from kbf_localization.evaluation.verdict import verdict
 from kbf_localization.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
 
 PAGE = Path(__file__).with_name("report_page")
-DRIVE_SCRIPTS = ("theme.js", "data.js", "charts.js", "map_view.js", "player.js", "main.js")
-SIMPLE_SCRIPTS = ("theme.js",)
+DRIVE_SCRIPTS = (
+    "theme.js",
+    "tooltips.js",
+    "data.js",
+    "charts.js",
+    "map_view.js",
+    "hypotheses.js",
+    "timeline.js",
+    "player.js",
+    "main.js",
+)
+SIMPLE_SCRIPTS = ("theme.js", "tooltips.js")
 CAMERA_NOTE = (
     "This page embeds camera images, of the drive or of the map. People may be seen in them: treat "
     "it like the recording itself before you pass it on."
@@ -72,7 +84,10 @@ def write_report(
     player shows the belief of those runs that kept theirs. `warnings` stand above everything else.
     """
     data = report_data(runs, training_map, drive, progress)
-    subtitle = f"{drive.path} · {len(drive)} images · map of {len(training_map.poses)} poses"
+    subtitle = (
+        f"{drive.path} · {len(drive)} images · map of {len(training_map.poses)} poses · "
+        f"odometry {drive.odometry_origin}"
+    )
     if drive.condition:
         subtitle += f" · {drive.condition}"
     lines = (CAMERA_NOTE, *drive.warnings[:20])
@@ -81,6 +96,7 @@ def write_report(
         f'<section role="alert"><h2>Warning</h2><p>{html.escape(line)}</p></section>'
         for line in warnings
     )
+    body += _verdict_html(runs)
     body += _page_part("drive.html").replace(
         "{{NOTES}}", f"<section><h2>Notes</h2><ul>{notes}</ul></section>"
     )
@@ -99,7 +115,8 @@ def write_drives_report(
         tables.append(_metrics_html(f"Lighting: {condition}", by_method))
     links = "".join(
         f'<li><a href="{html.escape(part)}report.html">{html.escape(source["name"])}</a> '
-        f"({html.escape(source['condition'] or 'lighting unknown')})</li>"
+        f"({html.escape(source['condition'] or 'lighting unknown')})"
+        f"<br>{html.escape(source['verdict'])}</li>"
         for part, source in zip(parts, metrics["sources"].values(), strict=True)
     )
     body = f"<section><h2>Drives</h2><ul>{links}</ul></section>" + "".join(tables)
@@ -196,16 +213,35 @@ def _again_html(config: Mapping[str, Any]) -> str:
     return f'{again}<div class="scroll"><table class="settings">{rows}</table></div>'
 
 
+def _verdict_html(runs: Mapping[str, Run]) -> str:
+    """The first method's verdict large, the others' below it."""
+    (first, run), *others = runs.items()
+    small = "".join(
+        f'<p class="muted"><b>{html.escape(name)}</b>: {html.escape(verdict(other))}</p>'
+        for name, other in others
+    )
+    return (
+        f'<section id="verdict" aria-label="Verdict on {html.escape(first)}">'
+        f'<p class="verdict">{html.escape(verdict(run))}</p>{small}</section>'
+    )
+
+
 def _metrics_html(title: str, by_method: Mapping[str, Mapping[str, float]]) -> str:
-    rows = [(row["label"], *row["values"], row["unit"]) for row in metrics_table(by_method)]
-    return _table_html(Table(title, ("Metric", *by_method, "Units"), rows))
+    rows = metric_rows(by_method)
+    tips = [row["tip"] for row in rows]
+    cells = [(row["label"], *row["texts"]) for row in rows]
+    return _table_html(Table(title, ("Metric", *by_method), cells), tips)
 
 
-def _table_html(table: Table) -> str:
+def _table_html(table: Table, tips: Sequence[str] = ()) -> str:
+    """The table; `tips` are the rows' tooltips."""
     head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
+    marks = [f' data-tip="{html.escape(tip)}" tabindex="0"' for tip in tips] or [""] * len(
+        table.rows
+    )
     rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>"
-        for row in table.rows
+        f"<tr{mark}>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>"
+        for mark, row in zip(marks, table.rows, strict=True)
     )
     return (
         f'<section><h2>{html.escape(table.title)}</h2><div class="scroll"><table class="figures">'

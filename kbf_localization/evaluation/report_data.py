@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.floor_plan_image import FloorPlanImage
+from kbf_localization.evaluation.metric_texts import EVIDENCE, SIGMA, metric_rows
 from kbf_localization.evaluation.metrics import (
-    UNITS,
     error_in_sigmas,
     position_errors,
     position_sigmas,
     trajectory_metrics,
 )
 from kbf_localization.evaluation.report_images import shrink, small_images
-from kbf_localization.evaluation.results import to_plain
 from kbf_localization.evaluation.run import Run
-from kbf_localization.filters.base import Weights
+from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.registry import TITLES
 from kbf_localization.localization.result import State
+from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -31,25 +34,15 @@ if TYPE_CHECKING:
 SHOWN_WEIGHTS = 160
 """The largest weights of a frame that the player draws; the rest is invisible anyway."""
 
+SHOWN_PROBABILITY = 0.005
+"""Hypotheses of less probability are not drawn."""
+
+PLAN_PIXELS = 1600
+"""Larger floor plans are made smaller: a screen shows no more."""
+
 SHOWN_MAP_POSES = 20_000
 THUMBNAIL = (240, 55)
 STATES = tuple(state.value for state in State)
-LABELS = {
-    "position_rmse_m": "position error, RMSE",
-    "position_median_m": "position error, median",
-    "position_p95_m": "position error, 95 %",
-    "position_max_m": "position error, largest",
-    "heading_rmse_deg": "heading error, RMSE",
-    "heading_median_deg": "heading error, median",
-    "share_beyond_1m": "frames beyond 1 m",
-    "share_tracking": "frames in state tracking",
-    "within_three_sigma_share": "frames within 3 σ",
-    "median_sigma_m": "published σ, median",
-    "frames": "frames",
-    "frames_dropped": "frames without estimate",
-    "step_ms_p50": "time per image, median",
-    "step_ms_p99": "time per image, 99 %",
-}
 
 
 def report_data(
@@ -65,7 +58,11 @@ def report_data(
     rows = {int(row) for run in runs.values() for row in _best_rows(run) if row >= 0}
     return {
         "states": STATES,
-        "metrics": metrics_table({name: trajectory_metrics(run) for name, run in runs.items()}),
+        "metrics": metric_rows({name: trajectory_metrics(run) for name, run in runs.items()}),
+        "tips": {"sigma": SIGMA, "evidence": EVIDENCE},
+        "leastEvidence": _least_evidence(runs, training_map),
+        "winning": FIRST_PROOF,
+        "plan": _plan(training_map.floor_plan),
         "frames": {
             "seconds": packed((stamps - start_ns) * 1e-9),
             "truth": None if drive.poses is None else packed(drive.poses),
@@ -80,20 +77,6 @@ def report_data(
         },
         "methods": [_method(name, run, stamps) for name, run in runs.items()],
     }
-
-
-def metrics_table(by_method: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
-    """One row for each figure that a method has, in the order of tables."""
-    return [
-        {
-            "key": key,
-            "label": LABELS.get(key, key),
-            "unit": unit,
-            "values": [to_plain(figures.get(key)) for figures in by_method.values()],
-        }
-        for key, unit in UNITS.items()
-        if any(key in figures for figures in by_method.values())
-    ]
 
 
 def packed(values: Any, dtype: Any = np.float32) -> str:
@@ -122,6 +105,7 @@ def _method(name: str, run: Run, frame_stamps: NDArray[np.int64]) -> dict[str, A
         "counts": counts,
         "bestRows": packed(_best_rows(run), np.int32),
         "belief": None if run.beliefs is None else _belief(run.beliefs),
+        "hypotheses": _hypotheses(run.hypotheses),
     }
 
 
@@ -141,6 +125,53 @@ def _belief(beliefs: tuple[Weights | None, ...]) -> dict[str, str]:
         "ends": packed(ends, np.uint32),
         "rows": packed(np.concatenate(rows) if rows else [], np.uint32),
         "values": packed(np.concatenate(values) if values else [], np.int8),
+    }
+
+
+def _hypotheses(
+    frames: tuple[tuple[HypothesisEstimate, ...], ...] | None,
+) -> dict[str, str] | None:
+    """Each frame's hypotheses, but those too improbable to be seen; None where there are none.
+
+    Probabilities as 1/255, poses and covariances (xx, xy, yy) as 32-bit floats: 27 bytes each.
+    """
+    if frames is None or not any(frames):
+        return None
+    kept = [[one for one in frame if one.probability >= SHOWN_PROBABILITY] for frame in frames]
+    every = [one for frame in kept for one in frame]
+    covariances = np.array([one.covariance for one in every]).reshape(-1, 3, 3)
+    return {
+        "ends": packed(np.cumsum([0, *map(len, kept)]), np.uint32),
+        "numbers": packed([one.number % 2**16 for one in every], np.uint16),
+        "probabilities": packed(
+            np.rint([255 * min(one.probability, 1.0) for one in every]), np.uint8
+        ),
+        "poses": packed([one.pose for one in every]),
+        "covariances": packed(covariances[:, [0, 0, 1], [0, 1, 1]]),
+    }
+
+
+def _least_evidence(runs: Mapping[str, Run], training_map: TrainingMap) -> float | None:
+    """The evidence below which a pose is no longer trusted; None where no method has evidence."""
+    if not any(np.isfinite(run.evidence).any() for run in runs.values()):
+        return None
+    return float(training_map.learned.evidence.low)
+
+
+def _plan(plan: FloorPlanImage | None) -> dict[str, Any] | None:
+    """The floor plan as a grey PNG, 0 where a robot can go and bright where a wall is."""
+    if plan is None:
+        return None
+    walls = 254 - np.minimum(plan.image, 254).astype(np.uint8)
+    shrunk = min(1.0, PLAN_PIXELS / max(walls.shape))
+    height, width = (max(1, round(size * shrunk)) for size in walls.shape)
+    image = Image.fromarray(walls).resize((width, height), Image.Resampling.BOX)
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return {
+        "image": base64.b64encode(out.getvalue()).decode("ascii"),
+        "size": plan.size_m,
+        "origin": plan.origin,
     }
 
 

@@ -32,9 +32,11 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     assert node["frames"] == nai["frames"] == 150 and node["frames_dropped"] == 0
     assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
     assert load_map(tmp_path / "office.kbfmap").floor_plan is not None
-    for name in ("report.html", "paths.png", "office.kbfmap", "bag/metadata.yaml", "animation.gif"):
+    assert "<title>seq1_cloudy3 on office</title>" in (tmp_path / "report.html").read_text()
+    bag = "bag/seq1_cloudy3/metadata.yaml"
+    for name in ("paths.png", "office.kbfmap", bag, "animation.gif"):
         assert (tmp_path / name).stat().st_size > 0
-    for words in ("[7/7]", "position_median_m", "report.html", "paths.png", "Passed"):
+    for words in ("[7/7]", "position error, median", "report.html", "paths.png", "Passed"):
         assert words in result.output
 
 

@@ -36,7 +36,7 @@ class Chromium:
     def __init__(self, browser: Browser) -> None:
         self.messages: list[str] = []
         self.page = browser.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(60_000)
         self.page.on("console", lambda message: self.messages.append(message.text))
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", self._note_request)
@@ -52,7 +52,7 @@ class Chromium:
         """The value of a JavaScript expression in the page."""
         return self.page.evaluate(expression)
 
-    def wait_for(self, expression: str, seconds: float = 10.0) -> None:
+    def wait_for(self, expression: str, seconds: float = 60.0) -> None:
         """Wait until a JavaScript expression is true.
 
         The page's content security policy forbids Playwright's own wait_for_function.

@@ -16,11 +16,13 @@ from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.datasets.floor_plan_image import FREE, OCCUPIED, FloorPlanImage
 from kbf_localization.evaluation.run import Run
-from kbf_localization.filters.base import Weights
+from kbf_localization.filters.base import HypothesisEstimate, Weights
 
 START_NS = 1_152_212_857_193_444_000
 STEP_NS = 204_000_000
+LEAST_EVIDENCE = -1.5
 
 
 def path_of(frames: int) -> NDArray[np.float64]:
@@ -85,7 +87,37 @@ class SyntheticDrive:
 def synthetic_map(poses: int = 200) -> Any:
     rng = np.random.default_rng(5)
     around = path_of(poses) + rng.normal(0, (0.3, 0.3, 0.1), (poses, 3))
-    return SimpleNamespace(poses=around, thumbnails=[picture(row) for row in range(poses)])
+    return SimpleNamespace(
+        poses=around,
+        thumbnails=[picture(row) for row in range(poses)],
+        floor_plan=synthetic_plan(),
+        learned=SimpleNamespace(evidence=SimpleNamespace(low=LEAST_EVIDENCE)),
+    )
+
+
+def synthetic_plan() -> FloorPlanImage:
+    """Walls round the corridor: 24 m by 12 m, a pixel each 10 cm."""
+    image = np.full((120, 240), FREE, dtype=np.uint8)
+    image[:3] = image[-3:] = OCCUPIED
+    image[:, :3] = image[:, -3:] = OCCUPIED
+    return FloorPlanImage(image, 0.1, (-12.0, -6.0, 0.0))
+
+
+def synthetic_hypotheses(
+    estimates: NDArray[np.float64], states: Sequence[str]
+) -> tuple[tuple[HypothesisEstimate, ...], ...]:
+    """One place while tracking; else two more, of which one ends after the first 8 frames."""
+    covariance, ahead = np.diag((0.04, 0.01, 0.01)), np.array([3.0, -1.0, 1.0])
+    frames = []
+    for pose, state in zip(estimates, states, strict=True):
+        sure = state == "tracking"
+        found = [HypothesisEstimate(pose, covariance, 0.97 if sure else 0.4, 1)]
+        if not sure:
+            number = 2 if state == "localizing" else 4
+            found.append(HypothesisEstimate(pose + ahead, covariance, 0.3, number))
+            found.append(HypothesisEstimate(pose - ahead, covariance, 0.004, number + 1))
+        frames.append(tuple(found))
+    return tuple(frames)
 
 
 def synthetic_run(drive: SyntheticDrive, map_poses: NDArray[np.float64], method: str) -> Run:
@@ -118,6 +150,7 @@ def synthetic_run(drive: SyntheticDrive, map_poses: NDArray[np.float64], method:
         counts={"odometry_jump": 2} if good else {},
         beliefs=tuple(beliefs),
         best_rows=nearest,
+        hypotheses=synthetic_hypotheses(estimates, states) if good else None,
     )
 
 

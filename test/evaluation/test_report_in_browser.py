@@ -1,5 +1,6 @@
 """The report opened by a real Chromium: it loads, plays, jumps, and can be seen."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,23 +8,45 @@ import cv2
 import numpy as np
 import pytest
 
+from kbf_localization.evaluation.metric_texts import length_text
 from kbf_localization.evaluation.report import write_report
 from kbf_localization.evaluation.results import ResultsFolder
 from test.evaluation.chromium import Chromium, chromium, find_chromium
-from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
+from test.evaluation.synthetic import (
+    LEAST_EVIDENCE,
+    SyntheticDrive,
+    synthetic_map,
+    synthetic_run,
+)
 
 pytestmark = pytest.mark.browser
 FRAME = "Number(document.getElementById('slider').value)"
-HOSTILE = "<img src=x onerror=console.error('executed')>"
+HOSTILE = (
+    "</script><script>console.error('executed')</script><img src=x onerror=console.error('too')>"
+    "\"'`{{DATA}} \u202eדרך\u2066 " + "long" * 80
+)
+"""Ends elements and attributes, names a placeholder, writes from right to left, and is long."""
+
+VISIBLE = """((selector) => {
+    const box = document.querySelector(selector).getBoundingClientRect();
+    return box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth;
+})"""
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    drive = SyntheticDrive(200, name=HOSTILE, labels=(HOSTILE,) * 200, warnings=(HOSTILE,))
+    drive = SyntheticDrive(
+        200,
+        name=HOSTILE,
+        condition=HOSTILE,
+        labels=(HOSTILE,) * 200,
+        warnings=(HOSTILE,),
+        path=Path(HOSTILE),
+    )
     training_map = synthetic_map()
     runs = {name: synthetic_run(drive, training_map.poses, name) for name in ("kbf", "nn", "nai")}
     folder = ResultsFolder(tmp_path_factory.mktemp("report"))
-    config = {"command": f"kbf evaluate {HOSTILE}"}
+    config = {"command": f"kbf evaluate {HOSTILE}", HOSTILE: HOSTILE}
     return write_report(folder, "report.html", HOSTILE, config, runs, training_map, drive)
 
 
@@ -72,6 +95,164 @@ def test_it_loads_without_complaint_and_is_not_blank(
 def test_nothing_is_wider_than_a_phone(browser: Chromium, page: Path) -> None:
     browser.open(page, width=390, height=844)
     assert browser.run("document.documentElement.scrollWidth") <= 390
+    shown = browser.run("document.querySelector('#metrics tbody tr').innerText")
+    assert re.search(r"\d (mm|cm|m)\b", shown), "the phone's table keeps its units"
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (1366, 650), (800, 900), (390, 844)])
+def test_the_player_fits_the_window(browser: Chromium, page: Path, width: int, height: int) -> None:
+    browser.open(page, width=width, height=height)
+    browser.run("document.getElementById('replay').scrollIntoView()")
+    for shown in ("#play", "#slider", "#clock", "#strip", "#camera", "#map"):
+        assert browser.run(f"{VISIBLE}({shown!r})"), shown
+
+
+def test_the_controls_are_in_sight_wherever_the_player_is(browser: Chromium, page: Path) -> None:
+    browser.open(page, width=1366, height=650)
+    for at in ("#tiles", "#replay"):
+        browser.run(f"document.querySelector({at!r}).scrollIntoView()")
+        assert browser.run(f"{VISIBLE}('#play')"), at
+
+
+def test_it_opens_with_the_verdict_of_its_own_figures(browser: Chromium, page: Path) -> None:
+    drive = SyntheticDrive(200)
+    run = synthetic_run(drive, synthetic_map().poses, "kbf")
+    browser.open(page)
+    said = browser.run("document.querySelector('main > section').innerText")
+    errors = np.hypot(*(run.estimates - drive.poses)[:, :2].T)
+    sure = np.array(run.states) == "tracking"
+    assert said.startswith("Found itself after 1.6 s without a hint"), "8 frames of 0.204 s"
+    assert f"median {100 * np.median(errors[8:]):.0f} cm" in said
+    assert "lost once, for 4 s" in said, "20 frames of 0.204 s"
+    assert ("never confident and wrong" in said) == (not (errors[sure] > 1.0).any())
+    tile = browser.run("document.querySelector('.tile b').textContent")
+    assert tile == f"{100 * np.median(errors):.0f} cm"
+
+
+def test_every_figure_says_what_it_is_and_what_is_good(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    tip = "document.getElementById('tip')"
+    for shown in ("#metrics tbody tr", ".tile"):
+        count = browser.page.locator(shown).count()
+        assert count > 5
+        for number in range(count):
+            browser.page.locator(shown).nth(number).hover()
+            text = browser.run(f"{tip}.hidden ? '' : {tip}.textContent")
+            assert len(text.split(". ")) >= 2, (shown, number, text)
+            assert browser.run(f"{tip}.getBoundingClientRect().right <= innerWidth")
+    browser.page.focus("#now dt:nth-of-type(3)")
+    assert "standard deviation" in browser.run(f"{tip}.textContent")
+    browser.page.keyboard.press("Escape")
+    assert browser.run(f"{tip}.hidden")
+
+
+def test_a_tap_shows_what_a_figure_is(browser: Chromium, page: Path) -> None:
+    browser.open(page, width=390, height=844)
+    browser.page.click("#now dt:nth-of-type(4)")
+    assert "log-likelihood ratio" in browser.run("document.getElementById('tip').textContent")
+
+
+def test_sigma_evidence_and_the_methods_are_explained_where_they_stand(
+    browser: Chromium, page: Path
+) -> None:
+    browser.open(page)
+    for canvas, word in (("sigma", "standard deviation"), ("evidence", "log-likelihood ratio")):
+        figure = f"document.getElementById('{canvas}').closest('figure')"
+        assert word in browser.run(f"{figure}.innerText")
+    assert "nearest image" in browser.run("document.querySelector('#metrics thead').innerText")
+
+
+def test_the_evidence_has_its_threshold(browser: Chromium, page: Path) -> None:
+    """The chart's dashed line has the colour of "lost", which nothing else there has."""
+    browser.open(page)
+    assert browser.run("data.leastEvidence") == LEAST_EVIDENCE
+    coloured = """((name) => {
+        const probe = document.createElement("canvas").getContext("2d");
+        probe.fillStyle = theme.colour(name);
+        probe.fillRect(0, 0, 1, 1);
+        const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+        const canvas = document.getElementById("evidence");
+        const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        let rows = 0;
+        for (let i = 0; i < pixels.length; i += 4)
+            if (pixels[i] === r && pixels[i + 1] === g && pixels[i + 2] === b) rows++;
+        return rows;
+    })"""
+    assert browser.run(f"{coloured}('lost')") > 100
+    browser.run(
+        "data.leastEvidence = null; drawEvidence(document.getElementById('evidence'), data.methods)"
+    )
+    assert browser.run(f"{coloured}('lost')") == 0
+
+
+def test_hypotheses_are_listed_with_their_probabilities(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    listed = "Array.from(document.querySelectorAll('#hypotheses li'), (one) => one.textContent)"
+    assert browser.run(listed) == ["place 1 40 %", "place 2 30 %", "elsewhere 30 %"]
+    browser.page.keyboard.press("End")
+    assert browser.run(listed)[0] == "place 1 97 %"
+
+
+def test_events_are_marked_and_lead_to_their_frames(browser: Chromium, page: Path) -> None:
+    """The synthetic run localizes for 8 frames, is lost from 120 to 140, and tracks else."""
+    browser.open(page)
+    events = "Array.from(document.querySelectorAll('#events button'), (one) => one.textContent)"
+    assert browser.run(events) == [
+        "1.6 s: one place wins (97 %)",
+        "1.6 s: tracking",
+        "24.5 s: lost",
+        "28.6 s: one place wins (97 %)",
+        "28.6 s: tracking",
+    ]
+    frames = []
+    for _ in range(3):
+        browser.page.keyboard.press("e")
+        frames.append(browser.run(FRAME))
+    assert frames == [8, 120, 140]
+    browser.page.click("#events button.won")
+    assert browser.run(FRAME) == 8
+
+
+def test_a_hypothesis_is_followed_by_its_trail(browser: Chromium, page: Path) -> None:
+    """Number 2 lives in frames 0 to 7, three metres ahead of the estimate."""
+    browser.open(page)
+    trail = browser.run("trailOf(data.methods[0], 2, 0, 5)")
+    ahead = browser.run("Array.from(data.methods[0].poses.subarray(0, 18))")
+    assert len(trail) == 18
+    assert trail[0::3] == pytest.approx([x + 3 for x in ahead[0::3][::-1]], abs=1e-4)
+    assert browser.run("trailOf(data.methods[0], 2, 0, 9)") == []
+
+
+def test_walls_are_drawn_where_the_plan_has_them(browser: Chromium, page: Path) -> None:
+    """The plan's left wall is from x = -12 m on, 0.3 m thick; at its height nothing else is."""
+    browser.open(page)
+    browser.wait_for(
+        "(walls.draw(viewOf(document.getElementById('paths'), [-13, -7, 13, 7])), true)"
+    )
+    look = """((x) => {
+        const canvas = document.getElementById("paths"), view = viewOf(canvas, [-13, -7, 13, 7]);
+        walls.draw(view);
+        const ratio = devicePixelRatio;
+        return view.context.getImageData(ratio * view.x(x), ratio * view.y(3), 1, 1).data[3];
+    })"""
+    browser.wait_for(f"{look}(-11.85) > 200")
+    assert browser.run(f"{look}(-11.0)") == 0 and browser.run(f"{look}(-12.3)") == 0
+
+
+def test_lengths_are_written_as_in_the_tables(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    for value in (0.0042, 0.0725, 0.2537, 0.9999, 1.254, 12.34):
+        assert browser.run(f"metres({value})") == length_text(value)
+
+
+def test_names_of_users_stay_text_everywhere(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    assert browser.messages == []
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    for shown in ("h1", ".top p", "#now dd:last-of-type", "#command", ".settings th", "main li"):
+        text = browser.run(f"document.querySelector({shown!r}).textContent")
+        assert "</script>" in text or shown == "main li", shown
+    assert browser.run("document.title").startswith("</script>")
 
 
 def test_play_moves_the_frame_and_pause_stops_it(browser: Chromium, page: Path) -> None:

@@ -115,15 +115,22 @@ const methodKey = (methods) => methods.map((method) =>
 
 // The states of a method as a coloured band; "lost" is hatched besides.
 function stateBand(context, method, x, top, height, right) {
-  for (let row = 0; row < method.states.length;) {
-    let end = row;
-    while (end < method.states.length && method.states[end] === method.states[row]) end++;
-    const state = data.states[method.states[row]];
-    const left = x(data.seconds[method.frames[row]]);
+  for (const { state, first, end } of stretchesOf(method)) {
+    const left = x(data.seconds[method.frames[first]]);
     const until = end < method.frames.length ? x(data.seconds[method.frames[end]]) : right;
     statePatch(context, state, left, top, Math.max(until - left, 1.5), height);
-    row = end;
   }
+}
+
+// Rows [first, end) of one state each.
+function stretchesOf(method) {
+  const found = [];
+  for (let first = 0; first < method.states.length; first = found[found.length - 1].end) {
+    let end = first;
+    while (end < method.states.length && method.states[end] === method.states[first]) end++;
+    found.push({ state: data.states[method.states[first]], first, end });
+  }
+  return found;
 }
 
 function statePatch(context, state, left, top, width, height) {
@@ -142,13 +149,27 @@ function statePatch(context, state, left, top, width, height) {
   context.restore();
 }
 
-function drawErrorsOverTime(canvas, methods, cursor) {
+// Where a method was lost, shaded over the whole height.
+function shadeLost(context, method, x, top, height, right) {
+  context.save();
+  context.globalAlpha = 0.14;
+  context.fillStyle = theme.colour("lost");
+  for (const { state, first, end } of stretchesOf(method)) {
+    const left = x(data.seconds[method.frames[first]]);
+    const until = end < method.frames.length ? x(data.seconds[method.frames[end]]) : right;
+    if (state === "lost") context.fillRect(left, top, Math.max(until - left, 1.5), height);
+  }
+  context.restore();
+}
+
+function drawErrorsOverTime(canvas, methods) {
   const high = Math.max(...methods.map((method) => largest(method.errors, 0.2)));
   const chart = axes(canvas, {
     x: [0, data.seconds[data.seconds.length - 1] || 1], y: [0.01, high * 1.2], logY: true,
     xLabel: "time (s)", yLabel: "position error (m)", top: 24,
   });
   const { context, x, y, area } = chart;
+  shadeLost(context, methods[0], x, 6, area.bottom - 6, area.right);
   stateBand(context, methods[0], x, 6, 10, area.right);
   for (const method of [...methods].reverse()) {
     seriesStyle(context, method.index, method.index === 0 ? 1.8 : 1.2);
@@ -158,11 +179,6 @@ function drawErrorsOverTime(canvas, methods, cursor) {
   }
   context.setLineDash([]);
   if (methods.length > 1) key(context, area.right, area.top, methodKey(methods));
-  if (cursor !== undefined) {
-    context.strokeStyle = theme.colour("ink");
-    context.lineWidth = 1;
-    line(context, [[x(cursor), area.top - 20], [x(cursor), area.bottom]]);
-  }
   return chart;
 }
 
@@ -240,16 +256,33 @@ function drawTiming(canvas, methods) {
   key(context, area.right - 4, area.top, methodKey(methods));
 }
 
+// With the line below which a pose is no longer trusted, and zero: as probable as elsewhere.
 function drawEvidence(canvas, methods) {
-  const told = methods.filter((method) => method.evidence.some(Number.isFinite));
+  const told = methods.filter((method) => method.evidence.some(Number.isFinite)), least = data.leastEvidence ?? 0;
+  const low = Math.min(...told.map((method) => smallest(method.evidence, Math.min(least, 0)))) - 0.5;
+  const high = Math.max(...told.map((method) => largest(method.evidence, 1))) + 0.5;
   const { context, x, y, area } = axes(canvas, {
-    x: [0, data.seconds[data.seconds.length - 1] || 1], y: [0, 1], xLabel: "time (s)", yLabel: "evidence",
+    x: [0, data.seconds[data.seconds.length - 1] || 1], y: [low, high], xLabel: "time (s)", yLabel: "evidence (log ratio)",
   });
+  shadeLost(context, told[0], x, area.top, area.bottom - area.top, area.right);
   told.forEach((method) => {
     seriesStyle(context, method.index, 1.2);
     const points = [];
     method.evidence.forEach((value, row) => points.push([x(data.seconds[method.frames[row]]), y(value)]));
     line(context, points);
   });
-  if (told.length) key(context, area.right - 4, area.bottom - 8 - 17 * told.length, methodKey(told));
+  const threshold = (colour, dash) => (inner) => {
+    inner.strokeStyle = theme.colour(colour);
+    inner.lineWidth = 1.4;
+    inner.setLineDash(dash);
+  };
+  const limits = [["0: as probable elsewhere", 0, threshold("muted", [2, 3])]];
+  if (data.leastEvidence !== null) limits.push([`lost below ${format(least, 2)}`, least, threshold("lost", [7, 4])]);
+  limits.forEach(([, value, style]) => {
+    style(context);
+    line(context, [[area.left, y(value)], [area.right, y(value)]]);
+  });
+  context.setLineDash([]);
+  const entries = [...methodKey(told), ...limits.map(([label, , style]) => ({ label, style }))];
+  key(context, area.right - 4, area.bottom - 8 - 17 * entries.length, entries);
 }

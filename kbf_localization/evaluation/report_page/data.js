@@ -24,8 +24,15 @@ const data = (() => {
       rows: open(method.belief.rows, Uint32Array),
       values: open(method.belief.values, Int8Array),
     };
+    const hypotheses = method.hypotheses && {
+      ends: open(method.hypotheses.ends, Uint32Array),
+      numbers: open(method.hypotheses.numbers, Uint16Array),
+      probabilities: open(method.hypotheses.probabilities, Uint8Array),
+      poses: floats(method.hypotheses.poses),
+      covariances: floats(method.hypotheses.covariances),
+    };
     return {
-      index, name: method.name, title: method.title, counts: method.counts, frames, rowOfFrame, belief,
+      index, name: method.name, title: method.title, counts: method.counts, frames, rowOfFrame, belief, hypotheses,
       poses: floats(method.poses), covariances: floats(method.covariances),
       errors: floats(method.errors), sigmas: floats(method.sigmas), inSigmas: floats(method.errorInSigmas),
       states: open(method.states, Uint8Array), evidence: floats(method.evidence),
@@ -33,7 +40,8 @@ const data = (() => {
     };
   });
   return {
-    states: raw.states, metrics: raw.metrics, seconds, truth: floats(raw.frames.truth),
+    states: raw.states, metrics: raw.metrics, tips: raw.tips, leastEvidence: raw.leastEvidence,
+    winning: raw.winning, plan: raw.plan, seconds, truth: floats(raw.frames.truth),
     labels: raw.frames.labels, images: raw.frames.images, imageOfFrame, methods,
     mapPoses: floats(raw.map.poses), mapCount: raw.map.count, thumbnails: raw.map.thumbnails,
     hasTruth: methods.some((method) => floats(raw.methods[method.index].errors).some(Number.isFinite)),
@@ -49,4 +57,13 @@ const format = (value, digits = 3) => {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (Number.isInteger(value)) return String(value);
   return Math.abs(value) >= 1000 ? value.toFixed(0) : String(Number(value.toPrecision(digits)));
+};
+const percent = (share) => `${share > 0 && share < 0.095 ? (100 * share).toPrecision(1) : Math.round(100 * share)} %`;
+// As a person would say it: 4 mm, 7 cm, 1.25 m.
+const metres = (value) => {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size < 0.00995) return `${(1000 * value).toFixed(0)} mm`;
+  if (size < 0.995) return `${(100 * value).toFixed(0)} cm`;
+  return size < 9.995 ? `${value.toFixed(2)} m` : `${value.toFixed(1)} m`;
 };

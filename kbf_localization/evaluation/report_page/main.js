@@ -7,29 +7,35 @@
     if (className) made.className = className;
     return made;
   };
-  const shares = new Set(["share_beyond_1m", "share_tracking", "within_three_sigma_share"]);
-  const shown = (row, value) => (shares.has(row.key) && value !== null ? `${format(100 * value)} %` : format(value));
 
   function fillTiles() {
-    const wanted = ["position_median_m", "position_rmse_m", "heading_rmse_deg", "share_beyond_1m", "step_ms_p50", "frames"];
+    const wanted = ["position_median_m", "position_p95_m", "heading_rmse_deg", "share_beyond_1m", "share_confident_wrong", "seconds_to_first_fix", "step_ms_p50", "frames"];
     const rows = wanted.map((name) => data.metrics.find((row) => row.key === name)).filter(Boolean);
     byId("tiles").replaceChildren(...rows.map((row) => {
       const tile = element("div", undefined, "tile");
-      const unit = row.unit && !shares.has(row.key) ? ` ${row.unit}` : "";
-      tile.append(element("b", shown(row, row.values[0]) + unit), element("span", `${row.label} (${data.methods[0].name})`));
+      tile.dataset.tip = `${row.label} (${data.methods[0].name}): ${row.tip}`;
+      tile.tabIndex = 0;
+      tile.append(element("b", row.short[0]), element("span", row.label));
       return tile;
     }));
   }
 
   // The best value of a row is bold where "best" has a meaning.
   function fillTable() {
-    const lower = /^(position|heading|step)_|^share_beyond/, head = element("tr");
-    ["Metric", ...data.methods.map((method) => method.name), "Units"].forEach((text) => head.append(element("th", text)));
+    const lower = /^(position|heading|step)_|^share_(beyond|confident)/, head = element("tr");
+    head.append(element("th", "Metric"), ...data.methods.map((method) => {
+      const cell = element("th", method.name);
+      cell.dataset.tip = method.title;
+      cell.tabIndex = 0;
+      if (method.title !== method.name) cell.append(element("small", method.title));
+      return cell;
+    }));
     const body = data.metrics.map((row) => {
       const line = element("tr"), best = lower.test(row.key) && data.methods.length > 1 ? Math.min(...row.values.filter((value) => value !== null)) : null;
+      line.dataset.tip = row.tip;
+      line.tabIndex = 0;
       line.append(element("td", row.label));
-      row.values.forEach((value) => line.append(element("td", shown(row, value), value !== null && value === best ? "best" : undefined)));
-      line.append(element("td", shares.has(row.key) ? "" : row.unit));
+      row.texts.forEach((text, index) => line.append(element("td", text, row.values[index] !== null && row.values[index] === best ? "best" : undefined)));
       return line;
     });
     const table = byId("metrics"), thead = element("thead"), tbody = element("tbody");
@@ -62,6 +68,14 @@
       drawArrow(context, 12, 8, 0, 5, true);
     }]);
     if (data.truth) entries.push(["truth", (context) => drawTruth(context, 9, 8, 0, 5)]);
+    if (data.methods.some((method) => method.hypotheses)) entries.push(["hypothesis, 3 σ", (context) => {
+      context.strokeStyle = context.fillStyle = theme.colour("hypothesis");
+      context.beginPath();
+      context.ellipse(13, 8, 12, 7, 0, 0, 2 * Math.PI);
+      context.stroke();
+      drawArrow(context, 12, 8, 0, 4, true);
+    }]);
+    if (data.plan) entries.push(["wall", (context) => { context.fillStyle = theme.colour("wall"); context.fillRect(3, 6, 20, 4); }]);
     entries.push(["last 10 s", (context) => { context.strokeStyle = seriesColour(0); context.lineWidth = 2; line(context, [[2, 8], [24, 8]]); }]);
     legend("map-legend", entries);
     const present = new Set(data.methods.flatMap((method) => Array.from(method.states)));
@@ -97,6 +111,7 @@
   player.start();
   drawAll();
   theme.onChange(drawAll);
+  walls.onReady(drawAll);
   let waiting = 0;
   addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(drawAll); });
 })();

@@ -29,6 +29,37 @@ function scaleBar(view) {
   context.fillText(`${metres} m`, 18, height - 15);
 }
 
+// The floor plan beneath everything, in the theme's colour; its image is loaded as the page is.
+const walls = (() => {
+  if (!data.plan) return { draw: () => {}, onReady: () => {} };
+  const image = new Image(), tinted = document.createElement("canvas");
+  let colour = null;
+  image.src = `data:image/png;base64,${data.plan.image}`;
+  function tint() {
+    [tinted.width, tinted.height] = [image.naturalWidth, image.naturalHeight];
+    const context = tinted.getContext("2d");
+    context.drawImage(image, 0, 0);
+    const pixels = context.getImageData(0, 0, tinted.width, tinted.height);
+    // The plan's brightness becomes the opacity of the walls' colour.
+    for (let i = 0; i < pixels.data.length; i += 4) pixels.data[i + 3] = pixels.data[i];
+    context.putImageData(pixels, 0, 0);
+    context.globalCompositeOperation = "source-in";
+    context.fillStyle = colour = theme.colour("wall");
+    context.fillRect(0, 0, tinted.width, tinted.height);
+  }
+  function draw(view) {
+    if (!image.complete || !image.naturalWidth) return;
+    if (colour !== theme.colour("wall")) tint();
+    const { context } = view, [x, y, heading] = data.plan.origin, [width, height] = data.plan.size;
+    context.save();
+    context.translate(view.x(x), view.y(y));
+    context.rotate(-heading);
+    context.drawImage(tinted, 0, -height * view.scale, width * view.scale, height * view.scale);
+    context.restore();
+  }
+  return { draw, onReady: (listener) => image.addEventListener("load", listener) };
+})();
+
 function drawMapPoses(view) {
   const { context } = view;
   context.fillStyle = theme.colour("pose");
@@ -64,6 +95,7 @@ function range(from, to) {
 function drawPaths(canvas, methods) {
   const view = viewOf(canvas, boundsOf([data.mapPoses, data.truth]));
   const { context } = view;
+  walls.draw(view);
   drawMapPoses(view);
   const entries = [];
   if (data.truth) {

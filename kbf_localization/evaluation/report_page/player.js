@@ -1,9 +1,9 @@
 // The replay player: one frame at a time, driven by a clock, the slider, keys or a click.
 const player = (() => {
   const byId = (id) => document.getElementById(id);
-  const TRAIL_SECONDS = 10, LONGEST_PAUSE = 1, FOLLOWED_METRES = 3;
+  const TRAIL_SECONDS = 10, LONGEST_PAUSE = 1, FOLLOWED_METRES = 3, MOST_EVENTS = 24;
   const count = data.seconds.length, wholeMap = boundsOf([data.mapPoses, data.truth]);
-  let frame = 0, method = data.methods[0], playing = false, playhead = 0, worst = [], strip = null;
+  let frame = 0, method = data.methods[0], playing = false, playhead = 0, worst = [], events = [];
 
   const pictures = new Map();
   function picture(id, base64) {
@@ -34,7 +34,7 @@ const player = (() => {
     show(byId("camera"), cameraPicture(frame));
     const row = method.rowOfFrame[frame], best = row < 0 ? -1 : method.bestRows[row];
     show(byId("match"), best < 0 ? null : picture(`m${best}`, data.thumbnails[best]));
-    byId("match-caption").textContent = best < 0 ? "no best match known" : `best match in the map: pose ${best} of ${data.mapCount}`;
+    byId("match-caption").textContent = best < 0 ? "no best match known" : `best match: map pose ${best} of ${data.mapCount}`;
     for (let ahead = 1; ahead <= 12; ahead++) if (frame + ahead < count) cameraPicture(frame + ahead);
   }
 
@@ -44,6 +44,7 @@ const player = (() => {
     const box = byId("follow").checked && centre
       ? [centre[0] - FOLLOWED_METRES, centre[1] - FOLLOWED_METRES, centre[0] + FOLLOWED_METRES, centre[1] + FOLLOWED_METRES] : wholeMap;
     const view = viewOf(byId("map"), box), { context } = view;
+    walls.draw(view);
     drawMapPoses(view);
     const since = data.seconds[frame] - TRAIL_SECONDS;
     let first = frame;
@@ -60,6 +61,7 @@ const player = (() => {
     const trail = range(first, frame + 1).map((one) => method.rowOfFrame[one]).filter((one) => one >= 0);
     if (trail.length) drawBrokenPath(view, method.poses.subarray(3 * trail[0], 3 * trail[trail.length - 1] + 3));
     if (method.belief && row >= 0) drawBelief(view, method.belief, row);
+    if (method.hypotheses && row >= 0) drawHypotheses(view, method, row, trail.length ? trail[0] : row);
     if (row >= 0) {
       const pose = [method.poses[to], method.poses[to + 1]], covariance = method.covariances.subarray(3 * row, 3 * row + 3);
       context.strokeStyle = context.fillStyle = theme.colour("negative");
@@ -79,75 +81,37 @@ const player = (() => {
     scaleBar(view);
   }
 
-  // The curve is the same at every frame: it is drawn once, and only the cursor anew.
-  let curve = null;
-  function drawStrip() {
-    const canvas = byId("strip"), { context, width, height } = prepare(canvas);
-    const end = data.seconds[count - 1] || 1, x = (seconds) => (seconds / end) * width;
-    strip = (pixels) => (pixels / width) * end;
-    if (curve) context.drawImage(curve, 0, 0, width, height);
-    else {
-      drawCurve(context, width, height, x);
-      curve = document.createElement("canvas");
-      [curve.width, curve.height] = [canvas.width, canvas.height];
-      curve.getContext("2d").drawImage(canvas, 0, 0);
-    }
-    context.strokeStyle = theme.colour("ink");
-    context.lineWidth = 1.5;
-    line(context, [[x(data.seconds[frame]), 0], [x(data.seconds[frame]), height]]);
-  }
-
-  function drawCurve(context, width, height, x) {
-    const values = data.hasTruth ? method.errors : method.evidence;
-    const top = largest(values, data.hasTruth ? 0.3 : 1);
-    const y = (value) => height - 4 - Math.sqrt(Math.max(value, 0) / top) * (height - 26);
-    stateBand(context, method, x, 0, 12, width);
-    context.strokeStyle = seriesColour(method.index);
-    context.lineWidth = 1.4;
-    const points = [];
-    values.forEach((value, row) => points.push([x(data.seconds[method.frames[row]]), y(value)]));
-    line(context, points);
-    context.fillStyle = theme.colour("negative");
-    worst.forEach((one) => {
-      const at = x(data.seconds[one]), tip = y(values[method.rowOfFrame[one]]);
-      context.beginPath();
-      context.moveTo(at, tip - 2);
-      context.lineTo(at - 4, tip - 9);
-      context.lineTo(at + 4, tip - 9);
-      context.fill();
-    });
-    context.fillStyle = theme.colour("muted");
-    context.textAlign = "left";
-    context.textBaseline = "top";
-    context.fillText(data.hasTruth ? `error, up to ${format(top, 2)} m` : "evidence", 4, 16);
-  }
-
   function describe() {
     const row = method.rowOfFrame[frame], known = row >= 0;
     const facts = [
-      ["state", known ? data.states[method.states[row]] : "no estimate"],
-      ["error", known && data.hasTruth ? `${format(method.errors[row])} m` : "–"],
-      ["σ", known ? `${format(method.sigmas[row])} m` : "–"],
-      ["evidence", known ? format(method.evidence[row]) : "–"],
-      ["pose", known ? `${method.poses[3 * row].toFixed(2)}, ${method.poses[3 * row + 1].toFixed(2)}, ${((method.poses[3 * row + 2] * 180) / Math.PI).toFixed(0)}°` : "–"],
+      ["state", known ? data.states[method.states[row]] : "no estimate", "Whether the pose can be relied on: good is tracking. Localizing: not sure yet. Lost: the pose is a guess and is published as such."],
+      ["error", known && data.hasTruth ? metres(method.errors[row]) : "–", "Distance to the true position at this frame. Good where it is below about 3 σ."],
+      ["σ", known ? metres(method.sigmas[row]) : "–", data.tips.sigma],
+      ["evidence", known ? format(method.evidence[row], 2) : "–", data.tips.evidence],
+      ["pose", known ? `${method.poses[3 * row].toFixed(2)}, ${method.poses[3 * row + 1].toFixed(2)} m, ${((method.poses[3 * row + 2] * 180) / Math.PI).toFixed(0)}°` : "–", "Estimated x, y and heading in the map's frame."],
     ];
-    if (data.labels) facts.push(["room", data.labels[frame]]);
-    byId("now").replaceChildren(...facts.flatMap(([name, value]) => {
-      const term = document.createElement("dt"), detail = document.createElement("dd");
+    if (data.labels) facts.push(["room", data.labels[frame], "The room that the recording names for this frame."]);
+    const shown = byId("now").children;
+    if (shown.length !== 2 * facts.length) byId("now").replaceChildren(...facts.flatMap(([name, , tip]) => {
+      const term = document.createElement("dt");
       term.textContent = name;
-      detail.textContent = value;
-      return [term, detail];
+      term.dataset.tip = tip;
+      term.tabIndex = 0;
+      return [term, document.createElement("dd")];
     }));
+    facts.forEach(([, value], index) => { shown[2 * index + 1].textContent = value; });
+    byId("places").hidden = !method.hypotheses;
+    if (method.hypotheses) listHypotheses(byId("hypotheses"), method, row);
     byId("clock").textContent = `${data.seconds[frame].toFixed(1)} s · frame ${frame + 1}/${count}`;
     byId("slider").value = frame;
-    byId("worst").querySelectorAll("button").forEach((button) =>
+    document.querySelectorAll(".chips button").forEach((button) =>
       button.setAttribute("aria-current", String(Number(button.dataset.frame) === frame)));
   }
 
   function draw() {
     drawPictures();
     drawMap();
-    drawStrip();
+    timeline.draw(byId("strip"), method, worst, events, frame);
     describe();
   }
 
@@ -196,24 +160,46 @@ const player = (() => {
       if (worst.length === 8) break;
     }
     byId("worst-title").textContent = data.hasTruth ? "largest errors" : "lowest evidence";
-    byId("worst").replaceChildren(...worst.map((at) => {
-      const button = document.createElement("button"), row = method.rowOfFrame[at];
+    chips("worst", worst.map((at) => {
+      const row = method.rowOfFrame[at], value = data.hasTruth ? metres(method.errors[row]) : format(method.evidence[row], 2);
+      return [at, `${value} at ${data.seconds[at].toFixed(0)} s`];
+    }));
+  }
+
+  // Buttons that lead to frames.
+  function chips(id, entries) {
+    byId(id).replaceChildren(...entries.map(([at, text, kind]) => {
+      const button = document.createElement("button");
       button.type = "button";
       button.dataset.frame = at;
-      button.textContent = data.hasTruth ? `${format(method.errors[row], 2)} m at ${data.seconds[at].toFixed(0)} s` : `${format(method.evidence[row], 2)} at ${data.seconds[at].toFixed(0)} s`;
+      button.textContent = text;
+      if (kind) button.className = kind;
       button.addEventListener("click", () => { play(false); go(at); });
       return button;
     }));
   }
 
+  function findEvents() {
+    events = eventsOf(method);
+    byId("events").closest(".jumps").hidden = events.length === 0;
+    chips("events", events.slice(0, MOST_EVENTS).map((event) => [event.frame, `${data.seconds[event.frame].toFixed(1)} s: ${event.text}`, event.kind]));
+    if (events.length > MOST_EVENTS) {
+      const more = document.createElement("span");
+      more.className = "muted";
+      more.textContent = `and ${events.length - MOST_EVENTS} more`;
+      byId("events").append(more);
+    }
+  }
+
   function choose(index) {
     method = data.methods[index];
     findWorst();
+    findEvents();
     redraw();
   }
 
   function redraw() {
-    curve = null;
+    timeline.forget();
     draw();
   }
 
@@ -221,7 +207,7 @@ const player = (() => {
   byId("slider").addEventListener("input", (event) => { play(false); go(Number(event.target.value)); });
   byId("play").addEventListener("click", () => play(!playing));
   byId("follow").addEventListener("change", draw);
-  byId("strip").addEventListener("click", (event) => { play(false); goToSeconds(strip(event.offsetX)); });
+  byId("strip").addEventListener("click", (event) => { play(false); goToSeconds(timeline.seconds(byId("strip"), event.offsetX)); });
   byId("method").replaceChildren(...data.methods.map((one, index) => {
     const option = document.createElement("option");
     option.value = index;
@@ -239,6 +225,7 @@ const player = (() => {
       Home: () => go(0),
       End: () => { play(false); go(count - 1); },
       w: () => { play(false); if (worst.length) go(worst[(worst.indexOf(frame) + 1) % worst.length]); },
+      e: () => { play(false); const next = events.find((event) => event.frame > frame) || events[0]; if (next) go(next.frame); },
       f: () => { byId("follow").checked = !byId("follow").checked; draw(); },
     };
     if (!actions[event.key] || (event.key === " " && event.target.matches("button"))) return;

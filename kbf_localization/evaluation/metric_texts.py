@@ -1,0 +1,185 @@
+"""What the figures of `metrics.json` are called, how they are written, and what is good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kbf_localization.evaluation.metrics import UNITS
+
+
+@dataclass(frozen=True)
+class MetricText:
+    """The name of a figure in tables, what it is, and which values are good."""
+
+    label: str
+    what: str
+    good: str
+
+    @property
+    def tip(self) -> str:
+        return f"{self.what} {self.good}"
+
+
+METRIC_TEXTS = {
+    "position_rmse_m": MetricText(
+        "position error, RMSE",
+        "Root mean square of the distances between estimated and true position.",
+        "Lower is better; a few gross errors raise it far above the median.",
+    ),
+    "position_median_m": MetricText(
+        "position error, median",
+        "Half of the frames are nearer than this to the true position.",
+        "Lower is better; below 15 cm is good indoors.",
+    ),
+    "position_p95_m": MetricText(
+        "position error, 95 %",
+        "95 of 100 frames are nearer than this to the true position.",
+        "Lower is better; below 50 cm is good indoors.",
+    ),
+    "position_max_m": MetricText(
+        "position error, largest",
+        "The largest distance to the true position, the time before the first fix included.",
+        "Lower is better; before the first fix it may be anything.",
+    ),
+    "heading_rmse_deg": MetricText(
+        "heading error, RMSE",
+        "Root mean square of the angles between estimated and true heading.",
+        "Lower is better; below 5° is good.",
+    ),
+    "heading_median_deg": MetricText(
+        "heading error, median",
+        "Half of the frames are nearer than this to the true heading.",
+        "Lower is better; below 3° is good.",
+    ),
+    "share_beyond_1m": MetricText(
+        "frames beyond 1 m",
+        "Share of all frames whose position is more than 1 m from the true one, in any state.",
+        "Lower is better; 0 % is possible on a map that covers the drive.",
+    ),
+    "share_tracking": MetricText(
+        "frames in state tracking",
+        "Share of the frames for which the method vouches (state tracking).",
+        "Higher is better, as long as few of them are confident and wrong.",
+    ),
+    "share_confident_wrong": MetricText(
+        "frames confident and wrong",
+        "Share of the frames in state tracking and yet more than 1 m from the true position.",
+        "0 % is good: a robot acts on these.",
+    ),
+    "seconds_to_first_fix": MetricText(
+        "time to the first fix",
+        "From the first image until the state is first tracking; no hint is given.",
+        "Lower is better; a few seconds of driving are needed where places look alike.",
+    ),
+    "within_three_sigma_share": MetricText(
+        "frames within 3 σ",
+        "Share of the frames whose error is within three of the published standard deviations σ.",
+        "98.9 % for a Gaussian in two dimensions: less is overconfident.",
+    ),
+    "nees_mean": MetricText(
+        "NEES of the position, mean",
+        "Squared error in units of the published covariance (normalized estimation error squared).",
+        "2 is right: more is overconfident, less is too cautious.",
+    ),
+    "median_sigma_m": MetricText(
+        "published σ, median",
+        "Half of the frames are published with a smaller standard deviation (longer axis).",
+        "Right where it is about as large as the errors are.",
+    ),
+    "frames": MetricText(
+        "frames", "Images that got an estimate.", "All of the drive's images is good."
+    ),
+    "frames_dropped": MetricText(
+        "frames without estimate",
+        "Images that got none: damaged, without odometry, or dropped by a busy node.",
+        "0 is good.",
+    ),
+    "step_ms_p50": MetricText(
+        "time per image, median",
+        "From the decoded image to the pose, on the computer of this run.",
+        "Good where it is below the time between two images.",
+    ),
+    "step_ms_p99": MetricText(
+        "time per image, 99 %",
+        "1 of 100 images takes longer, from the decoded image to the pose.",
+        "Good where it is below the time between two images.",
+    ),
+}
+"""By the keys of `metrics.json`, which do not change; what is a setting there has none."""
+
+SIGMA = (
+    "The standard deviation of the position that the method publishes, along its longer axis. Good "
+    "where the error is rarely above 3 σ."
+)
+EVIDENCE = (
+    "How much more probable the last images are at this pose than elsewhere, as a log-likelihood "
+    "ratio. Good above 0; below the map's threshold a pose is no longer trusted."
+)
+
+
+def length_text(metres: float, fine: bool = False) -> str:
+    """Millimetres, centimetres or metres, as a person would say it; `fine` gives a digit more."""
+    if not math.isfinite(metres):
+        return "–"
+    size = abs(metres)
+    if size < 0.00995:
+        return f"{1000 * metres:.0f} mm"
+    if size < (0.0995 if fine else 0.0):
+        return f"{100 * metres:.1f} cm"
+    if size < 0.995:
+        return f"{100 * metres:.0f} cm"
+    return f"{metres:.2f} m" if size < 9.995 else f"{metres:.1f} m"
+
+
+def share_text(share: float) -> str:
+    """A share in per cent with two significant digits where it is small."""
+    percent = 100.0 * share
+    if percent == 0.0 or percent == 100.0:
+        return f"{percent:.0f} %"
+    if percent > 99.0:
+        # 99.96 % is not all.
+        return f"{math.floor(100 * percent) / 100:g} %"
+    return f"{percent:.2g} %" if percent < 10.0 else f"{percent:.1f} %"
+
+
+def metric_text(key: str, value: float | None, fine: bool = True) -> str:
+    """A figure of `metrics.json` with its unit: 7.3 cm, 0.8 %, 12 ms, 3.1 s, 1.4°.
+
+    Without `fine` it is rounded as in a sentence: 7 cm.
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    unit = UNITS.get(key, "")
+    if unit == "m":
+        return length_text(value, fine)
+    if "share" in key:
+        return share_text(value)
+    if unit == "°":
+        return f"{value:.1f}°"
+    if isinstance(value, int):
+        return str(value)
+    digits = 3 if fine else 2
+    number = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+    return f"{number} {unit}".strip()
+
+
+def metric_rows(by_method: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """One row for each figure that a method has, in the order of tables.
+
+    Each has its `key`, `label` and `tip`; `values`, `texts` and rounded `short` ones by method.
+    """
+    return [
+        {
+            "key": key,
+            "label": METRIC_TEXTS[key].label,
+            "tip": METRIC_TEXTS[key].tip,
+            "values": [figures.get(key) for figures in by_method.values()],
+            "texts": [metric_text(key, figures.get(key)) for figures in by_method.values()],
+            "short": [metric_text(key, figures.get(key), False) for figures in by_method.values()],
+        }
+        for key in METRIC_TEXTS
+        if any(key in figures for figures in by_method.values())
+    ]

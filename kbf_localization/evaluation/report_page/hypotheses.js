@@ -1,0 +1,80 @@
+// The places where the robot may be, each with its probability, its ellipse and its trail.
+const LEAST_LABELLED = 0.03;
+
+function hypothesesAt(method, row) {
+  const all = method.hypotheses, found = [];
+  for (let at = all && row >= 0 ? all.ends[row] : 0; all && row >= 0 && at < all.ends[row + 1]; at++)
+    found.push({ at, number: all.numbers[at], probability: all.probabilities[at] / 255, pose: all.poses.subarray(3 * at, 3 * at + 3), covariance: all.covariances.subarray(3 * at, 3 * at + 3) });
+  return found.sort((one, other) => other.probability - one.probability);
+}
+
+// The way that a hypothesis came: its poses in the rows from `first` on, as long as it lives.
+function trailOf(method, number, first, row) {
+  const all = method.hypotheses, points = [];
+  for (let one = row; one >= first; one--) {
+    let at = all.ends[one];
+    while (at < all.ends[one + 1] && all.numbers[at] !== number) at++;
+    if (at === all.ends[one + 1]) break;
+    points.push(all.poses[3 * at], all.poses[3 * at + 1], 0);
+  }
+  return points;
+}
+
+function drawHypotheses(view, method, row, first) {
+  const { context } = view, colour = theme.colour("hypothesis");
+  for (const one of hypothesesAt(method, row).reverse()) {
+    context.strokeStyle = context.fillStyle = colour;
+    context.globalAlpha = 0.35 + 0.65 * one.probability;
+    context.lineWidth = 1.4;
+    drawBrokenPath(view, trailOf(method, one.number, first, row));
+    drawEllipse(view, one.pose, ...one.covariance, 3);
+    context.stroke();
+    drawArrow(context, view.x(one.pose[0]), view.y(one.pose[1]), one.pose[2], 6, true);
+    context.globalAlpha = 1;
+    if (one.probability < LEAST_LABELLED) continue;
+    context.font = "600 12px system-ui, sans-serif";
+    context.textAlign = "left";
+    context.textBaseline = "bottom";
+    context.lineWidth = 3;
+    context.strokeStyle = theme.colour("card");
+    const x = view.x(one.pose[0]) + 9, y = view.y(one.pose[1]) - 7, text = percent(one.probability);
+    context.strokeText(text, x, y);
+    context.fillText(text, x, y);
+    context.font = "12px system-ui, sans-serif";
+  }
+}
+
+// Bars beside the map; what the hypotheses leave over is the probability of being elsewhere.
+function listHypotheses(list, method, row) {
+  const found = hypothesesAt(method, row).filter((one) => one.probability >= LEAST_LABELLED).slice(0, 6);
+  const elsewhere = Math.max(0, 1 - hypothesesAt(method, row).reduce((sum, one) => sum + one.probability, 0));
+  const entries = found.map((one) => [`place ${one.number}`, one.probability, "hypothesis"]);
+  if (row >= 0) entries.push(["elsewhere", elsewhere, "elsewhere"]);
+  list.replaceChildren(...entries.map(([name, probability, kind]) => {
+    const item = document.createElement("li"), label = document.createElement("span"), bar = document.createElement("i");
+    label.textContent = `${name} ${percent(probability)}`;
+    bar.className = kind;
+    bar.style.width = `${100 * probability}%`;
+    item.append(label, bar);
+    return item;
+  }));
+}
+
+// What happened: the state changed, or one place won. After "lost" a place wins anew.
+function eventsOf(method) {
+  const events = [];
+  let winner = null;
+  for (let row = 0; row < method.states.length; row++) {
+    const frame = method.frames[row], state = data.states[method.states[row]];
+    const best = hypothesesAt(method, row)[0];
+    if (best && best.probability >= data.winning && best.number !== winner) {
+      winner = best.number;
+      events.push({ frame, kind: "won", text: `one place wins (${percent(best.probability)})` });
+    }
+    if (row && method.states[row] !== method.states[row - 1]) {
+      if (state === "lost") winner = null;
+      events.push({ frame, kind: "state", state, text: state });
+    }
+  }
+  return events;
+}

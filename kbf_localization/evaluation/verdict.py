@@ -1,0 +1,133 @@
+"""How a run went, in one sentence for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbf_localization.evaluation.metric_texts import length_text, share_text
+from kbf_localization.evaluation.metrics import (
+    GROSS_ERROR_M,
+    position_errors,
+    seconds_to_first_fix,
+)
+from kbf_localization.evaluation.run import Run
+
+NO_TRUTH = "The drive has no true poses, so errors cannot be computed."
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive frames of one state: rows [first, end) of the run, and seconds."""
+
+    state: str
+    first: int
+    end: int
+    seconds: float
+
+
+def stretches(run: Run) -> list[Stretch]:
+    """The run cut where its state changes; a stretch lasts until the next one begins."""
+    states = np.array(run.states)
+    if len(states) == 0:
+        return []
+    starts = [0, *(np.flatnonzero(states[1:] != states[:-1]) + 1).tolist()]
+    ends = [*starts[1:], len(states)]
+    return [
+        Stretch(
+            run.states[first],
+            first,
+            end,
+            float(run.stamps_ns[min(end, len(states) - 1)] - run.stamps_ns[first]) * 1e-9,
+        )
+        for first, end in zip(starts, ends, strict=True)
+    ]
+
+
+def verdict(run: Run) -> str:
+    """Found itself when, stayed within what for how long, lost how often, and wrong how often."""
+    if len(run) == 0:
+        return "No image got an estimate."
+    seconds = float(run.stamps_ns[-1] - run.stamps_ns[0]) * 1e-9
+    errors = position_errors(run)
+    known = bool(np.isfinite(errors).any())
+    found_after = seconds_to_first_fix(run)
+    if found_after is None:
+        return _without_fix(run, errors, seconds, known)
+    since = int(np.argmax(np.array(run.states) == "tracking"))
+    parts = [
+        f"Found itself after {_seconds(found_after)} without a hint, then "
+        f"{_stayed(errors[since:], seconds - found_after)}",
+        _losses(run),
+    ]
+    if known:
+        parts.append(_wrong(run, errors))
+    sentence = "; ".join(parts) + "."
+    return sentence if known else f"{sentence} {NO_TRUTH}"
+
+
+def _without_fix(run: Run, errors: np.ndarray, seconds: float, known: bool) -> str:
+    """Of a run that was never sure: a baseline that has no states, or a filter that found nothing.
+
+    Evidence is what tells the two apart: baselines have none.
+    """
+    if np.isfinite(run.evidence).any():
+        return f"Never found itself in {_seconds(seconds)}." + ("" if known else f" {NO_TRUTH}")
+    if not known:
+        return f"Gave a pose for each of {len(run)} frames. {NO_TRUTH}"
+    errors = errors[np.isfinite(errors)]
+    half, most = (length_text(float(np.percentile(errors, share))) for share in (50, 95))
+    return (
+        f"Half of its poses are within {half}, 95 % within {most}; "
+        f"{_frames(errors > GROSS_ERROR_M)} beyond {GROSS_ERROR_M:g} m; this method does not know "
+        "when it is wrong."
+    )
+
+
+def _stayed(errors: np.ndarray, seconds: float) -> str:
+    """Errors from the first fix on; where a few are gross, the 95 % that are not are told apart."""
+    errors = errors[np.isfinite(errors)]
+    if len(errors) == 0:
+        return f"drove on for {_seconds(seconds)}"
+    largest, median = float(errors.max()), length_text(float(np.median(errors)))
+    if largest <= GROSS_ERROR_M:
+        return f"stayed within {length_text(largest)} (median {median}) for {_seconds(seconds)}"
+    usual = length_text(float(np.percentile(errors, 95)))
+    return (
+        f"was within {usual} in 95 % of {_seconds(seconds)} (median {median}, largest "
+        f"{length_text(largest)})"
+    )
+
+
+def _losses(run: Run) -> str:
+    lost = [one for one in stretches(run) if one.state == "lost"]
+    if not lost:
+        return "never lost"
+    total = _seconds(sum(one.seconds for one in lost))
+    end = ", still lost at the end" if run.states[-1] == "lost" else ""
+    if len(lost) == 1:
+        return f"lost once, for {total}{end}"
+    return f"lost {len(lost)} times, for {total} in all{end}"
+
+
+def _wrong(run: Run, errors: np.ndarray) -> str:
+    known = np.isfinite(errors)
+    wrong = (errors > GROSS_ERROR_M) & (np.array(run.states) == "tracking")
+    if not wrong.any():
+        return "never confident and wrong"
+    return f"{_frames(wrong[known])} confident and wrong"
+
+
+def _frames(chosen: np.ndarray) -> str:
+    """How many of the frames: "1 frame in 1000", or per cent where it is more than one in ten."""
+    count, total = int(chosen.sum()), len(chosen)
+    if count == 0:
+        return "no frame"
+    if count > 0.1 * total:
+        return f"{share_text(count / total)} of the frames"
+    return f"1 frame in {round(total / count)}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if 0.0 < seconds < 2.95 else f"{seconds:.0f} s"

@@ -1,0 +1,125 @@
+"""The verdict says what the run's arrays say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from kbf_localization.evaluation.metric_texts import (
+    METRIC_TEXTS,
+    length_text,
+    metric_text,
+    share_text,
+)
+from kbf_localization.evaluation.metrics import UNITS, trajectory_metrics
+from kbf_localization.evaluation.run import Run
+from kbf_localization.evaluation.verdict import verdict
+
+
+def run_of(errors: Sequence[float], states: Sequence[str], *, evidence: float = 1.0) -> Run:
+    """A frame each second, off by `errors` along x; NaN is a frame without truth."""
+    count = len(errors)
+    truth = np.zeros((count, 3))
+    truth[np.isnan(errors)] = np.nan
+    estimates = np.zeros((count, 3))
+    estimates[:, 0] = np.nan_to_num(errors)
+    return Run(
+        method="kbf",
+        stamps_ns=np.arange(count, dtype=np.int64) * 10**9,
+        estimates=estimates,
+        covariances=np.tile(np.eye(3), (count, 1, 1)),
+        truth=truth,
+        states=tuple(states),
+        evidence=np.full(count, evidence),
+        step_ms=np.ones(count),
+    )
+
+
+def test_a_good_run_is_told_as_in_the_figures() -> None:
+    errors = [5.0] * 3 + [0.07, 0.25] + [0.07] * 201
+    run = run_of(errors, ["localizing"] * 3 + ["tracking"] * 203)
+    assert verdict(run) == (
+        "Found itself after 3 s without a hint, then stayed within 25 cm (median 7 cm) for 202 s; "
+        "never lost; never confident and wrong."
+    )
+
+
+def test_its_figures_are_those_of_the_metrics() -> None:
+    rng = np.random.default_rng(0)
+    errors = np.abs(rng.normal(0, 0.1, 1000))
+    errors[500:503] = 1.5
+    run = run_of(errors.tolist(), ["tracking"] * 1000)
+    said, figures = verdict(run), trajectory_metrics(run)
+    assert f"median {length_text(figures['position_median_m'])}" in said
+    assert f"within {length_text(figures['position_p95_m'])} in 95 %" in said
+    assert f"largest {length_text(figures['position_max_m'])}" in said
+    found = re.search(r"1 frame in (\d+) confident and wrong", said)
+    assert found and int(found[1]) == round(1 / figures["share_confident_wrong"])
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ("tttttttttt", "never lost"),
+        ("ttlltttttt", "lost once, for 2.0 s"),
+        ("ttlltltttt", "lost 2 times, for 3 s in all"),
+        ("ttttttllll", "lost once, for 3 s, still lost at the end"),
+    ],
+)
+def test_losses_are_counted_and_timed(states: str, said: str) -> None:
+    names = {"t": "tracking", "l": "lost"}
+    run = run_of([0.1] * len(states), [names[one] for one in states])
+    assert f"; {said};" in verdict(run)
+
+
+def test_wrong_while_lost_is_not_confident() -> None:
+    run = run_of([0.1, 3.0, 0.1, 3.0], ["tracking", "lost", "tracking", "tracking"])
+    assert "25.0 % of the frames confident and wrong" in verdict(run)
+
+
+def test_a_run_that_never_was_sure_says_so() -> None:
+    assert verdict(run_of([1.0] * 31, ["localizing"] * 31)) == "Never found itself in 30 s."
+
+
+def test_a_baseline_without_states_is_told_by_its_errors() -> None:
+    run = run_of([0.1] * 95 + [2.0] * 5, ["localizing"] * 100, evidence=np.nan)
+    said = verdict(run)
+    assert "Half of its poses are within 10 cm" in said and "1 frame in 20 beyond 1 m" in said
+
+
+def test_a_drive_without_poses_has_no_errors() -> None:
+    said = verdict(run_of([np.nan] * 10, ["localizing"] + ["tracking"] * 9))
+    assert "errors cannot be computed" in said and "cm" not in said and "wrong" not in said
+
+
+@pytest.mark.parametrize(
+    ("metres", "coarse", "fine"),
+    [
+        (0.0725, "7 cm", "7.2 cm"),
+        (0.004, "4 mm", "4 mm"),
+        (0.2537, "25 cm", "25 cm"),
+        (0.9999, "1.00 m", "1.00 m"),
+        (12.34, "12.3 m", "12.3 m"),
+        (float("nan"), "–", "–"),
+    ],
+)
+def test_lengths_are_written_as_people_say_them(metres: float, coarse: str, fine: str) -> None:
+    assert length_text(metres) == coarse
+    assert length_text(metres, fine=True) == fine
+
+
+def test_shares_are_per_cent_and_nearly_all_is_not_all() -> None:
+    assert share_text(0.008) == "0.8 %"
+    assert share_text(0.0) == "0 %" and share_text(1.0) == "100 %"
+    assert share_text(0.99996) == "99.99 %"
+    assert metric_text("share_beyond_1m", 0.008) == "0.8 %"
+
+
+def test_every_figure_is_explained() -> None:
+    assert set(UNITS) - set(METRIC_TEXTS) == {"confident_wrong_beyond_m"}
+    assert all(
+        text.what.endswith(".") and text.good.endswith(".") for text in METRIC_TEXTS.values()
+    )
