@@ -33,11 +33,12 @@ function drawHypotheses(view, method, row, first) {
     context.globalAlpha = 1;
     if (one.probability < LEAST_LABELLED) continue;
     context.font = "600 12px system-ui, sans-serif";
-    context.textAlign = "left";
+    const left = view.x(one.pose[0]) > view.width - 60;
+    context.textAlign = left ? "right" : "left";
     context.textBaseline = "bottom";
     context.lineWidth = 3;
     context.strokeStyle = theme.colour("card");
-    const x = view.x(one.pose[0]) + 9, y = view.y(one.pose[1]) - 7, text = percent(one.probability);
+    const x = view.x(one.pose[0]) + (left ? -9 : 9), y = view.y(one.pose[1]) - 7, text = percent(one.probability);
     context.strokeText(text, x, y);
     context.fillText(text, x, y);
     context.font = "12px system-ui, sans-serif";
