@@ -159,7 +159,7 @@ def _least_evidence(runs: Mapping[str, Run], training_map: TrainingMap) -> float
 
 
 def _plan(plan: FloorPlanImage | None) -> dict[str, Any] | None:
-    """The floor plan as a grey PNG, 0 where a robot can go and bright where a wall is."""
+    """The floor plan as a black PNG, opaque where a wall is and clear where a robot can go."""
     if plan is None:
         return None
     walls = 254 - np.minimum(plan.image, 254).astype(np.uint8)
@@ -167,7 +167,7 @@ def _plan(plan: FloorPlanImage | None) -> dict[str, Any] | None:
     height, width = (max(1, round(size * shrunk)) for size in walls.shape)
     image = Image.fromarray(walls).resize((width, height), Image.Resampling.BOX)
     out = io.BytesIO()
-    image.save(out, "PNG", optimize=True)
+    Image.merge("LA", (Image.new("L", image.size), image)).save(out, "PNG", optimize=True)
     return {
         "image": base64.b64encode(out.getvalue()).decode("ascii"),
         "size": plan.size_m,

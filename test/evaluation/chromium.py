@@ -37,7 +37,7 @@ class Chromium:
         self.messages: list[str] = []
         self.page = browser.new_page()
         self.page.set_default_timeout(60_000)
-        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("console", lambda message: self._note(message.text))
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", self._note_request)
 
@@ -62,6 +62,11 @@ class Chromium:
             if time.monotonic() > end:
                 raise TimeoutError(expression)
             self.page.wait_for_timeout(20)
+
+    def _note(self, message: str) -> None:
+        # A hint to those who read pixels, as tests do and the page does not.
+        if "willReadFrequently" not in message:
+            self.messages.append(message)
 
     def _note_request(self, request: Request) -> None:
         if not request.url.startswith(LOCAL):

@@ -39,10 +39,6 @@ const walls = (() => {
     [tinted.width, tinted.height] = [image.naturalWidth, image.naturalHeight];
     const context = tinted.getContext("2d");
     context.drawImage(image, 0, 0);
-    const pixels = context.getImageData(0, 0, tinted.width, tinted.height);
-    // The plan's brightness becomes the opacity of the walls' colour.
-    for (let i = 0; i < pixels.data.length; i += 4) pixels.data[i + 3] = pixels.data[i];
-    context.putImageData(pixels, 0, 0);
     context.globalCompositeOperation = "source-in";
     context.fillStyle = colour = theme.colour("wall");
     context.fillRect(0, 0, tinted.width, tinted.height);
