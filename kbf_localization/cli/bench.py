@@ -82,15 +82,40 @@ def _processor() -> str:
 
 
 def _print(metrics: Mapping[str, Mapping[str, Any]]) -> None:
-    from kbf_localization.cli.console import print_table
+    from kbf_localization.cli.console import format_cell, print_table
 
     rows: list[tuple[object, ...]] = []
     for name, cases in metrics.items():
         for case, figures in cases.items():
             if isinstance(figures, Mapping):
-                keys = ("ours_ms", "reference_ms", "ratio", "reference")
-                rows.append((f"{name}.{case}", *(figures.get(key) for key in keys)))
+                ours, reference = (
+                    _with_unit(key, figures.get(key)) for key in ("ours_ms", "reference_ms")
+                )
+                ratio = figures.get("ratio")
+                faster = None if ratio is None else f"{format_cell(ratio)} times"
+                rows.append((f"{name}.{case}", ours, reference, faster, figures.get("reference")))
             else:
-                rows.append((f"{name}.{case}", figures, None, None, None))
-    columns = ("Benchmark", "Ours [ms]", "Reference [ms]", "Ratio", "Measured against")
+                rows.append((f"{name}.{case}", _with_unit(case, figures), None, None, None))
+    columns = ("Benchmark", "Ours", "Reference", "As fast", "Measured against")
     print_table("Benchmarks", columns, rows)
+
+
+UNITS = {
+    "per_s": "/s",
+    "ms": "ms",
+    "s": "s",
+    "mb": "MB",
+    "percent": "%",
+    "frames": "frames",
+}
+"""What a name's words say about its figure's unit, the first that fits."""
+
+
+def _with_unit(name: str, value: float | None) -> str | None:
+    """The value with the unit that its name tells."""
+    from kbf_localization.cli.console import format_cell
+
+    if value is None:
+        return None
+    unit = next((unit for word, unit in UNITS.items() if f"_{word}_" in f"_{name}_"), "")
+    return f"{format_cell(value)} {unit}".strip()

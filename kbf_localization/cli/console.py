@@ -44,6 +44,13 @@ def print_line(text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def duration(seconds: float) -> str:
+    """As a person would say it: 40 s, 12 min, 3.5 h."""
+    if seconds < 100.0:
+        return f"{max(seconds, 1.0):.0f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h"
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table: the first column on the left, the others, figures, on the right."""
     table = Table(title=title, title_justify="left")

@@ -212,7 +212,12 @@ def _write(
         "data": "invented office, rendered images, odometry with noise as measured on a real robot",
     }
     metrics = write_results(
-        folder, [SourceResult(drive, runs)], training_map, config, progress=progress
+        folder,
+        [SourceResult(drive, runs)],
+        training_map,
+        config,
+        pictures=True,
+        progress=progress,
     )
     return {
         **metrics,

@@ -77,6 +77,18 @@ def reads_drives(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+def print_missing_truth(drives: Sequence[Drive]) -> None:
+    """Which drives have no poses to compare with, and what to do about it."""
+    from kbf_localization.cli.console import print_line
+
+    for drive in drives:
+        if drive.poses is None:
+            print_line(
+                f"Note: {drive.path}: has no true poses, so errors cannot be computed; name a "
+                "bag's topic with --pose-topic"
+            )
+
+
 def print_notes(drives: Sequence[Drive]) -> None:
     """What each drive says about itself, a line each."""
     from kbf_localization.cli.console import print_line

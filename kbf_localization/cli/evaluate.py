@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -10,6 +9,7 @@ import typer
 
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Test, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
+from kbf_localization.cli.methods import Methods, chosen_methods
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.evaluate import SourceResult
@@ -18,8 +18,8 @@ app = typer.Typer(add_completion=False)
 
 EXAMPLE = (
     "Example: [bold]kbf evaluate drives/cloudy3 --map office.kbfmap --method kbf,nai[/bold] "
-    "writes metrics.json, trajectories in TUM format, pictures and report.html into "
-    "results/latest. Several drives give a table for each lighting: "
+    "writes metrics.json, trajectories in TUM format and report.html into results/latest. "
+    "Several drives give a table for each lighting: "
     "[bold]kbf evaluate drives/cloudy3 drives/night1 --map office.kbfmap[/bold]"
 )
 
@@ -29,9 +29,7 @@ EXAMPLE = (
 def evaluate(
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
     map_path: Annotated[Path, typer.Option("--map", metavar="MAP", help="The map to localize on.")],
-    method: Annotated[
-        str, typer.Option(help="Methods to compare, with commas: kbf, fkbf, nn, nai, kmcf.")
-    ] = "kbf,nai",
+    method: Methods = None,
     output: Annotated[
         Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
     ] = None,
@@ -42,33 +40,42 @@ def evaluate(
         typer.Option("--smooth", help="Also look back: each pose by what came after it, too."),
     ] = False,
     floor_plan: FloorPlan = None,
-    report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
+    report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Write paths, errors and σ as PNG pictures too.")
+    ] = False,
     *,
     reading: Reading,
 ) -> None:
-    """Replay recorded drives offline against a map and measure the error."""
+    """Replay recorded drives offline against a map and measure the error.
+
+    Without --method it compares kbf with the nearest image alone, nai.
+    """
     from kbf_localization.threads import limit_threads
 
     # Images are described on all cores at once: a second BLAS thread each would only be in the way.
     limit_threads(1)
 
     from kbf_localization.cli.console import command_line, console, print_line
-    from kbf_localization.cli.drives import print_notes
+    from kbf_localization.cli.drives import print_missing_truth, print_notes
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.evaluation.stopwatch import Stopwatch
     from kbf_localization.training_map import load_map
 
-    began = time.monotonic()
-    training_map = on_floor_plan(load_map(map_path), floor_plan)
+    names, stopwatch = chosen_methods(method, "kbf,nai"), Stopwatch()
+    with stopwatch.measuring("reading the map"):
+        training_map = on_floor_plan(load_map(map_path), floor_plan)
     drives = reading.open_all(sources, test)
     with show_progress() as progress:
         results = evaluate_drives(
             drives,
             training_map,
-            method.split(","),
+            names,
             seed=seed,
             smooth=smooth,
+            stopwatch=stopwatch,
             progress=progress,
         )
         folder = ResultsFolder.create("evaluate", output)
@@ -82,13 +89,26 @@ def evaluate(
             "seed": seed,
         }
         metrics = write_results(
-            folder, results, training_map, config, report=report, progress=progress
+            folder,
+            results,
+            training_map,
+            config,
+            report=report,
+            pictures=pictures,
+            stopwatch=stopwatch,
+            progress=progress,
         )
     drive_s = float(sum(drive.stamps_ns[-1] - drive.stamps_ns[0] for drive in drives)) * 1e-9
-    run_s = time.monotonic() - began
-    speed = {"drive_s": drive_s, "run_s": run_s, "times_as_fast": drive_s / run_s}
+    run_s = stopwatch.total
+    speed = {
+        "drive_s": drive_s,
+        "run_s": run_s,
+        "times_as_fast": drive_s / run_s,
+        "seconds": stopwatch.seconds,
+    }
     folder.write_metrics({**metrics, "speed": speed})
     print_notes(drives)
+    print_missing_truth(drives)
     _print_tables(results)
     for warning in metrics.get("warnings", ()):
         console.print(f"Warning: {warning}", style="bold red", markup=False, soft_wrap=True)
@@ -96,8 +116,9 @@ def evaluate(
         f"{drive_s:.0f} s of driving in {run_s:.1f} s: {drive_s / run_s:.1f} times as fast",
         highlight=False,
     )
+    print_line(f"Where the time went: {stopwatch.summary()}")
     shown = folder.path / ("report.html" if report else "metrics.json")
-    print_line(f"Results: {shown}")
+    print_line(f"Results: {shown} ({shown.stat().st_size / 1e6:.1f} MB)")
 
 
 def _print_tables(results: list[SourceResult]) -> None:
@@ -110,6 +131,7 @@ def _print_tables(results: list[SourceResult]) -> None:
         metrics_by_method,
         odometry_origin,
     )
+    from kbf_localization.evaluation.metric_texts import METRIC_TEXTS, metric_text
 
     methods = metrics_by_method(results)
     names = ", ".join(result.drive.name for result in results)
@@ -120,9 +142,9 @@ def _print_tables(results: list[SourceResult]) -> None:
         keys = ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames")
         print_table(
             "By lighting",
-            ("Lighting", "Method", "RMSE (m)", "median (m)", "beyond 1 m", "frames"),
+            ("Lighting", "Method", *(METRIC_TEXTS[key].label for key in keys)),
             [
-                (escape(condition), name, *(figures.get(key) for key in keys))
+                (escape(condition), name, *(metric_text(key, figures.get(key)) for key in keys))
                 for condition, by_method in conditions.items()
                 for name, figures in by_method.items()
             ],

@@ -16,6 +16,7 @@ import errno
 import importlib
 import signal
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, get_type_hints
@@ -63,7 +64,27 @@ def load_command(name: str) -> Any:
     command = typer.main.get_command(module.app)
     command.name = name
     command.help = command.help or module.__doc__
+    _show_flags_plainly(command)
     return command
+
+
+def _show_flags_plainly(command: Any) -> None:
+    """Help without <bool> beside options that take no value; for a group's commands too."""
+    every = command.get_params
+
+    def get_params(ctx: Any) -> Any:
+        return _plain_flags(every(ctx))
+
+    command.get_params = get_params
+    for subcommand in getattr(command, "commands", {}).values():
+        _show_flags_plainly(subcommand)
+
+
+def _plain_flags(options: Any) -> Any:
+    for option in options:
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    return options
 
 
 def _prepare_for_old_typer(command_app: typer.Typer) -> None:
@@ -97,7 +118,16 @@ class LazyCommands(TyperGroup):
             return None
         return TyperCommand(name=cmd_name, help=_first_line_of_docstring(cmd_name))
 
+    def get_params(self, ctx: Any) -> Any:
+        return _plain_flags(super().get_params(ctx))
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command by its name; the nearest names to one that is mistyped are suggested."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = " or ".join(f"'{name}'" for name in get_close_matches(args[0], known))
+            hint = f" Did you mean {near}?" if near else ""
+            ctx.fail(f"No such command '{args[0]}'.{hint}")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(str(name)), rest
 

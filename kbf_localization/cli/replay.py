@@ -43,10 +43,14 @@ def replay(
     odom_topic: Annotated[Optional[str], typer.Option(help="The bag's odometry topic.")] = None,
     image_topic: Annotated[Optional[str], typer.Option(help="The bag's image topic.")] = None,
     pose_topic: Annotated[Optional[str], typer.Option(help="The bag's true-pose topic.")] = None,
-    report: Annotated[bool, typer.Option(help="Write report.html and pictures.")] = True,
+    report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Write paths, errors and σ as PNG pictures too.")
+    ] = False,
 ) -> None:
     """Play a bag to the real node through ROS and measure its poses' error."""
     from kbf_localization.cli.console import command_line, print_line
+    from kbf_localization.cli.drives import print_missing_truth
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.cli.tables import print_methods
     from kbf_localization.datasets.rosbag import RosbagDrive
@@ -89,11 +93,18 @@ def replay(
         }
         results = [SourceResult(drive, {"node": run})]
         metrics = write_results(
-            folder, results, training_map, config, report=report, progress=progress
+            folder,
+            results,
+            training_map,
+            config,
+            report=report,
+            pictures=pictures,
+            progress=progress,
         )
         folder.write_metrics({**metrics, "replay": replay_figures(replayed, rate)})
     for line in replay_notes(drive, replayed):
         print_line(f"Note: {line}")
+    print_missing_truth([drive])
     print_methods(f"{drive.name} through the node, {rate:g} times as fast", metrics["methods"])
     shown = folder.path / ("report.html" if report else "metrics.json")
     print_line(f"Results: {shown}")

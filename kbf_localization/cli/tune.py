@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
+from kbf_localization.cli.methods import Methods, chosen_methods
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
@@ -28,7 +29,7 @@ def tune(
     ],
     poses: Annotated[int, typer.Option(min=10, help="Poses of the maps that are tried.")] = 400,
     budget: Annotated[int, typer.Option(min=1, help="Settings tried for each method.")] = 32,
-    method: Annotated[str, typer.Option(help="Methods to tune, separated by commas.")] = "kbf",
+    method: Methods = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
     dask: Annotated[
@@ -40,23 +41,24 @@ def tune(
 ) -> None:
     """Find the best hyper-parameters by two-fold cross validation over drives.
 
-    Each drive is located on maps of each other one. Scores are kept beside the output in
-    FILE.journal: the same command takes up an interrupted search, and a finished one deletes it.
+    Without --method it tunes kbf; how long it will take is told beforehand. Each drive is located
+    on maps of each other one. Scores are kept beside the output in FILE.journal: the same command
+    takes up an interrupted search, and a finished one deletes it.
     """
     from kbf_localization.threads import limit_threads
 
     limit_threads(1)
 
     from kbf_localization.atomic_write import check_writable
-    from kbf_localization.cli.console import print_line, print_table
+    from kbf_localization.cli.console import duration, print_line, print_table
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.errors import ParameterError
+    from kbf_localization.evaluation.cross_validation import expected_seconds
     from kbf_localization.evaluation.cross_validation import tune as search
     from kbf_localization.evaluation.frame_pool import describe_drives
-    from kbf_localization.filters.registry import check_methods
     from kbf_localization.parallel import workers
 
-    methods = check_methods(method)
+    methods = chosen_methods(method, "kbf")
     if len(sources) < 2:
         raise ParameterError("cross validation needs at least two drives; give another SOURCE")
     if not output.parent.is_dir():
@@ -67,6 +69,12 @@ def tune(
     staff = workers(jobs, dask)
     with show_progress() as progress:
         pool = describe_drives(drives, seed=seed, workers=staff, progress=progress)
+        seconds = expected_seconds(pool, range(len(drives)), methods, poses, budget, seed)
+        at_once = getattr(staff, "jobs", 1)
+        print_line(
+            f"Tuning {', '.join(methods)} takes about {duration(seconds / at_once)} with {at_once} "
+            f"worker{'s' if at_once > 1 else ''}, less what {journal} knows"
+        )
         found = search(
             pool,
             range(len(drives)),

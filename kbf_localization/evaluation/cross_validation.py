@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -32,6 +33,9 @@ FINALISTS = 4
 FIRST_ROUND_FRAMES = 200
 FINAL_FRAMES = 400
 """Frames of each of two pieces of a drive on which settings are tried."""
+
+PROBE_FRAMES = 40
+"""Frames that tell how long all of them will take."""
 
 CHOICES_OF_POSES = 2
 """Random maps on which the finalists are tried, so that no lucky choice decides."""
@@ -89,6 +93,45 @@ def tune(
         best = min(finalists, key=lambda one: final[one.number])
         found[method] = Tuned(best.parameters, final[best.number], final[0])
     return found
+
+
+def expected_seconds(
+    pool: FramePool,
+    drives: Sequence[int],
+    methods: Sequence[str],
+    poses: int,
+    budget: int,
+    seed: int = 0,
+) -> float:
+    """How long `tune` will take on one core, from one map and the first frames of one drive."""
+    seconds = 0.0
+    for method in methods:
+        began = time.perf_counter()
+        training_map = pool.random_map([drives[0]], poses, seed, {}, method)
+        localizer = Localizer(training_map, make_filter(method, training_map, seed=seed))
+        made = time.perf_counter()
+        piece = pool.drive(drives[1]).part(slice(0, PROBE_FRAMES))
+        replay(piece, localizer, method)
+        frame_s = (time.perf_counter() - made) / max(len(piece), 1)
+        maps, frames = planned_work(pool, drives, method, poses, budget, seed)
+        seconds += maps * (made - began) + frames * frame_s
+    return seconds
+
+
+def planned_work(
+    pool: FramePool, drives: Sequence[int], method: str, poses: int, budget: int, seed: int = 0
+) -> tuple[int, int]:
+    """The maps that `tune` will make for a method, and the frames that it will replay on them."""
+    settings = len(_candidates(method, poses, budget, seed))
+    maps = frames = 0
+    # The defaults go to the final round too, whatever their rank.
+    finalists = min(settings, max(1, settings // FINALISTS) + 1)
+    for final, trials in ((False, settings), (True, finalists)):
+        trial = _Trial(pool, tuple(drives), final)
+        folds = trials * (len(drives) - 1) * (CHOICES_OF_POSES if final else 1)
+        maps += folds * len(drives)
+        frames += folds * sum(len(piece) for drive in drives for piece in trial.pieces(drive))
+    return maps, frames
 
 
 def _fingerprint(pool: FramePool, drives: Sequence[int], seed: int) -> str:
@@ -167,14 +210,14 @@ class _Trial:
                     stored,
                     candidate.method,
                 )
-                for piece in self._pieces(tested):
+                for piece in self.pieces(tested):
                     pose_filter = make_filter(candidate.method, training_map, seed=choice)
                     run = replay(piece, Localizer(training_map, pose_filter), candidate.method)
                     assert run.truth is not None
                     counted = covered_share(training_map, run.truth) > LEAST_COVERED
                     yield (position_errors(run) ** 2)[counted]
 
-    def _pieces(self, number: int) -> Iterator[DescribedDrive]:
+    def pieces(self, number: int) -> Iterator[DescribedDrive]:
         """Two pieces of the drive, or all of it where it is short."""
         drive = self.pool.drive(number)
         length = FINAL_FRAMES if self.final else FIRST_ROUND_FRAMES

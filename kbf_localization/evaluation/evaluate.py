@@ -18,6 +18,7 @@ from kbf_localization.evaluation.plots import save_plots
 from kbf_localization.evaluation.report import write_drives_report, write_report
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run, replay, smoothed_run
+from kbf_localization.evaluation.stopwatch import Stopwatch
 from kbf_localization.evaluation.training_data import training_warnings
 from kbf_localization.evaluation.trajectory_files import write_tum
 from kbf_localization.evaluation.verdict import verdict
@@ -50,12 +51,14 @@ def evaluate_drives(
     settings: LocalizerSettings | None = None,
     seed: int = 0,
     smooth: bool = False,
+    stopwatch: Stopwatch | None = None,
     progress: Progress = no_progress,
 ) -> list[SourceResult]:
     """Replay each drive through each method, as fast as the CPU allows.
 
     With `smooth` the default filter's runs are also given looking back, as "kbf_smoothed".
     """
+    watch = stopwatch or Stopwatch()
     names = list(dict.fromkeys(name.strip() for name in methods if name.strip()))
     if smooth and "kbf" not in names:
         raise ParameterError("--smooth looks back over the method kbf, which --method leaves out")
@@ -63,18 +66,21 @@ def evaluate_drives(
         raise ParameterError("--method names no method: give for example kbf,nai")
     results = []
     for drive in drives:
-        described = describe_drive(drive, training_map.describer(), progress=progress)
+        with watch.measuring("describing images"):
+            described = describe_drive(drive, training_map.describer(), progress=progress)
         runs = {}
         for name in names:
-            pose_filter = make_filter(name, training_map, seed=seed)
-            steps: list[Step] | None = None
-            if smooth and isinstance(pose_filter, HypothesisFilter):
-                steps = pose_filter.history = []
-            localizer = Localizer(training_map, pose_filter, settings or LocalizerSettings())
-            run = replay(described, localizer, name, keep_beliefs=True, progress=progress)
+            with watch.measuring(name):
+                pose_filter = make_filter(name, training_map, seed=seed)
+                steps: list[Step] | None = None
+                if smooth and isinstance(pose_filter, HypothesisFilter):
+                    steps = pose_filter.history = []
+                localizer = Localizer(training_map, pose_filter, settings or LocalizerSettings())
+                run = replay(described, localizer, name, keep_beliefs=True, progress=progress)
             runs[name] = run
             if steps is not None:
-                looked_back = smoothed_run(run, steps)
+                with watch.measuring("looking back"):
+                    looked_back = smoothed_run(run, steps)
                 runs[looked_back.method] = looked_back
         if not any(len(run) for run in runs.values()):
             raise DatasetError(f"{drive.path}: no image got an estimate; {_why(runs)}")
@@ -113,9 +119,11 @@ def write_results(
     config: Mapping[str, Any],
     *,
     report: bool = True,
+    pictures: bool = False,
+    stopwatch: Stopwatch | None = None,
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
-    """Write metrics, configuration, trajectories, pictures and the report; return the metrics.
+    """Write metrics, configuration, trajectories, the report and pictures; return the metrics.
 
     `config["command"]` is what the report tells a reader to run again. Several drives get a folder
     each, and a report that leads to theirs.
@@ -140,22 +148,26 @@ def write_results(
             }
             for part, result in zip(_parts(results), results, strict=True)
         }
+    watch = stopwatch or Stopwatch()
     folder.write_config(config)
     for part, result in zip(_parts(results), results, strict=True):
         _write_trajectories(folder, part, result)
+        if pictures:
+            with watch.measuring("pictures"):
+                save_plots(folder, part, result.runs, training_map, progress)
         if report:
-            save_plots(folder, part, result.runs, training_map, progress)
-            write_report(
-                folder,
-                f"{part}report.html",
-                _title(result.drive, config),
-                config,
-                result.runs,
-                training_map,
-                result.drive,
-                warnings=training_warnings(training_map.poses, [result.drive]),
-                progress=progress,
-            )
+            with watch.measuring("report"):
+                write_report(
+                    folder,
+                    f"{part}report.html",
+                    _title(result.drive, config),
+                    config,
+                    result.runs,
+                    training_map,
+                    result.drive,
+                    warnings=training_warnings(training_map.poses, [result.drive]),
+                    progress=progress,
+                )
     if report and len(results) > 1:
         write_drives_report(folder, config, metrics, list(_parts(results)))
     folder.write_metrics(metrics)

@@ -16,15 +16,21 @@ CASE = {"ours_ms": 2.0, "reference_ms": 300.0, "ratio": 150.0, "reference": "the
 def test_writes_and_prints_what_a_benchmark_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = SimpleNamespace(run=lambda progress: {"update": CASE, "resident_mb": 812.5})
+    measured = {"update": CASE, "resident_mb_100k": 812.5, "poses_per_s": 29.5}
+    module = SimpleNamespace(run=lambda progress: measured)
     monkeypatch.setattr(bench, "available", lambda: {"rules": "invented_benchmark"})
     monkeypatch.setitem(sys.modules, "invented_benchmark", module)
-    output = CliRunner().invoke(bench.app, ["rules", "--output", str(tmp_path)]).output
+    output = (
+        CliRunner()
+        .invoke(bench.app, ["rules", "--output", str(tmp_path)], env={"COLUMNS": "160"})
+        .output
+    )
     metrics = json.loads((tmp_path / "metrics.json").read_text())
-    assert metrics == {"rules": {"update": CASE, "resident_mb": 812.5}}
+    assert metrics == {"rules": measured}
     assert (tmp_path / "config.yaml").is_file()
     assert "rules.update" in output
-    assert "150" in output
+    for text in ("2 ms", "300 ms", "150 times", "812 MB", "29.5 /s"):
+        assert text in output, text
 
 
 def test_an_unknown_benchmark_is_named_with_those_that_exist() -> None:

@@ -1,4 +1,4 @@
-"""`kbf evaluate` from folders to metrics, trajectories, pictures and report."""
+"""`kbf evaluate` from folders to metrics, trajectories, report and pictures."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from kbf_localization.cli.main import app
+from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.evaluation.metric_texts import share_text
 from kbf_localization.training_map import build_map, save_map
 from test.evaluation.stable_keys import STABLE_KEYS
 from test.evaluation.synthetic import SyntheticDrive, picture, read_tum
@@ -46,9 +49,7 @@ def kbf(*arguments: object) -> str:
     return result.output
 
 
-def test_one_drive_gives_metrics_trajectories_pictures_and_report(
-    office: Path, tmp_path: Path
-) -> None:
+def test_one_drive_gives_metrics_trajectories_and_report(office: Path, tmp_path: Path) -> None:
     output = kbf(
         office / "seq1_cloudy1", "--map", office / "office.kbfmap", "--output", tmp_path / "out"
     )
@@ -63,13 +64,51 @@ def test_one_drive_gives_metrics_trajectories_pictures_and_report(
         "config.yaml",
         "trajectory_kbf.tum",
         "trajectory_nai.tum",
-        "paths.png",
-        "error_over_time.png",
-        "error_distribution.png",
-        "sigma_and_error.png",
         "report.html",
     }
-    assert "Metric" in output and "Units" in output and "report.html" in output
+    assert not any(name.endswith(".png") for name in names), "pictures are for those who ask"
+    assert "report.html" in output and "MB)" in output
+
+
+def test_the_table_has_words_and_units_and_metrics_json_its_keys(
+    office: Path, tmp_path: Path
+) -> None:
+    output = kbf(
+        *(office / "seq1_cloudy1", "--map", office / "office.kbfmap", "--output", tmp_path),
+        *("--method", "nai", "--method", "nn", "--pictures", "--no-report"),
+    )
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert list(metrics["methods"]) == ["nai", "nn"], "a repeated option adds"
+    share = metrics["methods"]["nai"]["share_beyond_1m"]
+    (line,) = (line for line in output.splitlines() if "frames beyond 1 m" in line)
+    assert f" {share_text(share)} " in line and "share_beyond_1m" not in output
+    pictures = {"paths.png", "error_over_time.png", "error_distribution.png", "sigma_and_error.png"}
+    assert {path.name for path in tmp_path.glob("*.png")} == pictures
+    assert "Where the time went:" in output
+    spent = metrics["speed"]["seconds"]
+    assert {"reading the map", "describing images", "nai", "nn", "pictures"} <= set(spent)
+    assert sum(spent.values()) <= metrics["speed"]["run_s"]
+
+
+def test_a_bag_without_poses_says_that_errors_cannot_be_computed(
+    office: Path, tmp_path: Path
+) -> None:
+    class WithoutPoses(SyntheticDrive):
+        @property
+        def poses(self) -> None:  # type: ignore[override]
+            return None
+
+        @property
+        def odometry(self) -> OdometryLog:
+            return OdometryLog(self.stamps_ns, SyntheticDrive(self.frames).poses)
+
+    write_bag(WithoutPoses(12), tmp_path / "bag")
+    output = kbf(
+        *(tmp_path / "bag", "--map", office / "office.kbfmap", "--output", tmp_path / "out"),
+        *("--method", "nai"),
+    )
+    assert "has no true poses, so errors cannot be computed" in output
+    assert "errors cannot be computed" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_several_drives_get_a_table_by_lighting_and_a_report_each(

@@ -93,6 +93,18 @@ def test_an_unknown_command_is_exit_code_2() -> None:
     assert CliRunner().invoke(main.app, ["no-such-command"]).exit_code == 2
 
 
+def test_a_mistyped_command_is_told_the_right_one() -> None:
+    result = CliRunner().invoke(main.app, ["evaluat"])
+    assert result.exit_code == 2
+    assert "Did you mean 'evaluate'?" in result.output
+
+
+@pytest.mark.parametrize("command", [[], ["evaluate"], ["map", "build"], ["replay"]])
+def test_help_shows_flags_without_a_type(command: list[str]) -> None:
+    text = CliRunner().invoke(main.app, [*command, "--help"]).output
+    assert "--help" in text and "<bool>" not in text and "BOOLEAN" not in text
+
+
 @pytest.mark.parametrize(
     ("number", "exit_code"),
     [(signal.SIGINT, main.EXIT_INTERRUPTED), (signal.SIGTERM, main.EXIT_TERMINATED)],
@@ -130,7 +142,13 @@ main.main()
 
 @pytest.mark.parametrize(
     ("typed", "completed"),
-    [("kbf ma", "map"), ("kbf map b", "build"), ("kbf map build --pos", "--poses")],
+    [
+        ("kbf ma", "map"),
+        ("kbf map b", "build"),
+        ("kbf map build --pos", "--poses"),
+        ("kbf evaluate --method k", "kbf"),
+        ("kbf evaluate --method nai,k", "nai,kmcf"),
+    ],
 )
 def test_the_shell_completes_commands_and_options(typed: str, completed: str) -> None:
     variables = {

@@ -19,6 +19,7 @@ def test_writes_parameters_that_a_map_can_take(office_drives, tmp_path: Path):
     arguments += ["--poses", "40", "--budget", "2", "--method", "nn", "--jobs", "1"]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.output
+    assert "Tuning nn takes about" in result.output
     parameters = yaml.safe_load(output.read_text())["parameters"]
     for name in parameters:
         method, _, parameter = name.partition(".")

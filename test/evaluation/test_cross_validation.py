@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from kbf_localization.evaluation.cross_validation import Candidate, Journal, tune
+from kbf_localization.evaluation.cross_validation import (
+    CHOICES_OF_POSES,
+    Candidate,
+    Journal,
+    expected_seconds,
+    planned_work,
+    tune,
+)
 from kbf_localization.evaluation.frame_pool import FramePool, covered_share
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.run import replay
@@ -73,6 +80,30 @@ def test_tuning_is_not_worse_than_the_defaults_on_what_it_saw(pool):
     assert found["nn"].rmse_m <= found["nn"].default_rmse_m
     assert set(found["nn"].parameters) <= set(SEARCH_RANGES["nn"])
     assert found["nai"].parameters == {}
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_the_work_that_is_announced_is_at_least_what_is_done(pool, monkeypatch):
+    """The defaults may be among the finalists already: then one trial of the last round is less."""
+    done = {"maps": 0, "frames": 0}
+    random_map = FramePool.random_map
+
+    def counted_map(self, *arguments):
+        done["maps"] += 1
+        return random_map(self, *arguments)
+
+    def counted_replay(piece, *arguments):
+        done["frames"] += len(piece)
+        return replay(piece, *arguments)
+
+    monkeypatch.setattr(FramePool, "random_map", counted_map)
+    monkeypatch.setattr("kbf_localization.evaluation.cross_validation.replay", counted_replay)
+    tune(pool, [0, 1], ["nn"], 20, budget=2)
+    maps, frames = planned_work(pool, [0, 1], "nn", 20, budget=2)
+    last_trial = 2 * CHOICES_OF_POSES
+    assert done["maps"] in (maps, maps - last_trial)
+    assert done["frames"] in (frames, frames - last_trial * 100), "drives of 100 frames"
+    assert expected_seconds(pool, [0, 1], ["nn"], 20, budget=2) > 0.0
 
 
 @pytest.mark.usefixtures("quick_learning")

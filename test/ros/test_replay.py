@@ -164,7 +164,7 @@ def test_the_command_writes_metrics_and_trajectories(
     )
     out, error = process.communicate(timeout=90)
     assert process.returncode == 0, error
-    assert "position_median_m" in out
+    assert "position error, median" in out
     node = json.loads((tmp_path / "metrics.json").read_text())["methods"]["node"]
     assert node["frames"] == FRAMES and node["frames_dropped"] == 0
     assert node["position_median_m"] < 0.3

@@ -18,7 +18,6 @@ Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same num
 Jobs = Annotated[int, typer.Option(help="Processes; -1 means one for each core.")]
 Output = Annotated[Optional[Path], typer.Option(help="Folder for the results instead of results/.")]
 Sizes = Annotated[str, typer.Option(help="Numbers n of training poses, separated by commas.")]
-Methods = Annotated[str, typer.Option(help="Methods, separated by commas.")]
 ImageSize = Annotated[str, typer.Option(help="Size of rendered images.")]
 Trajectories = Annotated[
     Optional[Path],

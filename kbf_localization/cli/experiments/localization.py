@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from kbf_localization.cli.experiments import common
+from kbf_localization.cli.methods import ManyMethods, chosen_methods
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def localization(
     seed: common.Seed = 0,
     jobs: common.Jobs = -1,
     sizes: common.Sizes = "100,200,400,800",
-    methods: common.Methods = "kbf,fkbf,nn,nai,kmcf",
+    methods: ManyMethods = None,
     cold: Annotated[
         Optional[Path],
         typer.Option(help="Folder with COLD's Saarbrücken seq1_cloudy1–3, unpacked or .tar."),
@@ -45,11 +46,10 @@ def localization(
     from kbf_localization.experiments import localization as experiment
     from kbf_localization.experiments.localization_drives import real_archives, rendered_drives
     from kbf_localization.experiments.localization_figure import FIGURE_NAME, write_files
-    from kbf_localization.filters.registry import check_methods
     from kbf_localization.parallel import workers
 
     numbers, pixels = common.parse_sizes(sizes), common.parse_image_size(size)
-    names = check_methods(methods)
+    names = chosen_methods(methods, "kbf,fkbf,nn,nai,kmcf")
     if cold is not None and trajectories is not None:
         raise ParameterError("--cold has its own trajectories: give it or --trajectories, not both")
     record = common.Record("localization", output, trials=trials, sizes=numbers, methods=names)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbf_localization.cli.experiments import common
+from kbf_localization.cli.methods import ManyMethods, chosen_methods
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def public(
     folders: Annotated[
         list[Path], typer.Argument(metavar="FOLDER...", help="Folders with data sets, or drives.")
     ],
-    methods: common.Methods = "kbf,fkbf,nn,nai,kmcf",
+    methods: ManyMethods = None,
     poses: Annotated[int, typer.Option(min=10, help="Poses of each map, at most.")] = 1000,
     seeds: Annotated[
         int, typer.Option(min=1, help="Times that odometry is simulated where there is none.")
@@ -39,10 +40,9 @@ def public(
     from kbf_localization.errors import DatasetError
     from kbf_localization.experiments.public import metrics_of, run_protocol
     from kbf_localization.experiments.public_protocols import find_protocols
-    from kbf_localization.filters.registry import check_methods
     from kbf_localization.parallel import workers
 
-    names = check_methods(methods)
+    names = chosen_methods(methods, "kbf,fkbf,nn,nai,kmcf")
     protocols = find_protocols(folders)
     record = common.Record("public", output, folders=folders, methods=names)
     record.note(poses=poses, seeds=seeds)
