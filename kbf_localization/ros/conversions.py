@@ -6,6 +6,8 @@ float field arrives as 5e-324), so every number is wrapped in float() or int() h
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,6 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import (
     Pose,
     PoseStamped,
-    PoseWithCovariance,
     PoseWithCovarianceStamped,
     Quaternion,
     TransformStamped,
@@ -57,9 +58,8 @@ def header(frame_id: str, stamp_ns: int) -> Header:
     return Header(stamp=time_message(stamp_ns), frame_id=frame_id)
 
 
-def heading(orientation: Quaternion) -> float:
+def heading(x: float, y: float, z: float, w: float) -> float:
     """The yaw of a quaternion in radians; ValueError for one that is no rotation."""
-    x, y, z, w = orientation.x, orientation.y, orientation.z, orientation.w
     yaw = heading_of(x, y, z, w)
     if yaw is None:
         raise ValueError(f"({x:g}, {y:g}, {z:g}, {w:g}) is no unit quaternion")
@@ -74,12 +74,24 @@ def quaternion(yaw: float) -> Quaternion:
 
 def planar_pose(pose: Pose) -> Array:
     """(x, y, heading) of a pose; ValueError for one that is too far off, or no rotation."""
-    planar = np.array([pose.position.x, pose.position.y, heading(pose.orientation)])
-    if not np.isfinite(planar).all():
+    return planar(seven_numbers(pose))
+
+
+def seven_numbers(pose: Pose) -> tuple[float, ...]:
+    """x, y, z and the quaternion's x, y, z, w."""
+    at, turn = pose.position, pose.orientation
+    return at.x, at.y, at.z, turn.x, turn.y, turn.z, turn.w
+
+
+def planar(pose: Iterable[float]) -> Array:
+    """`planar_pose` of its `seven_numbers`."""
+    x, y, _, *turn = pose
+    result = np.array([x, y, heading(*turn)])
+    if not (math.isfinite(x) and math.isfinite(y)):
         raise ValueError("position is not finite")
-    if np.abs(planar[:2]).max() > FARTHEST_M:
-        raise ValueError(f"position ({planar[0]:g}, {planar[1]:g}) is beyond {FARTHEST_M:g} m")
-    return planar
+    if max(abs(x), abs(y)) > FARTHEST_M:
+        raise ValueError(f"position ({x:g}, {y:g}) is beyond {FARTHEST_M:g} m")
+    return result
 
 
 def pose_message(pose: Array) -> Pose:
@@ -118,10 +130,13 @@ def covariance_message(covariance: Array) -> Array:
 def pose_with_covariance(
     frame_id: str, stamp_ns: int, pose: Array, covariance: Array
 ) -> PoseWithCovarianceStamped:
-    return PoseWithCovarianceStamped(
-        header=header(frame_id, stamp_ns),
-        pose=PoseWithCovariance(pose=pose_message(pose), covariance=covariance_message(covariance)),
-    )
+    message = PoseWithCovarianceStamped()
+    _fill_header(message.header, frame_id, stamp_ns)
+    _fill_turn(message.pose.pose.orientation, float(pose[2]))
+    position = message.pose.pose.position
+    position.x, position.y = float(pose[0]), float(pose[1])
+    message.pose.covariance = covariance_message(covariance)
+    return message
 
 
 def stamped_pose(frame_id: str, stamp_ns: int, pose: Array) -> PoseStamped:
@@ -130,11 +145,23 @@ def stamped_pose(frame_id: str, stamp_ns: int, pose: Array) -> PoseStamped:
 
 def transform_message(parent: str, child: str, stamp_ns: int, transform: Array) -> TransformStamped:
     """The planar transform (3,) that takes coordinates in `child` to `parent`."""
-    message = TransformStamped(header=header(parent, stamp_ns), child_frame_id=child)
+    message = TransformStamped(child_frame_id=child)
+    _fill_header(message.header, parent, stamp_ns)
     message.transform.translation.x = float(transform[0])
     message.transform.translation.y = float(transform[1])
-    message.transform.rotation = quaternion(float(transform[2]))
+    _fill_turn(message.transform.rotation, float(transform[2]))
     return message
+
+
+# Filled in place: a message that is given as an argument replaces one that was made in vain.
+def _fill_header(empty: Header, frame_id: str, stamp_ns: int) -> None:
+    empty.frame_id = frame_id
+    seconds, rest = divmod(int(stamp_ns), 1_000_000_000)
+    empty.stamp.sec, empty.stamp.nanosec = seconds, rest
+
+
+def _fill_turn(empty: Quaternion, yaw: float) -> None:
+    empty.x, empty.y, empty.z, empty.w = quaternion_of(yaw)
 
 
 class TransformChain:

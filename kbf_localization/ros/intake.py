@@ -29,13 +29,17 @@ _BATCH = 200
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic to read and what to do with its messages; a `steady` one must not fall silent."""
+    """A topic to read and what to do with its messages; a `steady` one must not fall silent.
+
+    The callback gets the message, or of a `serialized` topic its bytes.
+    """
 
     name: str
     type: type
     qos: QoSProfile
     callback: Callable[[Any], None]
     steady: bool = True
+    serialized: bool = False
 
 
 class TopicWatch:
@@ -128,6 +132,8 @@ class Intake:
         )
         self._wake = GuardCondition(None, None, context=node.context)
         self._closing = False
+        with node.context.handle:
+            self._waiting = _rclpy.WaitSet(len(topics), 1, 0, 0, 0, 0, node.context.handle)
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self._thread.start()
 
@@ -159,7 +165,7 @@ class Intake:
 
     def _wait(self, context: Any) -> None:
         with context.handle:
-            waiting = _rclpy.WaitSet(len(self._subscriptions), 1, 0, 0, 0, 0, context.handle)
+            waiting = self._waiting
             waiting.clear_entities()
             for subscription in self._subscriptions:
                 waiting.add_subscription(subscription.handle)
@@ -171,7 +177,7 @@ class Intake:
         for _ in range(_BATCH):
             if self._closing:
                 return
-            taken = subscription.handle.take_message(topic.type, False)
+            taken = subscription.handle.take_message(topic.type, topic.serialized)
             if taken is None:
                 return
             watch.arrived()

@@ -10,6 +10,7 @@ from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
+from rclpy.duration import Duration
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.lifecycle import LifecycleNodeMixin
 from rclpy.node import Node
@@ -26,6 +27,7 @@ except ImportError:
 _CONNECT_TIMEOUT_S = 10.0
 _DISCONNECT_TIMEOUT_S = 2.0
 _HEARTBEAT_TIMEOUT_S = 4.0
+_FAREWELL_S = 0.5
 
 
 class SafeLifecycleNode(LifecycleNodeMixin, Node):
@@ -120,6 +122,8 @@ class Bond:
             alive = self._state is _BondState.ALIVE
             self._enter(_BondState.DYING if alive else _BondState.DEAD)
             self._send(active=False)
+            # The process may end now, and with it what has not been delivered.
+            self._publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_S))
 
     def _tick(self) -> None:
         with self._lock:

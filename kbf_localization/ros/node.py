@@ -172,13 +172,14 @@ class LocalizerNode(SafeLifecycleNode):
         self._jumps.unregister()
 
     def _stop_active(self) -> None:
+        bond, self._bond = self._bond, None
+        if bond is not None:
+            bond.end()
         self._save_pose()
         with self._in_use:
             intake, self._intake = self._intake, None
         if intake is None:
             return
-        if self._bond is not None:
-            self._bond.end()
         intake.close()
         self.disposal.destroy(self.destroy_timer, *self._active_timers)
         if self._running is not None:
@@ -205,8 +206,10 @@ class LocalizerNode(SafeLifecycleNode):
         self._outputs.publish_pictures(localization, self._values["belief_poses_count"])
         running = self._running
         with self._in_use:
-            if running is not None and self._values["tf_broadcast"] and running.distrust() is None:
-                # So that tf gives at the image's stamp what the pose says.
+            # So that tf gives at the image's stamp what the pose says. An image that was not used
+            # leaves the transform as it is, which is sent with the odometry.
+            wanted = self._values["tf_broadcast"] and localization.used
+            if wanted and running is not None and running.distrust() is None:
                 transform = compose(localization.pose, invert(localization.odometry_pose))
                 self._outputs.send_transform(transform, localization.stamp_ns)
 

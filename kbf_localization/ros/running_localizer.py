@@ -12,6 +12,7 @@ import numpy as np
 from geometry_msgs.msg import PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CompressedImage, Image
 from tf2_msgs.msg import TFMessage
 
@@ -25,11 +26,13 @@ from kbf_localization.ros.conversions import (
     TransformChain,
     decode,
     nanoseconds,
+    planar,
     planar_covariance,
     planar_pose,
 )
 from kbf_localization.ros.diagnostics import Event, ImageHealth, Latency, Rate
 from kbf_localization.ros.intake import Intake, Topic
+from kbf_localization.ros.serialized import read_odometry, stamp_of
 from kbf_localization.ros.startup import localizer_settings
 from kbf_localization.ros.worker import ImageWorker, PendingImage
 
@@ -66,6 +69,7 @@ class RunningLocalizer:
         self._latency, self._pose_rate = Latency(), Rate()
         self._last_step_ms = math.nan
         self._timeline: Timeline[Array] = Timeline()
+        self._camera = CompressedImage if values["image_transport"] == "compressed" else Image
         self._chain = TransformChain(values["odom_frame_id"], values["base_frame_id"])
         self._health = ImageHealth(localizer.counts)
         self._worker = ImageWorker(
@@ -89,10 +93,11 @@ class RunningLocalizer:
             reliability=_RELIABILITY[values["image_reliability"]],
         )
         compressed = values["image_transport"] == "compressed"
-        name, kind = ("image/compressed", CompressedImage) if compressed else ("image", Image)
-        images = Topic(name, kind, image_qos, self._on_image)
+        name = "image/compressed" if compressed else "image"
+        images = Topic(name, self._camera, image_qos, self._on_image, serialized=True)
         if values["odom_source"] == "topic":
-            return Topic("odom", Odometry, odom_qos, self._on_odometry), images
+            odometry = Topic("odom", Odometry, odom_qos, self._on_odometry, serialized=True)
+            return odometry, images
         static = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         return (
             Topic("/tf", TFMessage, odom_qos, self._on_transforms),
@@ -205,8 +210,9 @@ class RunningLocalizer:
         self._moved()
         self._log(f"starting from the given pose ({pose[0]:.2f}, {pose[1]:.2f}, {pose[2]:.2f})")
 
-    def _on_odometry(self, message: Odometry) -> None:
-        frame, expected = message.header.frame_id, self._values["odom_frame_id"]
+    def _on_odometry(self, cdr: bytes) -> None:
+        message = read_odometry(cdr)
+        frame, expected = message.frame_id, self._values["odom_frame_id"]
         if frame and frame != expected:
             self.refuse(
                 Event.ODOMETRY_WRONG_FRAME,
@@ -221,11 +227,11 @@ class RunningLocalizer:
                 f"that of '{base}'",
             )
         try:
-            pose = planar_pose(message.pose.pose)
+            pose = planar(message.pose)
         except ValueError as error:
             self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
             return
-        self._add_odometry(nanoseconds(message.header.stamp), pose)
+        self._add_odometry(message.stamp_ns, pose)
 
     def _on_transforms(self, message: TFMessage) -> None:
         for transform in message.transforms:
@@ -248,18 +254,18 @@ class RunningLocalizer:
         self._moved()
         self._worker.odometry_arrived()
 
-    def _on_image(self, message: Image | CompressedImage) -> None:
-        stamp_ns = nanoseconds(message.header.stamp)
+    def _on_image(self, cdr: bytes) -> None:
+        stamp_ns = stamp_of(cdr, self._camera)
         stamp_ns += round(self._values["camera_time_offset"] * 1e9)
         self._health.arrived(stamp_ns, self.localizer.newest_odometry_ns)
-        self._worker.submit(stamp_ns, message)
+        self._worker.submit(stamp_ns, cdr)
 
     def _process(self, pending: PendingImage) -> None:
         """On the worker's thread: decode, localize, publish."""
         started = time.perf_counter()
         try:
             localization = self.localizer.add_image(
-                pending.stamp_ns, lambda: decode(pending.message)
+                pending.stamp_ns, lambda: decode(deserialize_message(pending.message, self._camera))
             )
         except ImageError as error:
             self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")

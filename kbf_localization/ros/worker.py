@@ -17,7 +17,7 @@ _UNCOVERED_LIMIT = 64
 
 @dataclass(frozen=True)
 class PendingImage:
-    """An image message, its stamp and when it arrived (`time.perf_counter`)."""
+    """A serialized image message, its stamp and when it arrived (`time.perf_counter`)."""
 
     stamp_ns: int
     message: Any

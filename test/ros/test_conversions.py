@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import Pose, Quaternion, TransformStamped
+from geometry_msgs.msg import Pose, TransformStamped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,22 +32,30 @@ def test_heading_is_the_yaw_of_roll_pitch_yaw(yaw: float, pitch: float, roll: fl
     """By the direction of the rotated x axis, from the rotation matrix."""
     half = np.array([roll, pitch, yaw]) / 2.0
     (cr, cp, cy), (sr, sp, sy) = np.cos(half), np.sin(half)
-    rotation = Quaternion(
-        x=float(sr * cp * cy - cr * sp * sy),
-        y=float(cr * sp * cy + sr * cp * sy),
-        z=float(cr * cp * sy - sr * sp * cy),
-        w=float(cr * cp * cy + sr * sp * sy),
+    rotation = (
+        float(sr * cp * cy - cr * sp * sy),
+        float(cr * sp * cy + sr * cp * sy),
+        float(cr * cp * sy - sr * sp * cy),
+        float(cr * cp * cy + sr * sp * sy),
     )
     forward = np.array([math.cos(yaw) * math.cos(pitch), math.sin(yaw) * math.cos(pitch)])
     expected = math.atan2(forward[1], forward[0])
-    assert abs(math.remainder(conversions.heading(rotation) - expected, 2 * math.pi)) < 1e-9
+    assert (
+        abs(
+            math.remainder(
+                conversions.heading(*rotation) - expected,
+                2 * math.pi,
+            )
+        )
+        < 1e-9
+    )
 
 
 @pytest.mark.parametrize("quaternion", [(0, 0, 0, 0), (0, 0, 0, 2), (0, 0, math.nan, 1)])
 def test_quaternion_that_is_no_rotation_is_refused(quaternion: tuple[float, ...]) -> None:
     x, y, z, w = map(float, quaternion)
     with pytest.raises(ValueError, match="quaternion"):
-        conversions.heading(Quaternion(x=x, y=y, z=z, w=w))
+        conversions.heading(x, y, z, w)
 
 
 @given(st.tuples(*[any_float] * 6))

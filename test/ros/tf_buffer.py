@@ -26,8 +26,8 @@ class TransformBuffer:
 
     def insert(self, transform: Any) -> None:
         stamp_ns = nanoseconds(transform.header.stamp)
-        moved = transform.transform.translation
-        planar = np.array([moved.x, moved.y, heading(transform.transform.rotation)])
+        moved, turned = transform.transform.translation, transform.transform.rotation
+        planar = np.array([moved.x, moved.y, heading(turned.x, turned.y, turned.z, turned.w)])
         with self._lock:
             newest = self.newest_ns or stamp_ns
             if stamp_ns < newest - STORAGE_NS:

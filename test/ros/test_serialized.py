@@ -1,0 +1,55 @@
+"""Fields read from serialized messages, against rclpy's own serialization."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nav_msgs.msg import Odometry
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import CompressedImage, Image
+
+from kbf_localization.ros.conversions import header
+from kbf_localization.ros.serialized import read_odometry, stamp_of
+
+names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+stamps = st.integers(0, 2**31 * 1_000_000_000 - 1)
+numbers = st.lists(st.floats(allow_nan=False), min_size=7, max_size=7)
+
+
+def odometry(stamp_ns: int, frame: str, base: str, values: list[float]) -> Odometry:
+    message = Odometry(header=header(frame, stamp_ns), child_frame_id=base)
+    at, turn = message.pose.pose.position, message.pose.pose.orientation
+    at.x, at.y, at.z, turn.x, turn.y, turn.z, turn.w = values
+    message.pose.covariance = np.arange(36.0)
+    return message
+
+
+@given(stamps, names, names, numbers)
+def test_odometry_is_what_was_serialized(
+    stamp_ns: int, frame: str, base: str, values: list[float]
+) -> None:
+    """Names of all lengths: what follows is aligned by them."""
+    fields = read_odometry(serialize_message(odometry(stamp_ns, frame, base, values)))
+    assert (fields.stamp_ns, fields.frame_id, fields.child_frame_id) == (stamp_ns, frame, base)
+    assert fields.pose.tolist() == values
+
+
+@given(stamps, st.sampled_from([Image, CompressedImage]))
+def test_stamp_of_an_image(stamp_ns: int, kind: type) -> None:
+    assert stamp_of(serialize_message(kind(header=header("camera", stamp_ns))), kind) == stamp_ns
+
+
+def test_odometry_that_is_cut_short_anywhere_is_refused() -> None:
+    whole = serialize_message(odometry(1_700_000_000_000_000_000, "odom", "base", [1.0] * 7))
+    needed = len(whole) - 8 * (36 + 6 + 36)  # covariance and twist are not read
+    for size in range(2, needed):
+        with pytest.raises(ValueError, match="cut short"):
+            read_odometry(whole[:size])
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_any_kind_are_read_or_refused(content: bytes) -> None:
+    try:
+        read_odometry(b"\x00\x01\x00\x00" + content)
+    except ValueError as error:
+        assert "cut short" in str(error)
