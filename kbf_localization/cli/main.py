@@ -37,6 +37,7 @@ COMMANDS = (
     "tune",
     "evaluate",
     "replay",
+    "compare",
     "experiment",
     "bench",
 )

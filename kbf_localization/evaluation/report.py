@@ -34,6 +34,7 @@ PAGE = Path(__file__).with_name("report_page")
 DRIVE_SCRIPTS = (
     "theme.js",
     "tooltips.js",
+    "format.js",
     "data.js",
     "charts.js",
     "map_view.js",
@@ -43,6 +44,7 @@ DRIVE_SCRIPTS = (
     "main.js",
 )
 SIMPLE_SCRIPTS = ("theme.js", "tooltips.js")
+CHART_SCRIPTS = (*SIMPLE_SCRIPTS, "format.js", "charts.js", "compare.js")
 CAMERA_NOTE = (
     "This page embeds camera images, of the drive or of the map. People may be seen in them: treat "
     "it like the recording itself before you pass it on."
@@ -153,6 +155,24 @@ def write_simple_report(
         body += f'<section class="pictures">{"".join(shown)}</section>'
     body += "".join(_table_html(table) for table in tables)
     return _write(folder, name, title, "", config, body, None, SIMPLE_SCRIPTS)
+
+
+def write_chart_report(
+    folder: ResultsFolder,
+    title: str,
+    config: Mapping[str, Any],
+    verdict_text: str,
+    data: Mapping[str, Any],
+    figures: Mapping[str, Mapping[str, float]],
+    table: Table,
+) -> Path:
+    """A verdict, errors over time on one axis for each drive in `data`, figures and a table."""
+    body = (
+        f'<section id="verdict"><p class="verdict">{html.escape(verdict_text)}</p></section>'
+        '<section class="charts" id="charts"></section>'
+    )
+    body += _metrics_html("Figures", figures) + _table_html(table)
+    return _write(folder, "report.html", title, "", config, body, data, CHART_SCRIPTS)
 
 
 def _write(

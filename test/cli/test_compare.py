@@ -1,0 +1,67 @@
+"""`kbf compare` from folders of results to tables, metrics and a page in a real browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kbf_localization.cli.main import app
+from test.evaluation.chromium import chromium, find_chromium
+from test.evaluation.test_compare import DRIVE, results
+
+HOSTILE = "<img src=x onerror=console.error(1)>'\"\u202e" + "long" * 30
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("compare")
+    first = results(folder / "before", DRIVE, "kbf", "nai")
+    second = results(folder / HOSTILE, DRIVE, "kbf", forward_m=0.5)
+    arguments = ["compare", first, second, "--method", "kbf", "--output", folder / "out"]
+    result = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "300"})
+    assert result.exit_code == 0, result.output
+    return folder / "out", result.output
+
+
+def test_it_prints_differences_with_their_spread(compared: tuple[Path, str]) -> None:
+    folder, output = compared
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["reference"] == "before"
+    (label, differences), *_ = metrics["differences"].items()
+    median = differences["position_median_m"]
+    assert median["verdict"] == "worse" and median["low"] < median["difference"] < median["high"]
+    figures = metrics["methods"]
+    expected = figures[label]["position_median_m"] - figures["before"]["position_median_m"]
+    assert median["difference"] == pytest.approx(expected)
+    assert "95 % of resamples" in output and "worse" in output and "position_median_m" not in output
+
+
+def test_a_mistake_is_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["compare", str(tmp_path), str(tmp_path)])
+    assert result.exit_code == 2
+    assert "trajectory_truth.tum" in result.output and "Traceback" not in result.output
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_shows_errors_on_one_axis(
+    compared: tuple[Path, str], width: int, scheme: str
+) -> None:
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("no Chromium here: install the package chromium to test the report's page")
+    with chromium(executable) as browser:
+        browser.open(compared[0] / "report.html", width=width, scheme=scheme)
+        browser.wait_for("document.querySelector('canvas.chart').width > 0")
+        assert browser.messages == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        assert "worse than before" in browser.run("document.querySelector('.verdict').textContent")
+        inked = """(() => {
+            const canvas = document.querySelector("canvas.chart");
+            const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            return new Set(new Uint32Array(pixels.data.buffer)).size;
+        })()"""
+        assert browser.run(inked) > 20
