@@ -13,7 +13,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -26,12 +25,8 @@ from kbf_localization.evaluation.run import Run  # noqa: E402 (the path is set a
 
 
 def save_figure(figure: Figure, name: str, width: int) -> None:
-    """As PNG with a palette, which is a third of the size."""
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=150)
-    picture = Image.open(drawn).convert("RGB")
-    picture.thumbnail((width, 4 * width), Image.Resampling.LANCZOS)
-    picture.quantize(128, dither=Image.Dither.NONE).save(IMAGES / name, optimize=True)
+    """As PNG of this width in pixels, with all its colours."""
+    figure.savefig(IMAGES / name, dpi=width / figure.get_figwidth())
 
 
 def picture_of_report(report: Path, frame: int) -> Image.Image:
@@ -46,7 +41,6 @@ def picture_of_report(report: Path, frame: int) -> Image.Image:
         page = browser.new_page(viewport={"width": 1240, "height": 1010})
         page.goto(report.resolve().as_uri())
         page.locator("#slider").fill(str(frame))
-        page.click("#follow")
         page.get_by_text(f"frame {frame + 1}/").wait_for()
         page.wait_for_timeout(1000)  # until the frame's pictures are decoded
         picture = Image.open(io.BytesIO(page.screenshot()))
@@ -55,10 +49,10 @@ def picture_of_report(report: Path, frame: int) -> Image.Image:
 
 
 def most_negative(run: Run) -> int:
-    """The frame, while tracking, whose negative weights are largest: there they can be seen."""
-    tracking = [row for row in range(20, len(run)) if run.states[row] == "tracking"]
+    """The frame, after the first ones, whose negative weights are largest: there they are seen."""
     return min(
-        tracking, key=lambda row: run.beliefs[row].values.min() / run.beliefs[row].values.max()
+        range(20, len(run)),
+        key=lambda row: run.beliefs[row].values.min() / run.beliefs[row].values.max(),
     )
 
 
@@ -72,15 +66,17 @@ def main(drive_path: str, map_path: str) -> None:
 
     IMAGES.mkdir(parents=True, exist_ok=True)
     drive, training_map = open_drive(Path(drive_path)), load_map(Path(map_path))
-    runs = evaluate_drives([drive], training_map, ["kbf", "nai"])[0].runs
-    run = runs["kbf"]
+    found = evaluate_drives([drive], training_map, ["kbf", "nai", "paper"])[0].runs
+    runs = {name: found[name] for name in ("kbf", "nai")}
+    # The default filter sets negative weights to zero; the paper's keeps them.
+    run = found["paper"]
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     later = most_negative(run)
     left, right = figure.subplots(1, 2)
     draw_belief(left, run, 0, training_map.poses, "after the first image")
-    draw_belief(right, run, later, training_map.poses, "tracking, seen from near")
+    draw_belief(right, run, later, training_map.poses, "later, seen from near")
     x, y = run.estimates[later, :2]
     right.set(xlim=(x - 1.2, x + 1.2), ylim=(y - 1.2, y + 1.2))
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=4)
@@ -96,13 +92,15 @@ def main(drive_path: str, map_path: str) -> None:
         report = write_report(
             ResultsFolder(Path(folder)),
             "report.html",
-            f"Localization of {drive.name}",
+            f"{drive.name} on {Path(map_path).stem}",
             config,
             runs,
             training_map,
             drive,
         )
-        picture = picture_of_report(report, int(np.clip(later, 0, len(drive) - 1)))
+        # The last image before it is sure: there are hypotheses to be seen.
+        unsure = max(runs["kbf"].states.index("tracking") - 1, 0)
+        picture = picture_of_report(report, unsure)
         picture.convert("RGB").save(IMAGES / "report.jpg", quality=82)
 
 

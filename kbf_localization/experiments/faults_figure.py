@@ -9,7 +9,7 @@ import numpy as np
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.faults_run import FIGURES, Outcome
-from kbf_localization.experiments.trials import COLOURS, write_csv
+from kbf_localization.experiments.trials import COLOURS, save_figure, write_csv
 
 FIGURE_NAME = "faults.png"
 
@@ -57,5 +57,4 @@ def _draw(folder: ResultsFolder, metrics: Mapping[str, Any]) -> None:
     axes.invert_yaxis()
     axes.grid(alpha=0.3, axis="x")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize="small")
-    with folder.writing(FIGURE_NAME) as temporary:
-        figure.savefig(temporary, dpi=150, format="png")
+    save_figure(folder, FIGURE_NAME, figure)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.localization import FIGURES, UNTUNED, Outcome
-from kbf_localization.experiments.trials import draw_curve, write_csv
+from kbf_localization.experiments.trials import draw_curve, save_figure, write_csv
 from kbf_localization.filters.registry import TITLES
 
 FIGURE_NAME = "localization.png"
@@ -63,5 +63,4 @@ def _draw(folder: ResultsFolder, metrics: Mapping[str, Any]) -> None:
         axes.set_ylim(bottom=0.0)
         axes.grid(alpha=0.3)
     panels[1].legend(fontsize="small")
-    with folder.writing(FIGURE_NAME) as temporary:
-        figure.savefig(temporary, dpi=150, format="png")
+    save_figure(folder, FIGURE_NAME, figure)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.recovery import BEFORE_KIDNAPPING, FOUND_WITHIN_M, Outcome, Trace
-from kbf_localization.experiments.trials import COLOURS, write_csv
+from kbf_localization.experiments.trials import COLOURS, save_figure, write_csv
 
 
 def write_files(folder: ResultsFolder, outcome: Outcome) -> None:
@@ -32,8 +32,7 @@ def write_files(folder: ResultsFolder, outcome: Outcome) -> None:
     )
     header = ("group", "trial", "update", "position_error_m", "sigma_m", "state")
     write_csv(folder, "updates.csv", header, rows)
-    with folder.writing("recovery.png") as temporary:
-        draw(outcome.starts, outcome.carried).savefig(temporary, dpi=150)
+    save_figure(folder, "recovery.png", draw(outcome.starts, outcome.carried))
 
 
 def draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:

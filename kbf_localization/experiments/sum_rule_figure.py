@@ -10,7 +10,14 @@ from matplotlib.figure import Figure
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.sum_rule import Errors
-from kbf_localization.experiments.trials import COLOURS, draw_curve, finish_panel, write_csv
+from kbf_localization.experiments.trials import (
+    COLOURS,
+    draw_curve,
+    finish_panel,
+    save_figure,
+    trials_text,
+    write_csv,
+)
 
 COMBINED_LABELS = {
     "np_np": "NP + NP",
@@ -23,15 +30,14 @@ COMBINED_LABELS = {
 def write_files(
     folder: ResultsFolder, results: Sequence[Errors], metrics: Mapping[str, Any]
 ) -> None:
-    """`errors.csv` (a row for each trial and estimator) and `sum_rule.png`."""
+    """`errors.csv` (a row for each trial and estimator) and `sum_rule.png`, `.pdf` and `.svg`."""
     rows = [
         (trial, estimator, error)
         for trial, errors in enumerate(results)
         for estimator, error in errors.items()
     ]
     write_csv(folder, "errors.csv", ("trial", "estimator", "rkhs_error"), rows)
-    with folder.writing("sum_rule.png") as temporary:
-        draw(metrics).savefig(temporary, dpi=150)
+    save_figure(folder, "sum_rule.png", draw(metrics))
 
 
 def draw(metrics: Mapping[str, Any]) -> Figure:
@@ -53,7 +59,8 @@ def draw(metrics: Mapping[str, Any]) -> Figure:
     bottom_right.set_xlabel(r"regularization $\varepsilon$")
     for axes in (top_left, top_right, bottom_left, bottom_right):
         finish_panel(axes, "error in the RKHS norm")
-    figure.suptitle(f"Kernel sum rules, mean ± standard deviation of {metrics['trials']} trials")
+    trials = trials_text(metrics["trials"])
+    figure.suptitle(f"Kernel sum rules, mean ± standard deviation of {trials}")
     return figure
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
+from matplotlib.ticker import NullLocator
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.synthetic import (
@@ -17,7 +17,14 @@ from kbf_localization.experiments.synthetic import (
     weight_picture,
 )
 from kbf_localization.experiments.synthetic_model import curve
-from kbf_localization.experiments.trials import draw_curve, finish_panel, write_csv
+from kbf_localization.experiments.trials import (
+    COLOURS,
+    draw_curve,
+    finish_panel,
+    save_figure,
+    trials_text,
+    write_csv,
+)
 
 TITLES = {
     "gaussian": "Gaussian noise",
@@ -30,15 +37,14 @@ METHOD_LABELS = {"kbf": "model-based (KBF)", "fkbf": "non-parametric (fKBF)"}
 def write_files(
     folder: ResultsFolder, outcomes: Sequence[Outcome], metrics: Mapping[str, Any], trials: int
 ) -> None:
-    """`errors.csv`, `synthetic.png` and `weights.png`."""
+    """`errors.csv`, and `synthetic` and `weights` as PNG, PDF and SVG."""
     write_csv(folder, "errors.csv", *rows_of(outcomes))
     pictures = {
         "synthetic.png": draw_errors(metrics, trials),
         "weights.png": draw_weights(weight_picture(outcomes)),
     }
     for name, figure in pictures.items():
-        with folder.writing(name) as temporary:
-            figure.savefig(temporary, dpi=150)
+        save_figure(folder, name, figure)
 
 
 def draw_errors(metrics: Mapping[str, Any], trials: int) -> Figure:
@@ -50,32 +56,43 @@ def draw_errors(metrics: Mapping[str, Any], trials: int) -> Figure:
             for index, (method, label) in enumerate(METHOD_LABELS.items()):
                 figures = [figures[method] for figures in by_size.values()]
                 draw_curve(axes, label, [int(size) for size in by_size], figures, index)
+            axes.set_xscale("log")
+            axes.set_xticks([int(size) for size in by_size], list(by_size))
+            axes.xaxis.set_minor_locator(NullLocator())
             axes.set_title(f"{TITLES[setting]}, {grid} grid", fontsize=10)
             axes.set_xlabel("training pairs n")
             finish_panel(axes, "MSE")
-    figure.suptitle(f"Synthetic filtering, mean ± standard deviation of {trials} trials")
+    figure.suptitle(f"Synthetic filtering, mean ± standard deviation of {trials_text(trials)}")
     return figure
 
 
 def draw_weights(picture: WeightPicture) -> Figure:
-    """Weights over the plane of states: positive ones cyan, negative ones magenta."""
+    """Weights on the plane of states, the area in proportion: positive discs, negative diamonds."""
     figure = Figure(figsize=(7.0, 5.6), layout="constrained")
-    axes: Any = figure.add_subplot(projection="3d")
-    axes.plot(*curve(np.linspace(0.0, 2.0 * np.pi, 400)).T, 0.0, color="green", linewidth=1.0)
-    positive = picture.weights >= 0.0
-    for rows, colour, label in (
-        (positive, "darkcyan", "positive weights"),
-        (~positive, "magenta", "negative weights"),
+    axes = figure.subplots()
+    axes.plot(*curve(np.linspace(0.0, 2.0 * np.pi, 400)).T, color="0.6", lw=1.0, label="curve")
+    axes.plot(*picture.states.T, ".", color="0.75", markersize=3, label="training states")
+    areas = 400.0 * np.abs(picture.weights) / np.abs(picture.weights).max()
+    for sign, marker, colour, label in (
+        (1, "o", COLOURS[0], "positive weights"),
+        (-1, "D", COLOURS[1], "negative weights"),
     ):
-        points, heights = picture.states[rows], picture.weights[rows]
-        feet = np.column_stack([points, np.zeros(len(points))])
-        tops = np.column_stack([points, heights])
-        stems = np.stack([feet, tops], axis=1)
-        axes.add_collection3d(Line3DCollection(stems, colors=colour, linewidths=1.2))
-        axes.scatter(*points.T, heights, color=colour, s=6, depthshade=False, label=label)
-    axes.scatter(*picture.true_state, 0.0, color="blue", s=40, label="true state", zorder=9)
-    axes.scatter(*picture.observation, 0.0, color="red", s=40, label="observation", zorder=9)
-    axes.set(xlabel="u", ylabel="v", zlabel="weight")
+        rows = np.sign(picture.weights) == sign
+        u, v = picture.states[rows].T
+        axes.scatter(
+            u,
+            v,
+            s=areas[rows],
+            marker=marker,
+            facecolor=colour if sign > 0 else "none",
+            edgecolor=colour,
+            alpha=0.7,
+            label=f"{label}, {picture.weights[rows].sum():+.2f} in all",
+        )
+    axes.plot(*picture.true_state, "*", color="black", markersize=13, label="true state")
+    axes.plot(*picture.observation, "x", color="black", markersize=9, mew=2, label="observation")
+    axes.set(xlabel="u", ylabel="v", aspect="equal")
     axes.set_title("Weights of the model-based filter on its training states")
-    axes.legend(loc="upper left", fontsize=8)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
     return figure

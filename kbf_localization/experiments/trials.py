@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from kbf_localization.evaluation.results import ResultsFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, which colour-blind people tell apart, with a marker of its own for each.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -41,6 +43,14 @@ def summaries(
     }
 
 
+OFFSET = 1.03
+"""Curves are so many times further right than the one before, so that no bar hides another."""
+
+
+def trials_text(trials: int) -> str:
+    return "1 trial" if trials == 1 else f"{trials} trials"
+
+
 def plus_minus(figure: Mapping[str, float]) -> str:
     """A summary as `mean ± deviation`."""
     return f"{figure['mean']:.4f} ± {figure['std']:.4f}"
@@ -59,6 +69,20 @@ def write_csv(
         writer.writerows(rows)
 
 
+def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> None:
+    """The figure as PNG, called `name`, and as PDF and SVG beside it, for papers.
+
+    No date is in them: the same figures give the same files.
+    """
+    from matplotlib import rc_context
+
+    undated = {".png": None, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+    for suffix, metadata in undated.items():
+        path = str(PurePath(name).with_suffix(suffix))
+        with folder.writing(path) as temporary, rc_context({"svg.hashsalt": name}):
+            figure.savefig(temporary, dpi=150, format=suffix[1:], metadata=metadata)
+
+
 def finish_panel(axes: Axes, label: str) -> None:
     """The error's axis, called `label`, from zero; a grid; and the curves' names."""
     axes.set_ylabel(label)
@@ -74,9 +98,12 @@ def draw_curve(
     figures: Sequence[Mapping[str, float]],
     index: int,
 ) -> None:
-    """Means over `positions` with a bar of one standard deviation; `index` chooses the style."""
+    """Means over `positions` with a bar of one standard deviation.
+
+    `index`, the number of the curve in its panel, chooses the style and moves it a little aside.
+    """
     axes.errorbar(
-        positions,
+        [position * OFFSET**index for position in positions],
         [figure["mean"] for figure in figures],
         yerr=[figure["std"] for figure in figures],
         label=label,

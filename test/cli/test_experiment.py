@@ -22,8 +22,11 @@ def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
     }  # fmt: skip
     assert set(metrics["combined"]) == {"np_np", "np_mb", "np_mb_estimated", "mb_np"}
     assert set(metrics["mb_ksr"]) == {"mean", "std"}
-    assert "np_mb 0.01" in output
-    assert (tmp_path / "sum_rule.png").is_file() and (tmp_path / "config.yaml").is_file()
+    assert "np_mb 0.01" in output and "1 trial" in output and "1 trials" not in output
+    assert (tmp_path / "config.yaml").is_file()
+    begins = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+    for suffix, first in begins.items():
+        assert (tmp_path / f"sum_rule.{suffix}").read_bytes().startswith(first)
 
 
 def test_synthetic_writes_metrics_for_both_grids(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments import synthetic
@@ -14,6 +15,9 @@ from kbf_localization.experiments.synthetic import (
 )
 from kbf_localization.experiments.synthetic_figure import write_files
 from kbf_localization.experiments.synthetic_search import Grid
+from kbf_localization.experiments.trials import draw_curve
+
+FORMATS = ("png", "pdf", "svg")
 
 
 @pytest.fixture
@@ -66,6 +70,15 @@ def test_metrics_and_files_hold_every_grid_panel_size_and_method(tmp_path) -> No
                 assert figures["fkbf"]["mean"] == pytest.approx(np.mean(expected))
     write_files(ResultsFolder(tmp_path), outcomes, metrics, 2)
     assert len((tmp_path / "errors.csv").read_text().splitlines()) == 1 + len(outcomes)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "errors.csv", "synthetic.png", "weights.png",
-    }  # fmt: skip
+    drawn = {f"{name}.{suffix}" for name in ("synthetic", "weights") for suffix in FORMATS}
+    assert {path.name for path in tmp_path.iterdir()} == {"errors.csv", *drawn}
+
+
+def test_no_error_bar_hides_another() -> None:
+    """At each position the curves stand side by side, in the order of their numbers."""
+    axes = Figure().subplots()
+    for index in range(3):
+        draw_curve(axes, str(index), [50, 100], [{"mean": 1.0, "std": 0.1}] * 2, index)
+    places = np.array([bars.lines[0].get_xdata() for bars in axes.containers])
+    assert (np.diff(places, axis=0) > 0.01 * places[1:]).all()
+    assert np.abs(places / [50, 100] - 1).max() < 0.1

@@ -37,7 +37,7 @@ def sum_rule(
 
 def _table(metrics: Mapping[str, Any]) -> Table:
     from kbf_localization.evaluation.report import Table
-    from kbf_localization.experiments.trials import plus_minus
+    from kbf_localization.experiments.trials import plus_minus, trials_text
 
     rows = [(name, plus_minus(metrics[name])) for name in ("mb_ksr", "mb_ksr_estimated")]
     best = metrics["np_ksr_best"]
@@ -46,5 +46,5 @@ def _table(metrics: Mapping[str, Any]) -> Table:
         rows += [(f"{group} {key}", plus_minus(figure)) for key, figure in metrics[group].items()]
     for name, by_epsilon in metrics["combined"].items():
         rows += [(f"{name} {key}", plus_minus(figure)) for key, figure in by_epsilon.items()]
-    title = f"Errors in the RKHS norm, {metrics['trials']} trials"
+    title = f"Errors in the RKHS norm, {trials_text(metrics['trials'])}"
     return Table(title, ("Estimator", "Mean ± std"), rows)
