@@ -1,6 +1,5 @@
 """The consoles that commands write to, and the tables that they print at their end."""
 
-import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -10,17 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""C0 and C1 but line feeds and tabs; and what turns the direction of writing."""
-
-
-def shown(text: str) -> str:
-    r"""The text with control characters written as \x1b, so that no file's name steers a terminal.
-
-    So are the bytes of names that are not UTF-8, which could not be written at all.
-    """
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+from kbf_localization.foreign_text import shown
 
 
 class SafeConsole(Console):

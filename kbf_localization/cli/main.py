@@ -152,7 +152,7 @@ class LazyCommands(TyperGroup):
 
 def _say(message: str) -> None:
     """One line on standard error, however long."""
-    from kbf_localization.cli.console import shown
+    from kbf_localization.foreign_text import shown
 
     typer.echo(shown(" ".join(message.split())), err=True)
 

@@ -17,7 +17,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as RichProgress
 
-from kbf_localization.cli.console import error_console, shown
+from kbf_localization.cli.console import error_console
+from kbf_localization.foreign_text import shown
 from kbf_localization.progress import Progress
 
 SECONDS_BETWEEN_LINES = 10.0

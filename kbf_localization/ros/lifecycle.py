@@ -16,6 +16,7 @@ from rclpy.lifecycle import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
+from kbf_localization.foreign_text import shown
 from kbf_localization.ros.spinning import Disposal
 
 try:
@@ -66,7 +67,8 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
             return self._unguarded_change_state(request, response)
         except (_rclpy.RCLError, TypeError, ValueError) as error:
             asked = request.transition.label or request.transition.id
-            self.get_logger().warning(f"transition {asked} from {self.state_label}: {error}")
+            line = f"transition {asked} from {self.state_label}: {error}"
+            self.get_logger().warning(shown(line))
             response.success = False
             return response
         finally:

@@ -20,6 +20,7 @@ from std_srvs.srv import Empty
 
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.foreign_text import shown
 from kbf_localization.geometry import compose, invert
 from kbf_localization.localization import Localization
 from kbf_localization.ros import diagnostics, parameters
@@ -36,6 +37,7 @@ try:
 except ImportError:
     SetInitialPose = None
 
+_NAMESAKE_PERIOD_S = 5.0
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
 
@@ -61,6 +63,7 @@ class LocalizerNode(SafeLifecycleNode):
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._warned: dict[str, float] = {}
         self._clocks_compared = False
+        self._namesakes_sought = -_NAMESAKE_PERIOD_S
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._group = MutuallyExclusiveCallbackGroup()
         self.create_timer(1.0, self._diagnose, callback_group=self._group, clock=self._steady)
@@ -81,7 +84,7 @@ class LocalizerNode(SafeLifecycleNode):
         try:
             localizer = load_localizer(values, lambda: not self._ending.is_set())
         except KbfError as error:
-            self.get_logger().error(f"cannot configure: {error}")
+            self.get_logger().error(shown(f"cannot configure: {error}"))
             return FAILURE
         if localizer is None:
             return FAILURE
@@ -103,7 +106,8 @@ class LocalizerNode(SafeLifecycleNode):
             localizer.set_pose(prior)
         self._listen_while_configured(self._running)
         count, method = len(training_map.poses), values["method"]
-        self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {origin}")
+        line = f"map {values['map']}: {count} poses; method {method}; {origin}"
+        self.get_logger().info(shown(line))
         return super().on_configure(state)
 
     def _listen_while_configured(self, running: RunningLocalizer) -> None:
@@ -247,6 +251,7 @@ class LocalizerNode(SafeLifecycleNode):
             status = self._status()
             now = self.get_clock().now().nanoseconds
             self._diagnostics.publish(DiagnosticArray(header=header("", now), status=[status]))
+            self._look_for_namesakes()
             running, intake = self._running, self._intake
             if running is None or intake is None:
                 return
@@ -254,6 +259,20 @@ class LocalizerNode(SafeLifecycleNode):
             for kind, line in running.complaints(intake).items():
                 self._warn(kind, line)
             self._compare_clocks(running, now)
+
+    def _look_for_namesakes(self) -> None:
+        """Two localizers of one name would both send map→odom, each answering half the calls."""
+        if time.monotonic() < self._namesakes_sought + _NAMESAKE_PERIOD_S:
+            return
+        self._namesakes_sought = time.monotonic()
+        me = self.get_name(), self.get_namespace()
+        alike = self.get_node_names_and_namespaces().count(me)
+        if alike > 1:
+            self._warn(
+                "namesakes",
+                f"{alike} nodes are called {self.get_fully_qualified_name()}, and each may send "
+                "map→odom: end all but one, or give each a namespace",
+            )
 
     def _compare_clocks(self, running: RunningLocalizer, now_ns: int) -> None:
         """Say once that the transform, stamped as odometry is, will not be found at "now"."""
@@ -326,7 +345,7 @@ class LocalizerNode(SafeLifecycleNode):
         now = time.monotonic()
         if now - self._warned.get(about, -1e9) >= 5.0:
             self._warned[about] = now
-            self.get_logger().warning(message)
+            self.get_logger().warning(shown(message))
 
     def _autostart(self) -> None:
         self.disposal.destroy(self.destroy_timer, self._autostart_timer)

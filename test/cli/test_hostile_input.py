@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kbf_localization.cli.console import SafeConsole, shown
+from kbf_localization.cli.console import SafeConsole
 from kbf_localization.cli.main import app
 from kbf_localization.cli.map import _read_parameters
 from kbf_localization.errors import KbfError
+from kbf_localization.foreign_text import shown
 from kbf_localization.limits import check_parameter
 from kbf_localization.training_map import save_map
 from test.filters.synthetic_world import World, synthetic_map

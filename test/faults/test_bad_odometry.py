@@ -1,5 +1,7 @@
 """Odometry that is not a pose, or not the robot's."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,18 @@ def test_odometry_that_teleports_and_comes_back(survival: Survival) -> None:
     robot.stamp_ns += 20_000_000
     robot.odom.publish(robot.odometry_message(np.array([1000.0, -1000.0, 2.0]), robot.stamp_ns))
     survival.check(frames=30)
+
+
+def test_control_characters_in_a_frames_name_are_shown_not_sent(survival: Survival) -> None:
+    robot = survival.robot
+    message = robot.odometry_message(robot.pose, robot.stamp_ns)
+    message.header.frame_id = "wheels\x1b]52;c;ZWNobyBoaQ==\x07"
+
+    def is_said() -> bool:
+        robot.odom.publish(message)
+        time.sleep(0.05)
+        return r"wheels\x1b]52" in survival.node.log()
+
+    assert robot.wait_for(is_said)
+    assert not set(survival.node.log()) & set("\x1b\x07")
+    survival.check()

@@ -1,5 +1,7 @@
 """The node on a simulated drive, over DDS, in its own process."""
 
+import math
+
 import numpy as np
 
 from test.ros.robot import Robot
@@ -32,6 +34,25 @@ def test_initial_pose_from_rviz_is_used_at_once(lost_robot: Robot) -> None:
     assert lost_robot.transform_comes()
     answer = lost_robot.frame()
     assert lost_robot.error(answer) < 0.5
+
+
+def test_wrong_initial_pose_is_not_published_as_certain(lost_robot: Robot) -> None:
+    """Until the images have shown where the robot is, the covariance covers the error."""
+    lost_robot.move()
+    wrong = lost_robot.world.route(lost_robot.metres + 3.0)
+    lost_robot.give_pose(wrong)
+    assert lost_robot.wait_for(lambda: lost_robot.tf.knows(lost_robot.stamp_ns))
+    for _ in range(40):
+        answer = lost_robot.frame()
+        assert answer is not None
+        state, error = lost_robot.state_at(lost_robot.stamp_ns), lost_robot.error(answer)
+        covariance = np.reshape(answer.pose.covariance, (6, 6))[:2, :2]
+        sigma = math.sqrt(np.linalg.eigvalsh(covariance)[-1])
+        assert error < max(0.5, 3.0 * sigma), (state, error, sigma)
+        if state == "tracking":
+            break
+    assert state == "tracking"
+    assert error < 0.5
 
 
 def test_initial_pose_in_the_wrong_frame_is_refused(robot: Robot) -> None:

@@ -2,12 +2,26 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from kbf_localization.ros.node_process import NodeProcess
+from test.ros.robot import PATIENCE
 from test.test_parallel import running, wait_until_gone
+
+
+def test_two_nodes_of_one_name_are_warned_of_by_both(map_file: Path) -> None:
+    parameters = {"map": str(map_file)}
+    with (
+        NodeProcess(parameters, namespace="/twins") as one,
+        NodeProcess(parameters, namespace="/twins") as other,
+    ):
+        end = time.monotonic() + PATIENCE
+        while not all("2 nodes are called /twins/localizer" in node.log() for node in (one, other)):
+            assert time.monotonic() < end, one.log() + other.log()
+            time.sleep(0.05)
 
 
 def test_no_module_is_taken_from_the_current_directory(
