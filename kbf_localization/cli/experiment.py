@@ -5,6 +5,7 @@ import typer
 from kbf_localization.cli.experiments.ablation import ablation
 from kbf_localization.cli.experiments.faults import faults
 from kbf_localization.cli.experiments.localization import localization
+from kbf_localization.cli.experiments.map_check import map_check
 from kbf_localization.cli.experiments.public import public
 from kbf_localization.cli.experiments.recovery import recovery
 from kbf_localization.cli.experiments.sum_rule import sum_rule
@@ -38,6 +39,9 @@ app.command("public", epilog="Example: [bold]kbf experiment public ~/datasets/7s
 app.command(
     "faults", epilog="Example: [bold]kbf experiment faults --only covered,kidnapped[/bold]"
 )(faults)
+app.command("map-check", epilog="Example: [bold]kbf experiment map-check --buildings 4[/bold]")(
+    map_check
+)
 app.command(
     "ablation", epilog="Example: [bold]kbf experiment ablation --trials 2 --sizes 200[/bold]"
 )(ablation)

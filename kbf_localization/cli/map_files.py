@@ -53,38 +53,54 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
     from rich.markup import escape
 
     from kbf_localization.cli.console import console, print_table
+    from kbf_localization.training_map.recorded import when
 
     for warning in training_map.warnings:
         console.print(f"Note: {warning}", markup=False, highlight=False)
     described_by, pyramid = training_map.described_by, training_map.described_by.pyramid
     low, high = training_map.poses[:, :2].min(axis=0), training_map.poses[:, :2].max(axis=0)
+    width, height = described_by.image_size
+    plan = training_map.floor_plan
     rows: list[tuple[object, ...]] = [
-        ("Poses", len(training_map), ""),
-        ("Extent", f"{high[0] - low[0]:.1f} x {high[1] - low[1]:.1f}", "m"),
-        ("Images", f"{described_by.image_size[0]} x {described_by.image_size[1]}", "pixels"),
-        ("Describer", escape(described_by.name), ""),
-        ("Description", described_by.width, "bytes/pose"),
-        *([] if pyramid is None else [("Visual words", pyramid.layout.words, "")]),
-        ("Grid of words", _grid_of_words(training_map), ""),
-        ("Floor plan", "none; give one with --floor-plan", "")
-        if training_map.floor_plan is None
-        else ("Floor plan", "{:.1f} x {:.1f}".format(*training_map.floor_plan.size_m), "m"),
-        ("Size", f"{path.stat().st_size / 1e6:.1f}", "MB"),
-        ("Identity", training_map.identity, ""),
+        ("Poses", len(training_map), "places with an image"),
+        ("Extent", f"{high[0] - low[0]:.1f} x {high[1] - low[1]:.1f} m", "from pose to pose"),
+        ("Images", f"{width} x {height} pixels", "the size to which a camera's images are brought"),
+        ("Describer", escape(described_by.name), "makes images comparable"),
+        ("Description", f"{described_by.width} bytes/pose", "what is kept of an image"),
     ]
-    rows += [(escape(name), value, "") for name, value in training_map.parameters.items()]
-    print_table(escape(str(path)), ("Property", "Value", "Units"), rows)
+    if pyramid is not None:
+        rows.append(("Visual words", pyramid.layout.words, "kinds of patches told apart"))
+    rows += [
+        (
+            "Grid of words",
+            _grid_of_words(training_map),
+            "tells how far off a map pose the camera is",
+        ),
+        (
+            "Floor plan",
+            "none" if plan is None else "{:.1f} x {:.1f} m".format(*plan.size_m),
+            "give one with --floor-plan" if plan is None else "pictures are drawn on it",
+        ),
+        ("Size", f"{path.stat().st_size / 1e6:.1f} MB", "of the file"),
+        ("Identity", training_map.identity, "of poses and images; saved poses name it"),
+    ]
+    rows += [
+        (escape(name), value, "hyper-parameter of 'kbf tune'")
+        for name, value in training_map.parameters.items()
+    ]
+    print_table(escape(str(path)), ("Property", "Value", "What it means"), rows)
     print_table(
         "What the map learned", ("Quantity", "Value", "What it means"), _learned(training_map)
     )
     print_table(
-        "Sources",
-        ("Source", "Kind", "Lighting", "Frames", "Poses"),
+        "Sources: the drives, of whose images (frames) some became poses of the map",
+        ("Source", "Kind", "Lighting", "Recorded (local time)", "Frames", "Poses"),
         [
             (
                 escape(source.name),
                 escape(source.kind),
                 None if source.condition is None else escape(source.condition),
+                when(source),
                 source.frames,
                 source.chosen,
             )

@@ -132,7 +132,7 @@ def write_results(
         "odometry": odometry_origin(results),
         "methods": metrics_by_method(results),
     }
-    warnings = training_warnings(training_map.poses, [result.drive for result in results])
+    warnings = training_warnings(training_map, [result.drive for result in results])
     if warnings:
         metrics["warnings"] = warnings
     if conditions := metrics_by_condition(results):
@@ -165,7 +165,7 @@ def write_results(
                     result.runs,
                     training_map,
                     result.drive,
-                    warnings=training_warnings(training_map.poses, [result.drive]),
+                    warnings=training_warnings(training_map, [result.drive]),
                     progress=progress,
                 )
     if report and len(results) > 1:

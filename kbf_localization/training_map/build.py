@@ -139,6 +139,7 @@ def map_of_frames(
                 condition=drive.condition,
                 frames=int((frames.drive_of == number).sum()),
                 chosen=int((frames.drive_of[kept] == number).sum()),
+                stamps_ns=(int(drive.stamps_ns[0]), int(drive.stamps_ns[-1])),
             )
             for number, drive in enumerate(drives)
         ),

@@ -9,6 +9,7 @@ from typing import Any
 
 from kbf_localization.limits import (
     FARTHEST_M,
+    LAST_STAMP_NS,
     LEARNED,
     OTHER_LEARNED,
     PLAN_RESOLUTIONS,
@@ -74,7 +75,7 @@ def parse_description(text: bytes) -> Description:
         if layout is None and describer is not None
         else DescriberSettings(**_typed(layout, DescriberSettings)),
         describer=describer,
-        sources=tuple(Source(**_typed(source, Source)) for source in sources),
+        sources=tuple(_source(source) for source in sources),
         parameters=_parameters(content.get("parameters")),
         learned=_learned(content.get("learned")),
         warnings=tuple(warnings),
@@ -90,9 +91,26 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _typed(values: Any, kind: type) -> dict[str, Any]:
-    """The arguments of data class `kind`, each there and of its type."""
-    wanted = {item.name: str(item.type) for item in fields(kind)}
+def _source(values: Any) -> Source:
+    """A source; in old maps without stamps."""
+    stamps = None
+    if isinstance(values, dict):
+        values = dict(values)
+        stamps = values.pop("stamps_ns", None)
+    if stamps is not None and not (
+        isinstance(stamps, list)
+        and len(stamps) == 2
+        and all(type(stamp) is int for stamp in stamps)
+        and 0 <= stamps[0] <= stamps[1] < LAST_STAMP_NS
+    ):
+        raise ValueError(f"the stamps of a source are {shortened(stamps)}")
+    known = _typed(values, Source, but=("stamps_ns",))
+    return Source(**known, stamps_ns=None if stamps is None else (stamps[0], stamps[1]))
+
+
+def _typed(values: Any, kind: type, but: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The arguments of data class `kind`, `but` some, each there and of its type."""
+    wanted = {item.name: str(item.type) for item in fields(kind) if item.name not in but}
     if not isinstance(values, dict) or values.keys() != wanted.keys():
         raise ValueError(f"the description's {kind.__name__} lacks something")
     for name, annotation in wanted.items():

@@ -23,13 +23,17 @@ SPREAD_ROWS = 256
 
 @dataclass(frozen=True)
 class Source:
-    """A drive that gave poses to the map: `frames` images, of which `chosen` are in the map."""
+    """A drive that gave poses to the map: `frames` images, of which `chosen` are in the map.
+
+    `stamps_ns` are those of its first and its last image; None in old maps.
+    """
 
     name: str
     kind: str
     condition: str | None
     frames: int
     chosen: int
+    stamps_ns: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, repr=False)

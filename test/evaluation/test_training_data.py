@@ -1,9 +1,14 @@
 """Evaluations on a map's own drives are found out."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
+import numpy as np
+
+from kbf_localization.arrays import Stamps
 from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.training_data import training_warnings
 from kbf_localization.training_map import TrainingMap
 from test.filters.synthetic_world import SyntheticDrive
@@ -13,7 +18,7 @@ def test_a_drive_of_the_map_is_known_whatever_its_name(
     office_map: TrainingMap, office_drives: tuple[Path, Path]
 ) -> None:
     own, other = (ColdDrive(path) for path in office_drives)
-    (warning,) = training_warnings(office_map.poses, [own, other])
+    (warning,) = training_warnings(office_map, [own, other])
     assert warning.startswith("EVALUATED ON TRAINING DATA")
     assert own.name in warning
 
@@ -23,4 +28,33 @@ def test_a_pose_that_two_drives_share_is_no_reason(
 ) -> None:
     docked = world_drive.poses.copy()
     docked[0] = world_map.poses[0]
-    assert training_warnings(world_map.poses, [replace(world_drive, poses=docked)]) == []
+    assert training_warnings(world_map, [replace(world_drive, poses=docked)]) == []
+
+
+@dataclass(frozen=True)
+class _Unposed:
+    """What the warning looks at, of a drive whose poses are not known."""
+
+    name: str
+    stamps_ns: Stamps
+    poses: None = None
+
+
+def test_a_drive_without_poses_is_known_by_name_and_stamps(world_map: TrainingMap) -> None:
+    first, second = world_map.sources
+    stamped = replace(
+        world_map,
+        sources=(replace(first, stamps_ns=(10**9, 5 * 10**9)), replace(second, stamps_ns=None)),
+    )
+    stamps = np.arange(1, 6) * 10**9
+
+    def warned(name: str, stamps_ns: Stamps) -> bool:
+        drive = cast(Drive, _Unposed(name, stamps_ns))
+        return bool(training_warnings(stamped, [drive]))
+
+    assert warned(first.name, stamps)
+    assert warned(first.name, stamps[3:] + 1)
+    assert warned("renamed", stamps)
+    assert not warned(first.name, stamps + 10**10)
+    assert not warned("of the same minute", stamps[1:])
+    assert not warned(second.name, stamps[1:])

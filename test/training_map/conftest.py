@@ -68,7 +68,10 @@ def number_map() -> TrainingMap:
             Vocabulary(rng.normal(size=(5, 128)).astype(np.float32)), settings
         ),
         motion_variances=np.array([1e-4, 2e-4, 3e-5, 4e-5]),
-        sources=(Source("drive", "COLD folder", "cloudy", 30, 4), Source("b", "bag", None, 9, 3)),
+        sources=(
+            Source("drive", "COLD folder", "cloudy", 30, 4, (7, 2**60)),
+            Source("b", "bag", None, 9, 3),
+        ),
         source_of=np.array([0, 0, 0, 0, 1, 1, 1]),
         thumbnails=[b"one", b"", b"three", b"4", b"", b"sixth", b"7"],
         parameters={"power": 8.0},

@@ -270,6 +270,9 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
     "a plan without scale": (describe(b'"resolution": 0.25', b'"resolution": 0.0'), "resolution"),
     "a plan in nowhere": (describe(b"-1.5,", b"NaN,"), "origin"),
     "a plan far away": (describe(b"-1.5,", b"1e9,"), "origin"),
+    "stamps as text": (describe(b"1152921504606846976", b'"late"'), "stamps"),
+    "stamps beyond": (describe(b"1152921504606846976", b"1" + b"0" * 400), "stamps"),
+    "stamps backward": (describe(b"1152921504606846976", b"6"), "stamps"),
     "other warnings": (describe(b'"a line"', b"5"), "warnings"),
 }
 

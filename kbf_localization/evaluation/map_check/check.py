@@ -36,6 +36,7 @@ from kbf_localization.evaluation.map_check.stretches import (
 )
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M, error_in_sigmas, position_errors
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map.recorded import light, part_of_day, recorded
 from kbf_localization.training_map.training_map import TrainingMap
 
 LOOK_ALIKE_SAMPLES, MOST_LOOK_ALIKES, MANY_IMAGES = 150, 8, 10
@@ -97,9 +98,18 @@ class MapCheck:
                 "median_seconds": _median([one.seconds for one in right]),
             },
             "drives": [
-                {"name": source.name, "condition": source.condition, "poses": source.chosen}
+                {
+                    "name": source.name,
+                    "condition": source.condition,
+                    "recorded": None
+                    if (times := recorded(source)) is None
+                    else [time.isoformat() for time in times],
+                    "part_of_day": part_of_day(source),
+                    "poses": source.chosen,
+                }
                 for source in self.training_map.sources
             ],
+            "lights": self.lights,
             "stretches": [
                 {
                     "from": one.poses[0, :2],
@@ -121,6 +131,12 @@ class MapCheck:
             "verdict": self.verdict,
             "advice": self.advice,
         }
+
+    @cached_property
+    def lights(self) -> list[str]:
+        """The lightings and parts of the day in which the map's drives were recorded."""
+        found = {light(source) for source in self.training_map.sources}
+        return sorted(one for one in found if one is not None)
 
     @property
     def median_m(self) -> float | None:
@@ -172,6 +188,11 @@ class MapCheck:
             f"{one.poses[-1, 1]:.1f}), {one.metres:.1f} m: {_reason(one)}; {ways[one.why]}"
             for one in self.stretches
         ]
+        if len(self.lights) == 1:
+            found.append(
+                f"all drives are of one light ({self.lights[0]}): if robots work in another, "
+                "drive in that one too"
+            )
         if self.flatters:
             found.insert(0, "drive the whole way a second time, so that the map can be checked")
         return found

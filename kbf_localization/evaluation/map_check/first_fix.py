@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, Fold
 from kbf_localization.evaluation.map_check.stretches import length_m
@@ -48,13 +49,16 @@ def first_fixes(
         count = -(-starts // len(folds))
         for done, start in enumerate(rng.choice(covered, count)):
             progress(number * count + done, len(folds) * count, "starting at random places")
-            yield _first_fix(fold, localizer, int(start))
+            yield fix_from(fold.drive, localizer, int(start))
     progress(1, 1, "starting at random places")
 
 
-def _first_fix(fold: Fold, localizer: Localizer, start: int) -> FirstFix:
+def fix_from(
+    drive: DescribedDrive, localizer: Localizer, start: int, most_images: int = MOST_IMAGES
+) -> FirstFix:
+    """The first fix of a localizer that knows nothing at image `start` of the drive."""
     localizer.reset()
-    part = fold.drive.part(slice(start, start + MOST_IMAGES))
+    part = drive.part(slice(start, start + most_images))
     assert part.truth is not None
     for number, fix, _, _ in localize_drive(part, localizer):
         if fix is not None and fix.state is State.TRACKING:

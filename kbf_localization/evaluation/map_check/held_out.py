@@ -19,8 +19,9 @@ from kbf_localization.localization.localizer import Localizer
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap, subset, without_thumbnails
 
-LEAST_SHARE = 0.3
-"""Of the resemblance: where a map covers a pose less well, its pictures tell little there."""
+LEAST_SHARE = 0.6
+"""Of the resemblance: where a map covers a pose less well, a robot that starts there seldom finds
+its pose (`experiments/map_prediction.py`)."""
 
 MOST_FRAMES, WINDOW = 2000, 200
 """Of a check: more images than that are sampled, in windows of consecutive ones."""

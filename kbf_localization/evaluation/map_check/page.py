@@ -18,6 +18,7 @@ from kbf_localization.evaluation.report import CAMERA_NOTE, Picture, Table, writ
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.picture import draw_floor_plan
+from kbf_localization.training_map.recorded import when
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,9 +80,14 @@ def write_check(
             ),
             Table(
                 "Drives",
-                ("Drive", "Lighting", "Poses in the map"),
+                ("Drive", "Lighting", "Recorded", "Poses in the map"),
                 [
-                    (source.name, source.condition or "unknown", source.chosen)
+                    (
+                        source.name,
+                        source.condition or "unknown",
+                        when(source) or "unknown",
+                        source.chosen,
+                    )
                     for source in check.training_map.sources
                 ],
             ),

@@ -13,6 +13,7 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
 from kbf_localization.geometry import embed
+from kbf_localization.training_map.recorded import light
 from kbf_localization.training_map.training_map import TrainingMap, subset
 
 SHORTEST = 0.5
@@ -91,12 +92,13 @@ def one_way(training_map: TrainingMap, path: Array) -> Iterator[Stretch]:
 
 def one_light(training_map: TrainingMap, path: Array) -> Iterator[Stretch]:
     """Where the path was seen in one light only, though the map knows several."""
-    lights = sorted({source.condition for source in training_map.sources if source.condition})
+    by_source = [light(source) for source in training_map.sources]
+    lights = sorted({one for one in by_source if one})
     if len(lights) < 2:
         return
     seen = np.zeros(len(path), dtype=np.intp)
-    for light in lights:
-        own = [n for n, source in enumerate(training_map.sources) if source.condition == light]
+    for one in lights:
+        own = [number for number, other in enumerate(by_source) if other == one]
         rows = np.flatnonzero(np.isin(training_map.source_of, own))
         seen += covered_share(subset(training_map, rows), path) >= LEAST_SHARE
     for run in runs_where(seen == 1, path, training_map):

@@ -1,0 +1,175 @@
+"""Does a check of a map name the places where a later drive fails, and the error that it meets?
+
+Holes are cut into maps of two drives through simulated offices. What the check predicts from these
+two drives is compared with what a third one, which the map does not know, meets on the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from kbf_localization.arrays import Array, Rows
+from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.evaluation.frame_pool import FramePool, covered_share
+from kbf_localization.evaluation.map_check.check import MapCheck, check_map
+from kbf_localization.evaluation.map_check.first_fix import fix_from
+from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
+from kbf_localization.evaluation.metrics import position_errors
+from kbf_localization.evaluation.run import replay
+from kbf_localization.geometry import embed
+from kbf_localization.localization import Localizer
+from kbf_localization.parallel import Workers
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map import TrainingMap
+
+HOLES, HOLE_RADIUS_M = 2, 3.0
+EVERY, IMAGES = 10, 40
+"""The later drive is started anew at every tenth image, and has 40 images to find its pose."""
+
+NEAR = 0.5
+"""In d₀ and φ₀: a frame of the later drive so near to a stretch is on it."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a check `of` a map expected in an office, and what the later drive met.
+
+    Of so many `starts`, `named` were on stretches of which the check says that the map has no
+    picture, `failed` found no pose or a wrong one, `both` are both. `expected_m` is the check's
+    median error, `measured_m` the drive's, where the map has pictures.
+    """
+
+    office: int
+    of: str
+    starts: int
+    named: int
+    failed: int
+    both: int
+    expected_m: float
+    measured_m: float
+
+    @property
+    def factor(self) -> float:
+        """How far the expected error is off, as a ratio of at least 1."""
+        ratio = self.expected_m / self.measured_m
+        return max(ratio, 1.0 / ratio)
+
+
+HEADER = tuple(item.name for item in fields(Prediction))
+
+
+@dataclass(frozen=True)
+class Office:
+    """A pool of the map's two drives and the later one; the holes' seed is the office's."""
+
+    seed: int
+    pool: FramePool
+
+
+def predict(
+    offices: Sequence[Office], poses: int, workers: Workers, progress: Progress = no_progress
+) -> list[Prediction]:
+    """Two predictions for each office: from the map's drives, and from the map alone."""
+    found: list[Prediction] = []
+    progress(0, len(offices), "checking maps with holes")
+    for done, some in enumerate(workers.map(_Trial(poses), offices), start=1):
+        found += some
+        progress(done, len(offices), "checking maps with holes")
+    return found
+
+
+def metrics_of(predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
+    """For each kind of check: precision and recall over all offices, and the worst factor."""
+    metrics = {}
+    for of in dict.fromkeys(one.of for one in predictions):
+        own = [one for one in predictions if one.of == of]
+        both, named, failed = (
+            sum(getattr(one, name) for one in own) for name in ("both", "named", "failed")
+        )
+        metrics[of] = {
+            "precision": both / named if named else None,
+            "recall": both / failed if failed else None,
+            "largest_factor": max(one.factor for one in own),
+            "offices": len(own),
+        }
+    return metrics
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """An office's predictions, in a worker process."""
+
+    poses: int
+
+    def __call__(self, office: Office) -> list[Prediction]:
+        pool, seed = office.pool, office.seed
+        cut = in_holes(pool.frames.poses[:, :2], pool.rows_of(0), seed)
+        kept = np.flatnonzero((pool.frames.drive_of < 2) & ~cut)
+        training_map = pool.map_of(kept, self.poses, "coverage", seed)
+        sources = {"drives": [pool.drive(0), pool.drive(1)], "map alone": []}
+        checks = {of: check_map(training_map, drives) for of, drives in sources.items()}
+        return compare(seed, checks, training_map, pool.drive(2))
+
+
+def in_holes(positions: Array, way: Rows, seed: int) -> NDArray[np.bool_]:
+    """Which positions (t, 2) lie in discs round places drawn from the rows `way` of them.
+
+    Between two holes there is a rim of pictures as wide as a hole's radius.
+    """
+    centres: list[Array] = []
+    for row in np.random.default_rng(seed).permutation(way):
+        if all(np.hypot(*(positions[row] - one)) > 3.0 * HOLE_RADIUS_M for one in centres):
+            centres.append(positions[row])
+        if len(centres) == HOLES:
+            break
+    distances = [np.hypot(*(positions - one).T) for one in centres]
+    return np.asarray(np.min(distances, axis=0) < HOLE_RADIUS_M)
+
+
+def compare(
+    office: int, checks: Mapping[str, MapCheck], training_map: TrainingMap, later: DescribedDrive
+) -> list[Prediction]:
+    """What checks of a map predict, against a drive that the map does not know."""
+    assert later.truth is not None
+    localizer = Localizer(training_map)
+    run = replay(later, localizer)
+    assert run.truth is not None
+    covered = covered_share(training_map, run.truth) >= LEAST_SHARE
+    measured_m = float(np.median(position_errors(run)[covered]))
+    starts = np.arange(0, len(later) - IMAGES + 1, EVERY)
+    failed = np.array(
+        [not fix_from(later, localizer, int(start), IMAGES).right for start in starts]
+    )
+    found = []
+    for of, check in checks.items():
+        named = _named(check, later.truth[starts])
+        assert check.median_m is not None
+        found.append(
+            Prediction(
+                office=office,
+                of=of,
+                starts=len(starts),
+                named=int(named.sum()),
+                failed=int(failed.sum()),
+                both=int((named & failed).sum()),
+                expected_m=check.median_m,
+                measured_m=measured_m,
+            )
+        )
+    return found
+
+
+def _named(check: MapCheck, path: Array) -> NDArray[np.bool_]:
+    """Which poses (t, 3) are on stretches of which the check says that no picture is there."""
+    stretches = [one.poses for one in check.stretches if one.drives == 0]
+    if not stretches:
+        return np.zeros(len(path), dtype=bool)
+    scales = check.training_map.learned.resemblance.scales[[0, 1, 2, 2]]
+    tree = cKDTree(embed(np.concatenate(stretches)) / scales)
+    return np.asarray(tree.query(embed(path) / scales)[0] < NEAR)

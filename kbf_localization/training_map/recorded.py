@@ -1,0 +1,48 @@
+"""When a map's drives were recorded, and in which light."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from kbf_localization.training_map.training_map import Source
+
+FIRST_YEAR = 1990
+"""Earlier stamps are those of a simulated clock, which says nothing about the day."""
+
+PARTS_OF_DAY = ((6, "night"), (12, "morning"), (18, "afternoon"), (22, "evening"), (24, "night"))
+"""Until which hour each of them lasts, in this computer's time zone."""
+
+
+def recorded(source: Source) -> tuple[datetime, datetime] | None:
+    """The times of the first and the last image, in this computer's time zone, where known."""
+    if source.stamps_ns is None:
+        return None
+    try:
+        first, last = (datetime.fromtimestamp(stamp // 10**9) for stamp in source.stamps_ns)
+    except (OverflowError, OSError, ValueError):
+        return None
+    return None if first.year < FIRST_YEAR else (first, last)
+
+
+def part_of_day(source: Source) -> str | None:
+    """Such as "afternoon", by the middle of the drive; None where its time is unknown."""
+    times = recorded(source)
+    if times is None:
+        return None
+    hour = (times[0] + (times[1] - times[0]) / 2).hour
+    return next(name for end, name in PARTS_OF_DAY if hour < end)
+
+
+def light(source: Source) -> str | None:
+    """The lighting that the drive itself names, else the part of the day."""
+    return source.condition or part_of_day(source)
+
+
+def when(source: Source) -> str | None:
+    """Such as "2006-07-06 19:07 to 19:11 (evening)"; None where it is unknown."""
+    times = recorded(source)
+    if times is None:
+        return None
+    first, last = times
+    end = last.strftime("%H:%M" if first.date() == last.date() else "%Y-%m-%d %H:%M")
+    return f"{first:%Y-%m-%d %H:%M} to {end} ({part_of_day(source)})"
