@@ -111,6 +111,28 @@ def test_a_bag_without_poses_says_that_errors_cannot_be_computed(
     assert "errors cannot be computed" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_looking_back_is_a_row_and_a_trajectory_beside_the_filters(
+    office: Path, tmp_path: Path
+) -> None:
+    output = kbf(
+        *(office / "seq1_cloudy1", "--map", office / "office.kbfmap", "--smooth"),
+        *("--method", "nai,kbf", "--output", tmp_path / "out"),
+    )
+    methods = json.loads((tmp_path / "out" / "metrics.json").read_text())["methods"]
+    assert list(methods) == ["nai", "kbf", "kbf_smoothed"]
+    assert "kbf_smoothed" in output
+    stamps, _ = read_tum(tmp_path / "out" / "trajectory_kbf_smoothed.tum")
+    assert np.array_equal(stamps, read_tum(tmp_path / "out" / "trajectory_kbf.tum")[0])
+    assert "kbf_smoothed" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_nothing_to_look_back_over_is_one_line(office: Path, tmp_path: Path) -> None:
+    arguments = (office / "seq1_cloudy1", "--map", office / "office.kbfmap", "--method", "nai")
+    result = CliRunner().invoke(app, ["evaluate", *map(str, arguments), "--smooth"])
+    assert result.exit_code == 2
+    assert "--smooth looks back over the method kbf" in " ".join(result.output.split())
+
+
 def test_several_drives_get_a_table_by_lighting_and_a_report_each(
     office: Path, tmp_path: Path
 ) -> None:
