@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from kbf_localization.arrays import Array
+from kbf_localization.filters.bank import agreeing, weights_on_map, whole_covariance
 from kbf_localization.filters.base import (
     Confidence,
     Estimate,
@@ -23,7 +24,6 @@ from kbf_localization.filters.base import (
     HypothesisEstimate,
     Observation,
     PoseMap,
-    Weights,
 )
 from kbf_localization.filters.film import NOTICED, Continuity, Film
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, born, given
@@ -57,9 +57,9 @@ FORGOTTEN = 1e-5
 SAME, CLAIMED = 0.15, 0.5
 """Separations, in the map's scales, within which hypotheses are one, and claim a match."""
 
-INDISTINCT, CONSISTENT = 3.0, 11.3
-"""Squared distances, in both covariances, of hypotheses that are one, and of such that agree: the
-mean, and the 99 % quantile, of a difference in three coordinates."""
+INDISTINCT = 3.0
+"""Squared distance, in both covariances, of hypotheses that are one: the mean of a difference in
+three coordinates."""
 
 CONFIRMED, LEAD = 0.9, 3.0
 """A pose published with probability 0.9 gives way only to one that is e³ times as probable."""
@@ -444,7 +444,9 @@ class HypothesisFilter:
         if published is None:
             middle = self._poses[len(self._poses) // 2]
             published = given(middle, self._everywhere(middle), -1).weighed(-np.inf)
-        weights = self._belief((*seen, *births))
+        # A best match that an old hypothesis claims is that hypothesis once more.
+        views = {one.hypothesis.number: one.view for one in (*seen, *births)}
+        weights = weights_on_map(self._hypotheses, views)
         heaviest = weights.rows[np.argmax(weights.values)] if len(weights.rows) else None
         return Estimate(
             pose=published.pose.copy(),
@@ -453,9 +455,14 @@ class HypothesisFilter:
             weights=weights,
             evidence=self._running,
             events=tuple(events),
-            whole_covariance=self._whole_covariance(published),
+            whole_covariance=whole_covariance(
+                self._hypotheses,
+                self._log_elsewhere,
+                published.pose,
+                self._everywhere(published.pose),
+            ),
             confidence=Confidence(
-                probability=self._agreeing(published),
+                probability=self._trusted(published),
                 evidence=self._running,
                 least_evidence=self._learned.evidence.low,
                 widest_sigma_m=WIDEST_SIGMA * self._learned.resemblance.distance_m,
@@ -466,41 +473,14 @@ class HypothesisFilter:
             ),
         )
 
-    def _agreeing(self, published: Hypothesis) -> float:
-        """The probability of all hypotheses that agree with the published pose.
+    def _trusted(self, published: Hypothesis) -> float:
+        """The probability of the published pose.
 
-        Odometry that is broken carries none of them, nor does a robot that was carried away.
+        Odometry that is broken carries no pose, nor does a robot that was carried away.
         """
         if self._inflation > BROKEN_ODOMETRY:
             return 0.0
-        agreeing = (one for one in self._hypotheses if published.distance(one) < CONSISTENT)
-        return (1.0 - self._carried) * min(sum(one.probability for one in agreeing), 1.0)
-
-    def _belief(self, candidates: Sequence[_Candidate]) -> Weights:
-        """Each hypothesis's weights on the map's poses, times its probability."""
-        # A best match that an old hypothesis claims is that hypothesis once more.
-        views = {one.hypothesis.number: one.view for one in candidates}
-        parts = [
-            (views[one.number].rows, one.probability * views[one.number].weights)
-            for one in self._hypotheses
-            if one.number in views and len(views[one.number].rows)
-        ]
-        if not parts:
-            return Weights(np.zeros(0, dtype=np.intp), np.zeros(0))
-        rows, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
-        values = np.bincount(places, np.concatenate([part[1] for part in parts]), len(rows))
-        return Weights(rows, values.astype(np.float64))
-
-    def _whole_covariance(self, published: Hypothesis) -> Array:
-        """Of all hypotheses and of elsewhere, round the published pose."""
-        total = np.exp(self._log_elsewhere) * self._everywhere(published.pose)
-        weight = float(np.exp(self._log_elsewhere))
-        for one in self._hypotheses:
-            offset = one.pose - published.pose
-            offset[2] = wrap_angle(offset[2])
-            total = total + one.probability * (one.covariance + np.outer(offset, offset))
-            weight += one.probability
-        return np.asarray(total / weight)
+        return (1.0 - self._carried) * agreeing(self._hypotheses, published)
 
     def _everywhere(self, pose: Array) -> Array:
         """The second moment (3, 3) of the map's poses round `pose`, axis by axis."""

@@ -24,13 +24,8 @@ from kbf_localization.training_map.description import (
 )
 from kbf_localization.training_map.frames import Frames, gather_frames
 from kbf_localization.training_map.learned import MotionNoise, Resemblance, triple
-from kbf_localization.training_map.learning import (
-    RUNS,
-    Probes,
-    learn,
-    probe_places,
-    way_along,
-)
+from kbf_localization.training_map.learning import RUNS, learn
+from kbf_localization.training_map.probes import Probes, probe_places, way_along
 from kbf_localization.training_map.selection import SELECTIONS, select_frames
 from kbf_localization.training_map.training_map import Source, TrainingMap
 from kbf_localization.training_map.view import map_spacing, view_parameters

@@ -7,16 +7,15 @@ import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.training_map import build_map
-from kbf_localization.training_map.learned import Evidence, Readout, Resemblance
-from kbf_localization.training_map.learning import (
-    _fitted_resemblance,
+from kbf_localization.training_map.fits import (
     fit_evidence,
+    fit_resemblance,
     fit_variances,
-    learn_from_map,
-    probe_places,
     robust_ridge,
-    way_along,
 )
+from kbf_localization.training_map.learned import Evidence, Readout, Resemblance
+from kbf_localization.training_map.learning import learn_from_map
+from kbf_localization.training_map.probes import probe_places, way_along
 from test.filters.synthetic_world import FIELD_OF_VIEW, World, drive, loop, map_of
 
 START = Resemblance(0.8, 3.0, 0.5, 1.5)
@@ -39,7 +38,7 @@ def test_a_planted_resemblance_is_recovered_in_spite_of_outliers(planted):
     contrasts += generator.normal(0.0, 0.05 * planted.amplitude, 4000)
     wild = generator.random(4000) < 0.02
     contrasts[wild] += generator.normal(0.0, planted.amplitude, wild.sum())
-    found = _fitted_resemblance(distances, angles, contrasts, START, extent=20.0)
+    found = fit_resemblance(distances, angles, contrasts, START, extent=20.0)
     assert found.amplitude == pytest.approx(planted.amplitude, rel=0.03)
     assert found.distance_m == pytest.approx(planted.distance_m, rel=0.05)
     assert found.angle_rad == pytest.approx(planted.angle_rad, rel=0.05)
