@@ -79,6 +79,11 @@ PUBLISHED = {
     "belief_poses": "the map poses of highest weight",
     "particle_cloud": "the same with their weights, as AMCL publishes it; where nav2_msgs is "
     "installed",
+    "hypotheses": "the places where the robot may be: ellipses of two standard deviations, arrows "
+    "as opaque as they are probable, percentages; made only while somebody subscribes",
+    "best_match/compressed": "the map's picture of highest weight; made only while somebody "
+    "subscribes",
+    "floor_plan": "the map's floor plan, where it has one, once, kept for late subscribers",
     "map_poses": "the map's poses, once, kept for late subscribers",
     "path": "the poses so far",
     "status": "state, evidence and latency after each image",

@@ -61,7 +61,7 @@ def demo(
 
     # Before NumPy is imported: the work is spread over the cores by processes.
     limit_threads(1)
-    _keep_to_this_computer()
+    keep_to_this_computer()
     from kbf_localization.cli.replay import ros_replay
     from kbf_localization.evaluation.agreement import with_beliefs
     from kbf_localization.evaluation.evaluate import evaluate_drives
@@ -104,7 +104,7 @@ def demo(
     _say_results(folder.path, metrics, agreement, stages.seconds)
 
 
-def _keep_to_this_computer() -> None:
+def keep_to_this_computer() -> None:
     """The demo must not be heard by a robot nearby, nor hear it."""
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     os.environ.setdefault("ROS_DOMAIN_ID", str(random.SystemRandom().randint(1, 101)))

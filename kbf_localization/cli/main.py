@@ -38,6 +38,7 @@ COMMANDS = (
     "evaluate",
     "replay",
     "compare",
+    "live",
     "experiment",
     "bench",
 )

@@ -23,6 +23,12 @@ from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.foreign_text import shown
 from kbf_localization.geometry import compose, invert
 from kbf_localization.localization import Localization
+from kbf_localization.localization.startup import (
+    SavedPoseError,
+    first_pose,
+    load_localizer,
+    save_pose,
+)
 from kbf_localization.ros import diagnostics, parameters
 from kbf_localization.ros.conversions import header
 from kbf_localization.ros.diagnostics import Event
@@ -30,7 +36,6 @@ from kbf_localization.ros.intake import Intake
 from kbf_localization.ros.lifecycle import Bond, SafeLifecycleNode, make_bond
 from kbf_localization.ros.outputs import Outputs
 from kbf_localization.ros.running_localizer import RunningLocalizer
-from kbf_localization.ros.startup import SavedPoseError, first_pose, load_localizer, save_pose
 
 try:
     from nav2_msgs.srv import SetInitialPose
@@ -94,7 +99,7 @@ class LocalizerNode(SafeLifecycleNode):
             self,
             values["global_frame_id"],
             values["odom_frame_id"],
-            training_map.poses,
+            training_map,
             values["path_length"],
         )
         log = self.get_logger().info
@@ -149,7 +154,7 @@ class LocalizerNode(SafeLifecycleNode):
                     clock=self._steady,
                 )
             )
-        self._outputs.publish_map_poses(self.get_clock().now().nanoseconds)
+        self._outputs.publish_map(self.get_clock().now().nanoseconds)
         self._bond = make_bond(self, values["bond_heartbeat_period"])
         return result
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import array
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
-from geometry_msgs.msg import Point, PoseArray, PoseWithCovarianceStamped
-from nav_msgs.msg import Path
+from geometry_msgs.msg import Point, PoseArray, PoseWithCovarianceStamped, Vector3
+from nav_msgs.msg import OccupancyGrid, Path
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import ColorRGBA, Header
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import Marker, MarkerArray
 
 from kbf_localization.arrays import Array
-from kbf_localization.filters.base import Weights
+from kbf_localization.datasets.floor_plan_image import FREE, UNKNOWN, FloorPlanImage
+from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.localization import Localization, State
 from kbf_localization.ros.conversions import (
     header,
@@ -26,6 +30,7 @@ from kbf_localization.ros.conversions import (
     transform_message,
 )
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.training_map import TrainingMap
 
 try:
     from nav2_msgs.msg import Particle, ParticleCloud
@@ -37,7 +42,9 @@ _MAP_POSES_SHOWN = 5000
 # The report's colours, which colour-blind people tell apart.
 _POSITIVE = (0.0, 0.45, 0.7)
 _NEGATIVE = (0.84, 0.37, 0.0)
+_HYPOTHESIS = (0.0, 0.62, 0.45)
 _ARROW_M = 0.25
+_FREE_ABOVE = (FREE + UNKNOWN) // 2
 _SHOWN = 1e-3
 """Weights below this share of the largest are invisible and left out."""
 
@@ -50,12 +57,12 @@ class Outputs:
         node: SafeLifecycleNode,
         frame_id: str,
         odom_frame_id: str,
-        map_poses: Array,
+        training_map: TrainingMap,
         path_length: int,
     ) -> None:
         self._node = node
         self._frame_id, self._odom_frame_id = frame_id, odom_frame_id
-        self._map_poses = map_poses
+        self._map, self._map_poses = training_map, training_map.poses
         self._path: deque[tuple[int, Array]] = deque(maxlen=path_length)
         self._path_shown_ns = 0
         self._tf_newest_ns = self._tf_ahead_ns = 0
@@ -64,7 +71,10 @@ class Outputs:
         self._pose = publisher(PoseWithCovarianceStamped, "pose", _LATCHED)
         self._belief = publisher(MarkerArray, "belief", 1)
         self._belief_poses = publisher(PoseArray, "belief_poses", 1)
+        self._hypotheses = publisher(MarkerArray, "hypotheses", 1)
+        self._best_match = publisher(CompressedImage, "best_match/compressed", 1)
         self._map_poses_publisher = publisher(PoseArray, "map_poses", _LATCHED)
+        self._floor_plan = publisher(OccupancyGrid, "floor_plan", _LATCHED)
         self._path_publisher = publisher(Path, "path", 1)
         self._status = publisher(DiagnosticStatus, "status", 10)
         self._particles = None
@@ -77,7 +87,10 @@ class Outputs:
             self._pose,
             self._belief,
             self._belief_poses,
+            self._hypotheses,
+            self._best_match,
             self._map_poses_publisher,
+            self._floor_plan,
             self._path_publisher,
             self._status,
             self._particles,
@@ -117,11 +130,14 @@ class Outputs:
             stamps.append(self._tf_ahead_ns)
         self.send_transform(map_to_odom, *stamps)
 
-    def publish_map_poses(self, stamp_ns: int) -> None:
-        """The map's poses, thinned evenly where they are too many to look at."""
+    def publish_map(self, stamp_ns: int) -> None:
+        """The map's poses, thinned evenly where they are too many to look at, and its walls."""
         every = max(1, -(-len(self._map_poses) // _MAP_POSES_SHOWN))
         poses = self._map_poses[::every]
-        self._map_poses_publisher.publish(pose_array(header(self._frame_id, stamp_ns), poses))
+        top = header(self._frame_id, stamp_ns)
+        self._map_poses_publisher.publish(pose_array(top, poses))
+        if self._map.floor_plan is not None:
+            self._floor_plan.publish(occupancy_grid(top, self._map.floor_plan))
 
     def publish_pose(self, localization: Localization) -> None:
         """The pose; while lost its covariance says that it is not to be relied on."""
@@ -142,8 +158,10 @@ class Outputs:
         self._status.publish(status)
 
     def publish_pictures(self, localization: Localization, belief_count: int) -> None:
-        """Belief and path, where somebody looks."""
+        """Belief, hypotheses, best match and path, where somebody looks."""
         top = header(self._frame_id, localization.stamp_ns)
+        if localization.used and self._hypotheses.get_subscription_count():
+            self._hypotheses.publish(hypothesis_markers(top, localization.estimate.hypotheses))
         weights = localization.estimate.weights
         if weights is not None and localization.used:
             self._publish_belief(top, weights, belief_count)
@@ -161,6 +179,11 @@ class Outputs:
             self._belief.publish(belief_markers(top, poses, weights))
         if self._belief_poses.get_subscription_count():
             self._belief_poses.publish(belief_poses(top, poses, weights, count))
+        if len(weights.rows) and self._best_match.get_subscription_count():
+            picture = self._map.thumbnails[int(weights.rows[np.argmax(weights.values)])]
+            message = CompressedImage(header=top, format="jpeg")
+            message.data = array.array("B", bytes(picture))
+            self._best_match.publish(message)
         if self._particles is not None and self._particles.get_subscription_count():
             self._particles.publish(particle_cloud(top, poses, weights, count))
 
@@ -216,6 +239,49 @@ def _marker_pair(
         lines.points.extend((origin, Point(x=tip[0], y=tip[1], z=0.0)))
         lines.colors.extend((tint, tint))
     return [dots, lines]
+
+
+def hypothesis_markers(header: Header, hypotheses: Sequence[HypothesisEstimate]) -> MarkerArray:
+    """Each hypothesis by its number: an ellipse of two standard deviations, an arrow, its share.
+
+    The arrow's opacity is the probability; the ellipse lies along its longer axis.
+    """
+    markers = [Marker(header=header, action=Marker.DELETEALL)]
+    for one in hypotheses:
+        share = min(max(float(one.probability), 0.0), 1.0)
+        tint = ColorRGBA(r=_HYPOTHESIS[0], g=_HYPOTHESIS[1], b=_HYPOTHESIS[2], a=share)
+        x, y, _ = one.pose
+        variances, axes = np.linalg.eigh(one.covariance[:2, :2])
+        lengths = 4.0 * np.sqrt(np.maximum(variances, 0.0))
+        along = float(np.arctan2(axes[1, 1], axes[0, 1]))
+        ellipse = Marker(header=header, ns="ellipse", id=one.number, type=Marker.CYLINDER)
+        ellipse.pose = pose_message(np.array([x, y, along]))
+        ellipse.scale = Vector3(x=float(lengths[1]), y=float(lengths[0]), z=0.01)
+        ellipse.color = ColorRGBA(r=tint.r, g=tint.g, b=tint.b, a=0.4 * share)
+        arrow = Marker(header=header, ns="heading", id=one.number, type=Marker.ARROW, color=tint)
+        arrow.pose = pose_message(one.pose)
+        arrow.scale = Vector3(x=0.5, y=0.08, z=0.08)
+        words = Marker(header=header, ns="share", id=one.number, type=Marker.TEXT_VIEW_FACING)
+        words.pose = pose_message(one.pose)
+        words.pose.position.z = 0.5
+        words.scale.z, words.color, words.text = 0.3, tint, f"{100 * share:.0f} %"
+        markers += [ellipse, arrow, words]
+    return MarkerArray(markers=markers)
+
+
+def occupancy_grid(header: Header, plan: FloorPlanImage) -> OccupancyGrid:
+    """The plan with map_server's figures: 100 is occupied, 0 free, -1 unknown."""
+    cells = np.full(plan.image.shape, -1, dtype=np.int8)
+    cells[plan.image < _FREE_ABOVE] = 100
+    cells[np.abs(plan.image.astype(np.int16) - UNKNOWN) < 3] = -1
+    cells[plan.image >= _FREE_ABOVE] = 0
+    grid = OccupancyGrid(header=header)
+    grid.info.resolution = float(plan.resolution)
+    grid.info.height, grid.info.width = plan.image.shape
+    grid.info.origin = pose_message(np.array(plan.origin))
+    # The grid's rows go up, the image's down.
+    grid.data = array.array("b", np.ascontiguousarray(cells[::-1]).tobytes())
+    return grid
 
 
 def belief_poses(header: Header, poses: Array, weights: Weights, count: int) -> PoseArray:

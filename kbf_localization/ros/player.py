@@ -29,7 +29,10 @@ CLOCK_PERIOD_S = 0.02
 JUMP_BACK_S = 0.3
 QUEUE_DEPTH = 1000
 CLOCK = "rosgraph_msgs/msg/Clock"
-_NODE_PUBLISHES = ("pose", "status", "belief", "belief_poses", "map_poses", "path", "initialpose")
+_NODE_PUBLISHES = (
+    *("pose", "status", "belief", "belief_poses", "hypotheses", "best_match/compressed"),
+    *("map_poses", "floor_plan", "path", "initialpose"),
+)
 _HOUSEKEEPING = ("/rosout", "/parameter_events", "/diagnostics", "/diagnostics_agg")
 
 

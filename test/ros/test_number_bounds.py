@@ -10,8 +10,8 @@ from geometry_msgs.msg import Pose
 from hypothesis import strategies as st
 
 from kbf_localization.limits import FARTHEST_M
+from kbf_localization.localization.startup import SavedPoseError, first_pose, load_pose
 from kbf_localization.ros.conversions import planar_covariance, planar_pose
-from kbf_localization.ros.startup import SavedPoseError, first_pose, load_pose
 from test.fuzzing import changed_trees, edited, edits, fuzzed
 
 

@@ -1,0 +1,101 @@
+"""Show the localization as it happens on a page in the browser."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+app = typer.Typer(add_completion=False)
+
+EXAMPLE = (
+    "Examples: [bold]kbf live[/bold] shows the localizer that runs, [bold]kbf live cloudy3 --map "
+    "office.kbfmap[/bold] starts one and plays the bag to it, again and again. Open the address "
+    "that it prints. For other computers: [bold]kbf live --host 0.0.0.0[/bold]"
+)
+
+
+@app.command(epilog=EXAMPLE)
+def live(
+    bag: Annotated[
+        Optional[Path],
+        typer.Argument(metavar="[BAG]", help="Play this bag to a localizer of its own."),
+    ] = None,
+    map_path: Annotated[
+        Optional[Path], typer.Option("--map", metavar="MAP", help="The map, for a bag.")
+    ] = None,
+    rate: Annotated[float, typer.Option(help="Times as fast as the bag was recorded.")] = 1.0,
+    node: Annotated[
+        str, typer.Option(metavar="NAME", help="The localizer's full name.")
+    ] = "/localizer",
+    host: Annotated[
+        str, typer.Option(help="Address to serve at; others than loopback need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8642,
+    token: Annotated[
+        Optional[str],
+        typer.Option(help="What a watcher must know; not on loopback: made up unless given."),
+    ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Clicks on the map set no pose.")
+    ] = False,
+) -> None:
+    """Show the localization as it happens on a page in the browser."""
+    import secrets
+
+    from kbf_localization.cli.console import console
+    from kbf_localization.cli.demo import keep_to_this_computer
+    from kbf_localization.errors import ParameterError
+    from kbf_localization.live.board import Board
+    from kbf_localization.live.server import LiveSettings, is_loopback, serving
+
+    if (bag is None) != (map_path is None):
+        raise ParameterError("a bag needs --map, and --map a bag: kbf live BAG --map MAP")
+    if not node.startswith("/") or node.endswith("/"):
+        raise ParameterError(f"--node {node}: give its full name, such as /robot1/localizer")
+    if token == "" or (token is None and not is_loopback(host)):
+        token = secrets.token_urlsafe(16)
+    if bag is not None:
+        keep_to_this_computer()
+    ros = _ros_live()
+    board = Board()
+    with ros.listening(node, board) as listener:
+        set_pose = None if read_only else listener.set_pose
+        with serving(board, LiveSettings(host, port, token, set_pose)) as served_at:
+            address = _address(host, served_at, token)
+            console.print(f"Open {address}", markup=False, highlight=False, soft_wrap=True)
+            console.print("Ctrl-C ends it.", markup=False, highlight=False)
+            if bag is None or map_path is None:
+                threading.Event().wait()
+            else:
+                _play(bag, map_path, rate)
+
+
+def _address(host: str, port: int, token: str | None) -> str:
+    """What to open; the token stands where no server's log gets to see it."""
+    import socket
+
+    name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # noqa: S104
+    if ":" in name:
+        name = f"[{name}]"
+    return f"http://{name}:{port}/" + ("" if token is None else f"#token={token}")
+
+
+def _ros_live() -> Any:
+    from kbf_localization.cli.replay import ros_replay
+
+    ros_replay()
+    from kbf_localization.ros import live as module
+
+    return module
+
+
+def _play(bag: Path, map_path: Path, rate: float) -> None:
+    from kbf_localization.cli.replay import ros_replay
+    from kbf_localization.datasets.rosbag import RosbagDrive
+
+    ros = ros_replay()
+    settings = ros.ReplaySettings(rate=rate, loop=True)
+    ros.replay_through_node(RosbagDrive(bag), map_path, settings)

@@ -1,0 +1,203 @@
+// The map seen from above: walls, the map's poses, hypotheses with their trails, and a pose that is being set.
+"use strict";
+
+const TRAIL = 80;
+
+class MapView {
+  constructor(canvas, onPose) {
+    this.canvas = canvas;
+    this.onPose = onPose;
+    this.poses = [];
+    this.hypotheses = [];
+    this.trails = new Map();
+    this.pose = null;
+    this.plan = null;
+    this.state = "waiting";
+    this.setting = null;
+    canvas.addEventListener("pointerdown", (event) => this.press(event));
+    canvas.addEventListener("pointermove", (event) => this.drag(event));
+    canvas.addEventListener("pointerup", (event) => this.release(event));
+    canvas.addEventListener("pointercancel", () => this.cancel());
+    window.addEventListener("keydown", (event) => { if (event.key === "Escape") this.cancel(); });
+    new ResizeObserver(() => this.draw()).observe(canvas);
+  }
+
+  setPlan(plan) {
+    const image = new Image();
+    image.onload = () => { this.plan = { ...plan, image: tinted(image) }; this.draw(); };
+    image.src = URL.createObjectURL(new Blob([bytesOf(plan.picture)], { type: "image/png" }));
+  }
+
+  setHypotheses(hypotheses) {
+    this.hypotheses = hypotheses.slice().sort((a, b) => a.probability - b.probability);
+    const alive = new Set(hypotheses.map((one) => one.number));
+    for (const number of this.trails.keys()) if (!alive.has(number)) this.trails.delete(number);
+    for (const one of hypotheses) {
+      const trail = this.trails.get(one.number) || [];
+      trail.push(one.pose);
+      if (trail.length > TRAIL) trail.shift();
+      this.trails.set(one.number, trail);
+    }
+    this.draw();
+  }
+
+  forget() {
+    this.hypotheses = [];
+    this.trails.clear();
+    this.pose = null;
+    this.draw();
+  }
+
+  // Metres to pixels, with equal scales, y upward.
+  fit() {
+    const ratio = window.devicePixelRatio || 1, { clientWidth: width, clientHeight: height } = this.canvas;
+    if (this.canvas.width !== Math.round(width * ratio)) this.canvas.width = Math.round(width * ratio);
+    if (this.canvas.height !== Math.round(height * ratio)) this.canvas.height = Math.round(height * ratio);
+    const box = [Infinity, Infinity, -Infinity, -Infinity];
+    const include = (x, y) => {
+      box[0] = Math.min(box[0], x); box[1] = Math.min(box[1], y);
+      box[2] = Math.max(box[2], x); box[3] = Math.max(box[3], y);
+    };
+    for (let i = 0; i < this.poses.length; i += 3) include(this.poses[i], this.poses[i + 1]);
+    if (!Number.isFinite(box[0])) { include(-5, -5); include(5, 5); }
+    const margin = 34, scale = Math.min((width - 2 * margin) / Math.max(box[2] - box[0], 1), (height - 2 * margin) / Math.max(box[3] - box[1], 1));
+    this.scale = Math.max(scale, 1e-3);
+    this.left = width / 2 - this.scale * (box[0] + box[2]) / 2;
+    this.bottom = height / 2 + this.scale * (box[1] + box[3]) / 2;
+    const context = this.canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    return context;
+  }
+
+  x(metres) { return this.left + this.scale * metres; }
+  y(metres) { return this.bottom - this.scale * metres; }
+
+  draw() {
+    const context = this.fit();
+    if (this.plan) this.drawPlan(context);
+    context.fillStyle = colour("pose");
+    for (let i = 0; i < this.poses.length; i += 3) context.fillRect(this.x(this.poses[i]) - 1.25, this.y(this.poses[i + 1]) - 1.25, 2.5, 2.5);
+    const tint = colour(this.state);
+    if (this.pose) this.ellipse(context, this.pose.pose, this.pose.sigma, tint, 0.12);
+    for (const one of this.hypotheses) {
+      const strength = 0.25 + 0.75 * one.probability;
+      context.globalAlpha = strength;
+      context.strokeStyle = tint;
+      context.lineWidth = 2;
+      context.beginPath();
+      (this.trails.get(one.number) || []).forEach(([x, y], k) => k ? context.lineTo(this.x(x), this.y(y)) : context.moveTo(this.x(x), this.y(y)));
+      context.stroke();
+      context.globalAlpha = 1;
+      if (one.sigma) this.ellipse(context, one.pose, one.sigma, tint, 0.35 * strength);
+      this.arrow(context, one.pose, tint, strength);
+      if (one.probability >= 0.005 && one.probability < 0.995) {
+        context.fillStyle = colour("ink");
+        context.font = "600 13px system-ui, sans-serif";
+        context.fillText(`${Math.round(100 * one.probability)} %`, this.x(one.pose[0]) + 12, this.y(one.pose[1]) - 12);
+      }
+    }
+    if (!this.hypotheses.length && this.pose) this.arrow(context, this.pose.pose, tint, 1);
+    if (this.setting) this.arrow(context, this.setting, colour("ink"), 0.9);
+  }
+
+  drawPlan(context) {
+    const { image, origin, resolution } = this.plan;
+    context.save();
+    context.translate(this.x(origin[0]), this.y(origin[1]));
+    context.rotate(-origin[2]);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(image, 0, -image.height * resolution * this.scale, image.width * resolution * this.scale, image.height * resolution * this.scale);
+    context.restore();
+  }
+
+  ellipse(context, pose, sigma, tint, opacity) {
+    context.beginPath();
+    context.ellipse(this.x(pose[0]), this.y(pose[1]), 2 * sigma[0] * this.scale, 2 * sigma[1] * this.scale, -sigma[2], 0, 2 * Math.PI);
+    context.globalAlpha = opacity;
+    context.fillStyle = context.strokeStyle = tint;
+    context.fill();
+    context.globalAlpha = 0.8;
+    context.lineWidth = 1;
+    context.stroke();
+    context.globalAlpha = 1;
+  }
+
+  arrow(context, pose, tint, opacity) {
+    context.save();
+    context.translate(this.x(pose[0]), this.y(pose[1]));
+    context.rotate(-pose[2]);
+    context.beginPath();
+    [[14, 0], [-9, 9], [-5, 0], [-9, -9]].forEach(([x, y], k) => k ? context.lineTo(x, y) : context.moveTo(x, y));
+    context.closePath();
+    context.globalAlpha = opacity;
+    context.fillStyle = tint;
+    context.fill();
+    context.restore();
+  }
+
+  // A press is the place, the drag from there the heading.
+  place(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [(event.clientX - box.left - this.left) / this.scale, (this.bottom - (event.clientY - box.top)) / this.scale];
+  }
+
+  press(event) {
+    if (!this.onPose || event.button !== 0) return;
+    this.canvas.setPointerCapture(event.pointerId);
+    const [x, y] = this.place(event);
+    this.setting = [x, y, this.nearestHeading(x, y)];
+    this.draw();
+  }
+
+  drag(event) {
+    if (!this.setting) return;
+    const [x, y] = this.place(event), dx = x - this.setting[0], dy = y - this.setting[1];
+    if (Math.hypot(dx, dy) * this.scale > 8) this.setting[2] = Math.atan2(dy, dx);
+    this.draw();
+  }
+
+  release(event) {
+    if (!this.setting) return;
+    this.drag(event);
+    this.onPose(this.setting);
+    this.setting = null;
+    this.draw();
+  }
+
+  cancel() { this.setting = null; this.draw(); }
+
+  // A click without a drag looks the way the map's nearest picture does.
+  nearestHeading(x, y) {
+    let best = Infinity, found = 0;
+    for (let i = 0; i < this.poses.length; i += 3) {
+      const distance = Math.hypot(this.poses[i] - x, this.poses[i + 1] - y);
+      if (distance < best) { best = distance; found = this.poses[i + 2]; }
+    }
+    return found;
+  }
+}
+
+function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || "#888"; }
+
+function bytesOf(base64) { return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)); }
+
+// Free cells in the floor's colour, walls in theirs, unknown ones clear.
+function tinted(image) {
+  const canvas = document.createElement("canvas");
+  canvas.width = image.width;
+  canvas.height = image.height;
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  const pixels = context.getImageData(0, 0, canvas.width, canvas.height), data = pixels.data;
+  const floor = channels(colour("floor")), wall = channels(colour("wall"));
+  for (let i = 0; i < data.length; i += 4) {
+    const tint = data[i] > 200 ? floor : wall;
+    if (data[i] > 90 && data[i] < 200) { data[i + 3] = 0; continue; }
+    [data[i], data[i + 1], data[i + 2]] = tint;
+  }
+  context.putImageData(pixels, 0, 0);
+  return canvas;
+}
+
+function channels(hex) { return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)); }

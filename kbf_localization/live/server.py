@@ -1,0 +1,266 @@
+"""The page's web server: Tornado, which rosbridge_server uses too, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import math
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, HTTPError, RequestHandler
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from kbf_localization.errors import KbfError
+from kbf_localization.limits import FARTHEST_M
+from kbf_localization.live.board import Board
+
+FILES = {
+    "/": ("page.html", "text/html"),
+    "/live.js": ("live.js", "text/javascript"),
+    "/map.js": ("map.js", "text/javascript"),
+    "/style.css": ("style.css", "text/css"),
+}
+"""All that can be asked for: no part of an address is ever a file's name."""
+
+PICTURES = {"camera": b"\x01", "match": b"\x02"}
+"""First byte of a binary message, by channel."""
+
+SHORTEST_PAUSE_S = 0.05
+MOST_WATCHERS = 16
+MAX_MESSAGE_BYTES = 1000
+REFUSED, TOO_MANY = 4401, 4429
+"""Codes with which a socket is closed: wrong token, and more watchers than are served."""
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class LiveSettings:
+    """Where the page is served, and to whom.
+
+    `token` is what a watcher must know, if anything. `set_pose` is called with the (x, y, heading)
+    that a watcher clicks, on the server's thread; None: the page is for looking only.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8642
+    token: str | None = None
+    set_pose: Callable[[float, float, float], None] | None = None
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def serving(board: Board, settings: LiveSettings) -> Iterator[int]:
+    """Serve the page during the block; gives the port, which the system chooses for 0."""
+    try:
+        sockets = bind_sockets(settings.port, settings.host)
+    except (OSError, OverflowError) as error:
+        raise KbfError(
+            f"{settings.host}:{settings.port} cannot be served ({error}): choose another --port "
+            "or --host"
+        ) from error
+    server = _Server(board, settings, sockets)
+    server.start()
+    try:
+        yield int(sockets[0].getsockname()[1])
+    finally:
+        server.stop()
+
+
+class _Server(threading.Thread):
+    def __init__(self, board: Board, settings: LiveSettings, sockets: list[socket.socket]) -> None:
+        super().__init__(name="live page", daemon=True)
+        self._board, self._settings, self._sockets = board, settings, sockets
+        self._ready = threading.Event()
+
+    def start(self) -> None:
+        super().start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self.join()
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        watchers: set[_Socket] = set()
+        application = Application(
+            [
+                ("/socket", _Socket, {"watchers": watchers}),
+                (".*", _Page),
+            ],
+            board=self._board,
+            live=self._settings,
+            websocket_max_message_size=MAX_MESSAGE_BYTES,
+            websocket_ping_interval=20,
+            log_function=lambda _: None,
+        )
+        server = HTTPServer(application, max_header_size=16_384, max_body_size=MAX_MESSAGE_BYTES)
+        server.add_sockets(self._sockets)
+        self._ready.set()
+        await self._over.wait()
+        server.stop()
+        for watcher in list(watchers):
+            watcher.close()
+        await server.close_all_connections()
+
+
+class _Guarded(RequestHandler):
+    """Refuses names that are not this computer's: a foreign page may have its name lead here."""
+
+    def prepare(self) -> None:
+        try:
+            name = urlsplit(f"//{self.request.host}").hostname
+        except ValueError:
+            name = None
+        if not is_own_name(name):
+            raise HTTPError(403, reason="Unknown Host")
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"{status_code} {self._reason}\n")
+
+
+def is_own_name(name: str | None) -> bool:
+    """Whether a request's Host is an address, or a name that this computer has itself.
+
+    A rebound name is none of these: it is the attacker's own.
+    """
+    if name is None:
+        return False
+    try:
+        ipaddress.ip_address(name)
+        return True
+    except ValueError:
+        own = socket.gethostname().lower()
+        return name.lower() in ("localhost", own, f"{own}.local")
+
+
+class _Page(_Guarded):
+    def get(self) -> None:
+        if self.request.path not in FILES:
+            raise HTTPError(404)
+        name, kind = FILES[self.request.path]
+        self.set_header("Content-Type", f"{kind}; charset=utf-8")
+        self.write(Path(__file__).with_name("page").joinpath(name).read_bytes())
+
+
+class _Socket(_Guarded, WebSocketHandler):
+    """One watcher: gets what is new as fast as it can take it, and may set the pose."""
+
+    def initialize(self, watchers: set[_Socket]) -> None:
+        self._watchers = watchers
+        self._board: Board = self.settings["board"]
+        self._live: LiveSettings = self.settings["live"]
+        self._new = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._sender: asyncio.Task[None] | None = None
+
+    async def get(self, *arguments: Any, **keywords: Any) -> None:
+        # Browsers always say where a socket's page is from.
+        if not self.check_origin(self.request.headers.get("Origin", "")):
+            raise HTTPError(403, reason="Foreign Origin")
+        await super().get(*arguments, **keywords)
+
+    def check_origin(self, origin: str) -> bool:
+        return origin in (f"http://{self.request.host}", f"https://{self.request.host}")
+
+    def open(self, *_: str, **__: str) -> None:
+        if len(self._watchers) >= MOST_WATCHERS:
+            self.close(TOO_MANY, "too many watchers")
+            return
+        self._watchers.add(self)
+        if self._live.token is None:
+            self._admit()
+
+    def on_message(self, message: str | bytes) -> None:
+        """A token at first, then poses; whatever else comes closes the socket."""
+        try:
+            content = json.loads(message)
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            self.close(1003, "not understood")
+        elif self._sender is None:
+            token = content.get("token")
+            given = token.encode() if isinstance(token, str) else b""
+            if not hmac.compare_digest(given, (self._live.token or "").encode()):
+                self.close(REFUSED, "wrong token")
+                return
+            self._admit()
+        elif (pose := _pose(content.get("pose"))) is not None and self._live.set_pose is not None:
+            self._live.set_pose(*pose)
+
+    def on_close(self) -> None:
+        self._watchers.discard(self)
+        self._board.leave(self)
+        if self._sender is not None:
+            self._sender.cancel()
+
+    def _admit(self) -> None:
+        self._board.watch(self, lambda: self._loop.call_soon_threadsafe(self._new.set))
+        self._sender = self._loop.create_task(self._send())
+
+    async def _send(self) -> None:
+        version = -1
+        try:
+            await self._write("hello", {"can_set_pose": self._live.set_pose is not None})
+            while True:
+                self._new.clear()
+                version, newer = self._board.since(version)
+                for channel, content in newer.items():
+                    await self._write(channel, content)
+                await self._new.wait()
+                await asyncio.sleep(SHORTEST_PAUSE_S)
+        except WebSocketClosedError:
+            return
+
+    async def _write(self, channel: str, content: Any) -> None:
+        if isinstance(content, bytes):
+            await self.write_message(PICTURES[channel] + content, binary=True)
+        else:
+            await self.write_message(json.dumps({"channel": channel, **content}))
+
+
+def _pose(value: Any) -> tuple[float, float, float] | None:
+    """The (x, y, heading) of a message; None for all else."""
+    if not (isinstance(value, list) and len(value) == 3):
+        return None
+    if not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in value):
+        return None
+    x, y, heading = (float(one) for one in value)
+    if not (abs(x) <= FARTHEST_M and abs(y) <= FARTHEST_M and abs(heading) <= 2.0 * math.pi):
+        return None
+    return x, y, heading

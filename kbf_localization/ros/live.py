@@ -1,0 +1,257 @@
+"""A running localizer seen by the live page: subscribes only while somebody watches."""
+
+from __future__ import annotations
+
+import base64
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cv2
+import numpy as np
+import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import PoseArray, PoseWithCovarianceStamped
+from nav_msgs.msg import OccupancyGrid
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import CompressedImage, Image
+from visualization_msgs.msg import MarkerArray
+
+from kbf_localization.datasets.image_headers import format_of
+from kbf_localization.live.board import Board
+from kbf_localization.ros.conversions import (
+    ImageError,
+    decode,
+    heading,
+    planar_covariance,
+    planar_pose,
+    pose_with_covariance,
+)
+
+LOOK_S = 1.0
+"""How often the localizer is looked for."""
+PICTURE_S = 0.1
+"""At most so often a camera's picture is handed on."""
+MOST_CELLS = 4_000_000
+GIVEN = np.diag([0.5, 0.5, math.radians(15.0)]) ** 2
+"""Covariance of a pose that was clicked, as RViz gives it."""
+LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+SENSOR = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+FOR_A_MOMENT = ("camera", "match", "status", "pose", "hypotheses")
+"""Channels that say nothing once the localizer has gone."""
+
+Topics = dict[str, list[str]]
+
+
+class LiveListener:
+    """Puts what the localizer `name` ("/localizer") publishes on a board, and hands poses to it.
+
+    Topics are looked for as the localizer itself has them, remapped or not. A localizer that
+    starts anew is found again.
+    """
+
+    def __init__(self, node: Node, name: str, board: Board) -> None:
+        self._node, self._board = node, board
+        self._namespace, _, self._name = name.rpartition("/")
+        self._full_name = f"{self._namespace}/{self._name}"
+        self._subscriptions: dict[str, tuple[str, Any]] = {}
+        self._poses: Any = None
+        self._frame = "map"
+        self._looked_at = -math.inf
+        self._pictured_at = -math.inf
+
+    def tick(self) -> None:
+        """Between two spins: look for the localizer now and then, listen while somebody watches."""
+        watched = self._board.watched
+        if not watched and self._subscriptions:
+            self._listen({})
+            self._board.forget(*FOR_A_MOMENT)
+            self._looked_at = -math.inf
+        if watched and time.monotonic() - self._looked_at >= LOOK_S:
+            self._looked_at = time.monotonic()
+            self._look()
+
+    def set_pose(self, x: float, y: float, angle: float) -> None:
+        """Tell the localizer where it is; on any thread."""
+        publisher = self._poses
+        if publisher is not None:
+            # Without a stamp: as of the newest odometry.
+            publisher.publish(pose_with_covariance(self._frame, 0, np.array([x, y, angle]), GIVEN))
+
+    def _look(self) -> None:
+        where = self._name, self._namespace or "/"
+        present = where in self._node.get_node_names_and_namespaces()
+        self._board.put("node", {"name": self._full_name, "present": present})
+        if not present:
+            self._board.forget(*FOR_A_MOMENT)
+            return
+        published = dict(self._node.get_publisher_names_and_types_by_node(*where))
+        taken = dict(self._node.get_subscriber_names_and_types_by_node(*where))
+        self._listen(self._wanted(published, taken))
+        given = _find(taken, PoseWithCovarianceStamped)
+        if given and (self._poses is None or self._poses.topic_name != given):
+            if self._poses is not None:
+                self._node.destroy_publisher(self._poses)
+            self._poses = self._node.create_publisher(PoseWithCovarianceStamped, given, 5)
+
+    def _wanted(self, published: Topics, taken: Topics) -> dict[str, tuple[str, Any, Any, Any]]:
+        """Topic, type, QoS and callback of each channel."""
+        sought: list[tuple[str, str | None, Any, Any, Callable[[Any], None]]] = [
+            ("status", _find(published, DiagnosticStatus), DiagnosticStatus, 10, self._on_status),
+            (
+                "pose",
+                _find(published, PoseWithCovarianceStamped),
+                PoseWithCovarianceStamped,
+                LATCHED,
+                self._on_pose,
+            ),
+            (
+                "hypotheses",
+                _find(published, MarkerArray, "hypotheses"),
+                MarkerArray,
+                1,
+                self._on_hypotheses,
+            ),
+            ("match", _find(published, CompressedImage), CompressedImage, 1, self._on_match),
+            ("poses", _find(published, PoseArray, "map_poses"), PoseArray, LATCHED, self._on_map),
+            ("plan", _find(published, OccupancyGrid), OccupancyGrid, LATCHED, self._on_plan),
+        ]
+        for kind in (CompressedImage, Image):
+            if camera := _find(taken, kind):
+                sought.append(("camera", camera, kind, SENSOR, self._on_camera))
+                break
+        return {
+            channel: (topic, kind, qos, callback)
+            for channel, topic, kind, qos, callback in sought
+            if topic is not None
+        }
+
+    def _listen(self, wanted: dict[str, tuple[str, Any, Any, Any]]) -> None:
+        for channel, (topic, subscription) in list(self._subscriptions.items()):
+            if channel not in wanted or wanted[channel][0] != topic:
+                self._node.destroy_subscription(subscription)
+                del self._subscriptions[channel]
+        for channel, (topic, kind, qos, callback) in wanted.items():
+            if channel not in self._subscriptions:
+                made = self._node.create_subscription(kind, topic, callback, qos)
+                self._subscriptions[channel] = topic, made
+
+    def _on_status(self, message: DiagnosticStatus) -> None:
+        values = {one.key: one.value for one in message.values}
+        level = int.from_bytes(message.level, "little")
+        self._board.put("status", {"message": message.message, "level": level, "values": values})
+
+    def _on_pose(self, message: PoseWithCovarianceStamped) -> None:
+        self._frame = message.header.frame_id or self._frame
+        try:
+            pose = planar_pose(message.pose.pose)
+            covariance = planar_covariance(message.pose.covariance)
+        except ValueError:
+            return
+        variances, axes = np.linalg.eigh(covariance[:2, :2])
+        sigma = np.sqrt(np.maximum(variances, 0.0))
+        along = math.atan2(axes[1, 1], axes[0, 1])
+        ellipse = [float(sigma[1]), float(sigma[0]), along]
+        self._board.put("pose", {"pose": pose.tolist(), "sigma": ellipse})
+
+    def _on_hypotheses(self, message: MarkerArray) -> None:
+        found: dict[int, dict[str, Any]] = {}
+        for marker in message.markers:
+            one = found.setdefault(int(marker.id), {})
+            place = [marker.pose.position.x, marker.pose.position.y]
+            if marker.ns == "heading":
+                one["pose"] = [*place, heading(marker.pose.orientation)]
+                one["probability"] = round(float(marker.color.a), 4)
+            elif marker.ns == "ellipse":
+                one["sigma"] = [
+                    marker.scale.x / 4.0,
+                    marker.scale.y / 4.0,
+                    heading(marker.pose.orientation),
+                ]
+        whole = [{"number": number, **one} for number, one in found.items() if "pose" in one]
+        self._board.put("hypotheses", {"hypotheses": whole})
+
+    def _on_match(self, message: CompressedImage) -> None:
+        self._board.put("match", bytes(message.data))
+
+    def _on_map(self, message: PoseArray) -> None:
+        self._frame = message.header.frame_id or self._frame
+        poses = [
+            round(float(value), 3)
+            for one in message.poses
+            for value in (one.position.x, one.position.y, heading(one.orientation))
+        ]
+        self._board.put("poses", {"poses": poses})
+
+    def _on_plan(self, message: OccupancyGrid) -> None:
+        info = message.info
+        if info.width * info.height != len(message.data) or len(message.data) > MOST_CELLS:
+            return
+        cells = np.frombuffer(message.data, dtype=np.int8).reshape(info.height, info.width)
+        # Black, grey and white, the upper row first, as pictures go.
+        grey = np.where(cells < 0, 128, np.where(cells > 50, 0, 255)).astype(np.uint8)[::-1]
+        packed = cv2.imencode(".png", grey)[1].tobytes()
+        origin = [info.origin.position.x, info.origin.position.y, heading(info.origin.orientation)]
+        picture = base64.b64encode(packed).decode("ascii")
+        self._board.put(
+            "plan", {"picture": picture, "origin": origin, "resolution": float(info.resolution)}
+        )
+
+    def _on_camera(self, message: CompressedImage | Image) -> None:
+        if time.monotonic() - self._pictured_at < PICTURE_S:
+            return
+        self._pictured_at = time.monotonic()
+        if isinstance(message, CompressedImage):
+            data = bytes(message.data)
+            if format_of(data) in ("JPEG", "PNG"):
+                self._board.put("camera", data)
+                return
+        try:
+            grey = decode(message)
+        except ImageError:
+            return
+        self._board.put("camera", cv2.imencode(".jpg", grey)[1].tobytes())
+
+
+def _find(topics: Topics, kind: Any, ending: str = "") -> str | None:
+    """The topic of a message class."""
+    package, _, _ = kind.__module__.partition(".")
+    type_name = f"{package}/msg/{kind.__name__}"
+    return next(
+        (name for name, types in topics.items() if type_name in types and name.endswith(ending)),
+        None,
+    )
+
+
+@contextmanager
+def listening(name: str, board: Board) -> Iterator[LiveListener]:
+    """A listener on a thread and in a context of its own."""
+    context = rclpy.Context()
+    rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
+    node = Node("kbf_live", context=context, use_global_arguments=False)
+    listener = LiveListener(node, name, board)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    over = threading.Event()
+
+    def spin() -> None:
+        while not over.is_set():
+            executor.spin_once(timeout_sec=0.2)
+            listener.tick()
+
+    thread = threading.Thread(target=spin, name="live listener", daemon=True)
+    thread.start()
+    try:
+        yield listener
+    finally:
+        over.set()
+        thread.join()
+        executor.shutdown()
+        node.destroy_node()
+        rclpy.try_shutdown(context=context)
