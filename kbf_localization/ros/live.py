@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import cv2
@@ -28,7 +28,6 @@ from kbf_localization.live.board import Board
 from kbf_localization.ros.conversions import (
     ImageError,
     decode,
-    heading,
     planar_covariance,
     planar_pose,
     pose_with_covariance,
@@ -139,7 +138,7 @@ class LiveListener:
                 del self._subscriptions[channel]
         for channel, (topic, kind, qos, callback) in wanted.items():
             if channel not in self._subscriptions:
-                made = self._node.create_subscription(kind, topic, callback, qos)
+                made = self._node.create_subscription(kind, topic, _forgiving(callback), qos)
                 self._subscriptions[channel] = topic, made
 
     def _on_status(self, message: DiagnosticStatus) -> None:
@@ -149,11 +148,8 @@ class LiveListener:
 
     def _on_pose(self, message: PoseWithCovarianceStamped) -> None:
         self._frame = message.header.frame_id or self._frame
-        try:
-            pose = planar_pose(message.pose.pose)
-            covariance = planar_covariance(message.pose.covariance)
-        except ValueError:
-            return
+        pose = planar_pose(message.pose.pose)
+        covariance = planar_covariance(message.pose.covariance)
         variances, axes = np.linalg.eigh(covariance[:2, :2])
         sigma = np.sqrt(np.maximum(variances, 0.0))
         along = math.atan2(axes[1, 1], axes[0, 1])
@@ -164,16 +160,12 @@ class LiveListener:
         found: dict[int, dict[str, Any]] = {}
         for marker in message.markers:
             one = found.setdefault(int(marker.id), {})
-            place = [marker.pose.position.x, marker.pose.position.y]
+            x, y, angle = planar_pose(marker.pose).tolist()
             if marker.ns == "heading":
-                one["pose"] = [*place, heading(marker.pose.orientation)]
+                one["pose"] = [x, y, angle]
                 one["probability"] = round(float(marker.color.a), 4)
             elif marker.ns == "ellipse":
-                one["sigma"] = [
-                    marker.scale.x / 4.0,
-                    marker.scale.y / 4.0,
-                    heading(marker.pose.orientation),
-                ]
+                one["sigma"] = [marker.scale.x / 4.0, marker.scale.y / 4.0, angle]
         whole = [{"number": number, **one} for number, one in found.items() if "pose" in one]
         self._board.put("hypotheses", {"hypotheses": whole})
 
@@ -182,11 +174,7 @@ class LiveListener:
 
     def _on_map(self, message: PoseArray) -> None:
         self._frame = message.header.frame_id or self._frame
-        poses = [
-            round(float(value), 3)
-            for one in message.poses
-            for value in (one.position.x, one.position.y, heading(one.orientation))
-        ]
+        poses = [round(value, 3) for one in message.poses for value in planar_pose(one).tolist()]
         self._board.put("poses", {"poses": poses})
 
     def _on_plan(self, message: OccupancyGrid) -> None:
@@ -197,7 +185,7 @@ class LiveListener:
         # Black, grey and white, the upper row first, as pictures go.
         grey = np.where(cells < 0, 128, np.where(cells > 50, 0, 255)).astype(np.uint8)[::-1]
         packed = cv2.imencode(".png", grey)[1].tobytes()
-        origin = [info.origin.position.x, info.origin.position.y, heading(info.origin.orientation)]
+        origin = planar_pose(info.origin).tolist()
         picture = base64.b64encode(packed).decode("ascii")
         self._board.put(
             "plan", {"picture": picture, "origin": origin, "resolution": float(info.resolution)}
@@ -217,6 +205,16 @@ class LiveListener:
         except ImageError:
             return
         self._board.put("camera", cv2.imencode(".jpg", grey)[1].tobytes())
+
+
+def _forgiving(callback: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A message with numbers that no pose can have is passed over."""
+
+    def called(message: Any) -> None:
+        with suppress(ValueError):
+            callback(message)
+
+    return called
 
 
 def _find(topics: Topics, kind: Any, ending: str = "") -> str | None:

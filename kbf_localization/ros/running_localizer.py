@@ -19,6 +19,7 @@ from tf2_msgs.msg import TFMessage
 from kbf_localization.arrays import Array
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization import Localization, Localizer, State
+from kbf_localization.localization.image_worker import ImageWorker, PendingImage
 from kbf_localization.localization.localizer import FilterReset
 from kbf_localization.localization.startup import localizer_settings
 from kbf_localization.localization.timeline import Timeline
@@ -34,7 +35,6 @@ from kbf_localization.ros.conversions import (
 from kbf_localization.ros.diagnostics import Event, ImageHealth, Latency, Rate
 from kbf_localization.ros.intake import Intake, Topic
 from kbf_localization.ros.serialized import read_odometry, stamp_of
-from kbf_localization.ros.worker import ImageWorker, PendingImage
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kbf_localization.ros.diagnostics import Event
-
 _UNCOVERED_LIMIT = 64
 """Images that may wait for odometry; more than enough for odometry that is late by a second."""
 
@@ -65,7 +63,7 @@ class ImageWorker:
     def clear(self) -> None:
         """Drop the images that wait."""
         with self._condition:
-            self._counts[Event.IMAGE_DROPPED.value] += len(self._images)
+            self._counts["image_dropped"] += len(self._images)
             self._images.clear()
 
     def stop(self) -> None:
@@ -99,7 +97,7 @@ class ImageWorker:
         covered = [image for image in self._images if self._covers(image.stamp_ns)]
         while len(covered) > self._depth:
             self._images.remove(covered.pop(0))
-            self._counts[Event.IMAGE_DROPPED.value] += 1
+            self._counts["image_dropped"] += 1
         if covered:
             self._images.remove(covered[0])
             return covered[0]
@@ -109,5 +107,5 @@ class ImageWorker:
             or len(self._images) > max(self._depth, _UNCOVERED_LIMIT)
         ):
             self._images.popleft()
-            self._counts[Event.IMAGE_WITHOUT_ODOMETRY.value] += 1
+            self._counts["image_without_odometry"] += 1
         return None

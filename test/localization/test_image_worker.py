@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbf_localization.ros.worker import ImageWorker, PendingImage
+from kbf_localization.localization.image_worker import ImageWorker, PendingImage
 
 
 class Bench:
