@@ -7,15 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.report import (
     Picture,
     Table,
+    write_drives_report,
     write_report,
     write_simple_report,
 )
 from kbf_localization.evaluation.report_data import report_data
 from kbf_localization.evaluation.report_images import shrink, small_images
 from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.evaluation.verdict import verdict
 from test.evaluation.synthetic import SyntheticDrive, picture, synthetic_map, synthetic_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{DATA}}\u2028'\""
@@ -57,6 +60,17 @@ def test_names_from_data_stay_text(tmp_path: Path) -> None:
     assert page.count("<script") == page.count("</script>") == 2
     data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
     assert data["frames"]["labels"][0] == HOSTILE
+
+
+def test_names_of_several_drives_stay_text(tmp_path: Path) -> None:
+    run = synthetic_run(SyntheticDrive(20), synthetic_map().poses, "kbf")
+    methods = {"kbf": trajectory_metrics(run)}
+    source = {"name": HOSTILE, "condition": HOSTILE, "methods": methods, "verdict": verdict(run)}
+    metrics = {"methods": methods, "conditions": {HOSTILE: methods}, "sources": {"01-a/": source}}
+    folder = ResultsFolder(tmp_path)
+    page = write_drives_report(folder, {"command": HOSTILE}, metrics, ["01-a/"]).read_text("utf-8")
+    assert "<img src=x" not in page and page.count("<script") == 1
+    assert "Found itself after" in page and 'href="01-a/report.html"' in page
 
 
 def test_a_thousand_vga_frames_fit_into_thirty_megabytes(tmp_path: Path) -> None:
