@@ -21,8 +21,6 @@ PROJECT = Path(__file__).resolve().parents[1]
 IMAGES = PROJECT / "docs" / "images"
 sys.path.insert(0, str(PROJECT))
 
-from kbf_localization.evaluation.run import Run  # noqa: E402 (the path is set above)
-
 
 def save_figure(figure: Figure, name: str, width: int) -> None:
     """As PNG of this width in pixels, with all its colours."""
@@ -48,14 +46,6 @@ def picture_of_report(report: Path, frame: int) -> Image.Image:
         return picture
 
 
-def most_negative(run: Run) -> int:
-    """The frame, after the first ones, whose negative weights are largest: there they are seen."""
-    return min(
-        range(20, len(run)),
-        key=lambda row: run.beliefs[row].values.min() / run.beliefs[row].values.max(),
-    )
-
-
 def main(drive_path: str, map_path: str) -> None:
     from kbf_localization.datasets.open import open_drive
     from kbf_localization.evaluation.evaluate import evaluate_drives
@@ -66,17 +56,15 @@ def main(drive_path: str, map_path: str) -> None:
 
     IMAGES.mkdir(parents=True, exist_ok=True)
     drive, training_map = open_drive(Path(drive_path)), load_map(Path(map_path))
-    found = evaluate_drives([drive], training_map, ["kbf", "nai", "paper"])[0].runs
-    runs = {name: found[name] for name in ("kbf", "nai")}
-    # The default filter sets negative weights to zero; the paper's keeps them.
-    run = found["paper"]
+    runs = evaluate_drives([drive], training_map, ["kbf", "nai"])[0].runs
+    run = runs["kbf"]
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
-    later = most_negative(run)
+    later = len(run) // 2
     left, right = figure.subplots(1, 2)
     draw_belief(left, run, 0, training_map.poses, "after the first image")
-    draw_belief(right, run, later, training_map.poses, "later, seen from near")
+    draw_belief(right, run, later, training_map.poses, "tracking, seen from near")
     x, y = run.estimates[later, :2]
     right.set(xlim=(x - 1.2, x + 1.2), ylim=(y - 1.2, y + 1.2))
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -78,7 +78,7 @@ def _draw_regularization(axes: Axes, metrics: Mapping[str, Any]) -> None:
 def _draw_misspecification(
     axes: Axes, metrics: Mapping[str, Any], key: str, title: str, label: str
 ) -> None:
-    _draw_over_numbers(axes, "Mb-KSR, misspecified", metrics[key], 1)
+    _draw_over_numbers(axes, "Mb-KSR, misspecified", metrics[key], 1, place=0)
     for index, (estimator, name) in enumerate(
         {"np_ksr_best": "NP-KSR, best ε", "mb_ksr_estimated": "Mb-KSR (est)"}.items()
     ):
@@ -91,7 +91,11 @@ def _draw_misspecification(
 
 
 def _draw_over_numbers(
-    axes: Axes, label: str, figures: Mapping[str, Mapping[str, float]], index: int
+    axes: Axes,
+    label: str,
+    figures: Mapping[str, Mapping[str, float]],
+    index: int,
+    place: int | None = None,
 ) -> None:
     """A curve over the numbers that are the keys of `figures`."""
-    draw_curve(axes, label, [float(key) for key in figures], list(figures.values()), index)
+    draw_curve(axes, label, [float(key) for key in figures], list(figures.values()), index, place)

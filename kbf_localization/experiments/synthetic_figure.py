@@ -68,7 +68,7 @@ def draw_errors(metrics: Mapping[str, Any], trials: int) -> Figure:
 
 def draw_weights(picture: WeightPicture) -> Figure:
     """Weights on the plane of states, the area in proportion: positive discs, negative diamonds."""
-    figure = Figure(figsize=(7.0, 5.6), layout="constrained")
+    figure = Figure(figsize=(7.0, 6.4), layout="constrained")
     axes = figure.subplots()
     axes.plot(*curve(np.linspace(0.0, 2.0 * np.pi, 400)).T, color="0.6", lw=1.0, label="curve")
     axes.plot(*picture.states.T, ".", color="0.75", markersize=3, label="training states")
@@ -94,5 +94,5 @@ def draw_weights(picture: WeightPicture) -> Figure:
     axes.set(xlabel="u", ylabel="v", aspect="equal")
     axes.set_title("Weights of the model-based filter on its training states")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     return figure

@@ -43,8 +43,8 @@ def summaries(
     }
 
 
-OFFSET = 1.03
-"""Curves are so many times further right than the one before, so that no bar hides another."""
+OFFSET_POINTS = 4.0
+"""Curves stand so far right of the one before, in points, so that no bar hides another."""
 
 
 def trials_text(trials: int) -> str:
@@ -97,13 +97,17 @@ def draw_curve(
     positions: Sequence[float],
     figures: Sequence[Mapping[str, float]],
     index: int,
+    place: int | None = None,
 ) -> None:
     """Means over `positions` with a bar of one standard deviation.
 
-    `index`, the number of the curve in its panel, chooses the style and moves it a little aside.
+    `index` chooses the style; `place`, by default the same, moves the curve that much aside.
     """
+    from matplotlib.transforms import ScaledTranslation
+
+    aside = OFFSET_POINTS / 72.0 * (index if place is None else place)
     axes.errorbar(
-        [position * OFFSET**index for position in positions],
+        positions,
         [figure["mean"] for figure in figures],
         yerr=[figure["std"] for figure in figures],
         label=label,
@@ -112,4 +116,10 @@ def draw_curve(
         markersize=4,
         linewidth=1.4,
         capsize=3,
+        transform=axes.transData + ScaledTranslation(aside, 0.0, axes.figure.dpi_scale_trans),
     )
+    # What is moved aside does not count for the axes' limits by itself.
+    ends = [(figure["mean"] - figure["std"], figure["mean"] + figure["std"]) for figure in figures]
+    axes.update_datalim([(x, y) for x, low_high in zip(positions, ends) for y in low_high])
+    axes.margins(x=0.1)
+    axes.autoscale_view()

@@ -15,7 +15,7 @@ from kbf_localization.experiments.synthetic import (
 )
 from kbf_localization.experiments.synthetic_figure import write_files
 from kbf_localization.experiments.synthetic_search import Grid
-from kbf_localization.experiments.trials import draw_curve
+from kbf_localization.experiments.trials import OFFSET_POINTS, draw_curve
 
 FORMATS = ("png", "pdf", "svg")
 
@@ -75,10 +75,15 @@ def test_metrics_and_files_hold_every_grid_panel_size_and_method(tmp_path) -> No
 
 
 def test_no_error_bar_hides_another() -> None:
-    """At each position the curves stand side by side, in the order of their numbers."""
-    axes = Figure().subplots()
+    """On the page the curves' bars stand side by side, wherever the data and on whatever scale."""
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set_xscale("log")
     for index in range(3):
         draw_curve(axes, str(index), [50, 100], [{"mean": 1.0, "std": 0.1}] * 2, index)
-    places = np.array([bars.lines[0].get_xdata() for bars in axes.containers])
-    assert (np.diff(places, axis=0) > 0.01 * places[1:]).all()
-    assert np.abs(places / [50, 100] - 1).max() < 0.1
+    lines = [bars.lines[0] for bars in axes.containers]
+    places = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in lines])
+    assert np.diff(places, axis=0) * 72 / figure.dpi == pytest.approx(OFFSET_POINTS)
+    assert all((line.get_xdata() == [50, 100]).all() for line in lines)
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    assert left < 50 < 100 < right and low < 0.9 < 1.1 < high
