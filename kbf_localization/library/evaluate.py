@@ -34,7 +34,7 @@ class Evaluation:
         return metrics_by_method(self.results)
 
     def save(self, folder: Path | str, progress: Progress = no_progress) -> Path:
-        """Write metrics, trajectories, pictures and report into `folder`; the report's path."""
+        """Write metrics, trajectories and report into `folder`; the report's path."""
         results = ResultsFolder.create("evaluate", Path(folder))
         sources = [result.drive.path for result in self.results]
         config = {"command": "kbf_localization.evaluate", "sources": sources}
