@@ -23,7 +23,7 @@ help:
 	@echo "make lint    check style, types, layers and dead code"
 	@echo "make format  put style right"
 	@echo "make bench   measure speed"
-	@echo "make soak    replay an hour of bag time through the node"
+	@echo "make soak    a day of odometry and images offline, an hour through the node, 200 signals to it"
 	@echo "make fuzz    feed every parser with changed files, FUZZ_SECONDS=60 for each"
 	@echo "make lock    renew the hashes of the pinned packages; UPGRADE=--upgrade: their versions too"
 	@echo "make docs    make the site, build/site/index.html"
@@ -58,7 +58,8 @@ bench: $(VENV)/ready-dev
 	$(BIN)/kbf bench
 
 soak: $(VENV)/ready-dev
-	KBF_SOAK_MINUTES=60 $(BIN)/python -m pytest test/ros/test_soak.py --timeout 7200
+	KBF_SOAK_HOURS=24 KBF_SOAK_MINUTES=60 KBF_SIGNAL_TRIALS=200 $(BIN)/python -m pytest --timeout 0 \
+		test/localization/test_long_drive.py test/ros/test_soak.py test/ros/test_signals.py
 
 # What fails is kept in .hypothesis and tried first the next time, in `make test` too.
 FUZZ_SECONDS ?= 60

@@ -335,3 +335,41 @@ def test_launch_that_cannot_be_starts_nothing(
     with launched(path, map="/nonexistent", **arguments) as log:
         text = wait_for_line(log, re.escape(message))
     assert "process started" not in text
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+@needs_launch
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, {"use_sim_time": True, "image_transport": "compressed"}),
+        ({"image_transport": "raw", "play_options": "--loop"}, {"image_transport": "raw"}),
+    ],
+    ids=["defaults", "raw"],
+)
+def test_launched_replay_plays_the_bag_to_a_node_on_its_clock(
+    installed_prefix: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: dict[str, str],
+    expected: dict[str, Any],
+) -> None:
+    """In the player's place a program that writes down how it was called."""
+    called = installed_prefix / "called.txt"
+    player = installed_prefix / "bin" / "ros2"
+    player.parent.mkdir()
+    player.write_text(f'#!/bin/sh\necho "$@" > {called}\n')
+    player.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(player.parent), os.environ["PATH"]]))
+    path = installed_prefix / "share" / PACKAGE / "launch" / "replay.launch.xml"
+    with launched(path, bag="/bags/office", map="/nonexistent", rate="2.0", **arguments) as log:
+        assert parameters_of("/localizer", list(expected)) == expected, log.read_text()
+        end = time.monotonic() + 60.0
+        while not called.exists() or not called.read_text():
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+    words = called.read_text().split()
+    assert words[:3] == ["bag", "play", "/bags/office"]
+    assert words[words.index("--rate") + 1] == "2.0"
+    assert "/clock" in words[words.index("--exclude-topics") :]
+    assert ("--loop" in words) == ("play_options" in arguments)
