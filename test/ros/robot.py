@@ -172,11 +172,11 @@ class Robot:
         message.data = array.array("B", data)
         return message
 
-    def move(self, metres: float = 0.1, seconds: float = FRAME_SECONDS) -> None:
+    def move(self, metres: float = 0.1, seconds: float = FRAME_SECONDS, readings: int = 2) -> None:
         """Drive on, publishing odometry on the way."""
-        for _ in range(2):
-            self.metres += 0.5 * metres
-            self.stamp_ns += int(0.5e9 * seconds)
+        for _ in range(readings):
+            self.metres += metres / readings
+            self.stamp_ns += int(1e9 * seconds / readings)
             self.publish_odometry()
 
     def wait_until_driven(self) -> None:
