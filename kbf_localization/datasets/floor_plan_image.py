@@ -9,8 +9,6 @@ from typing import Any, TypeGuard
 
 import numpy as np
 import yaml
-from PIL import Image as PillowImage
-from PIL import UnidentifiedImageError
 
 from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.files import MAX_IMAGE_BYTES, read_regular, read_yaml
@@ -103,6 +101,10 @@ def write_floor_plan(
 
 def _read_image(path: Path) -> Image:
     data = read_regular(path, MAX_IMAGE_BYTES)
+    # Here, for the node reads no plans and need not have it.
+    from PIL import Image as PillowImage
+    from PIL import UnidentifiedImageError
+
     try:
         with PillowImage.open(io.BytesIO(data), formats=("PPM", "PNG", "BMP")) as picture:
             if picture.width * picture.height > MAX_PLAN_PIXELS:
