@@ -123,6 +123,12 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
     return folder_of
 
 
+@pytest.fixture
+def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps learn from a sixth of the images: for tests that do not ask how well they learn."""
+    monkeypatch.setattr("kbf_localization.training_map.build.RUNS", 4)
+
+
 @pytest.fixture(scope="session")
 def office_drives(made_once: MadeOnce) -> tuple[Path, Path]:
     """Two short drives of one simulated office in COLD's layout: 150 frames each at 320x240."""

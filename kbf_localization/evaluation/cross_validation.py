@@ -107,7 +107,7 @@ def expected_seconds(
     seconds = 0.0
     for method in methods:
         began = time.perf_counter()
-        training_map = pool.random_map([drives[0]], poses, seed, {}, method)
+        training_map = pool.random_map([drives[0]], poses, seed)
         localizer = Localizer(training_map, make_filter(method, training_map, seed=seed))
         made = time.perf_counter()
         piece = pool.drive(drives[1]).part(slice(0, PROBE_FRAMES))
@@ -204,11 +204,7 @@ class _Trial:
         for trained, tested in permutations(self.drives, 2):
             for choice in range(CHOICES_OF_POSES if self.final else 1):
                 training_map = self.pool.random_map(
-                    [trained],
-                    candidate.poses,
-                    1000 * candidate.poses + choice,
-                    stored,
-                    candidate.method,
+                    [trained], candidate.poses, 1000 * candidate.poses + choice, stored
                 )
                 for piece in self.pieces(tested):
                     pose_filter = make_filter(candidate.method, training_map, seed=choice)

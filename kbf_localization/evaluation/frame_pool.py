@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -18,8 +18,12 @@ from kbf_localization.training_map.build import build_map, map_of_frames, probe_
 from kbf_localization.training_map.description import Described, describe_frames
 from kbf_localization.training_map.frames import Frames, gather_frames
 from kbf_localization.training_map.selection import select_frames
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import TrainingMap, with_parameters
+from kbf_localization.training_map.view import view_parameters
 from kbf_localization.vision.describer import Describer
+
+MAPS_KEPT = 16
+"""Random maps of a pool, each of some megabytes, that are kept to be used again."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,12 @@ class FramePool:
     frames: Frames
     described: Mapping[int, Described]
     describer: Describer
+    _maps: dict[object, TrainingMap] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        """Worker processes need no thumbnails."""
+        """Worker processes need no thumbnails and choose their own maps."""
         slim = {row: replace(one, thumbnail=b"") for row, one in self.described.items()}
-        return {**self.__dict__, "described": slim}
+        return {**self.__dict__, "described": slim, "_maps": {}}
 
     def rows_of(self, drive: int) -> Rows:
         """The rows of one drive's frames."""
@@ -61,14 +66,21 @@ class FramePool:
         count: int,
         seed: int,
         parameters: Mapping[str, float] | None = None,
-        method: str = "kbf",
     ) -> TrainingMap:
-        """A map of `count` frames of these drives, chosen at random, to use with `method`.
+        """A map of `count` frames of these drives, chosen at random.
 
-        Only "kbf" asks what the map has learned; the baselines are spared the time.
+        Of the parameters only those of the view change what a map learns, which takes long: methods
+        and settings that are compared on the same frames share it.
         """
-        own = np.flatnonzero(np.isin(self.frames.drive_of, drives))
-        return self.map_of(own, count, "random", seed, parameters)
+        key = (tuple(drives), count, seed, view_parameters(parameters or {}))
+        found = self._maps.get(key)
+        if found is None:
+            own = np.flatnonzero(np.isin(self.frames.drive_of, drives))
+            found = self.map_of(own, count, "random", seed, parameters)
+            while len(self._maps) >= MAPS_KEPT:
+                del self._maps[next(iter(self._maps))]
+            self._maps[key] = found
+        return with_parameters(found, parameters or {})
 
     def map_of(
         self,
@@ -77,7 +89,6 @@ class FramePool:
         select: str,
         seed: int,
         parameters: Mapping[str, float] | None = None,
-        method: str = "kbf",
     ) -> TrainingMap:
         """A map of `count` of the frames `own` (increasing) that has learned from them alone."""
         numbers = np.unique(self.frames.drive_of[own])
@@ -102,7 +113,7 @@ class FramePool:
             part,
             described,
             rows,
-            probe_runs(part, rows) if method == "kbf" else (),
+            probe_runs(part, rows),
             self.describer,
             parameters=parameters,
             seed=seed,

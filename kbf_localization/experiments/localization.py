@@ -126,7 +126,7 @@ class _TestTask:
         parameters = {} if name == UNTUNED else self.tuned[method].parameters
         stored = {f"{method}.{key}": one for key, one in parameters.items()}
         chosen = self.pool.random_map(
-            range(self.training_drives), poses, self.seed + 100_000 + choice, stored, method
+            range(self.training_drives), poses, self.seed + 100_000 + choice, stored
         )
         pose_filter = make_filter(method, chosen, seed=self.seed + choice)
         run = replay(self.pool.drive(self.training_drives), Localizer(chosen, pose_filter), method)

@@ -12,6 +12,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_learning")
 def test_examples_run_and_print(
     office_drives: tuple[Path, Path],
     tmp_path: Path,

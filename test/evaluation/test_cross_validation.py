@@ -68,12 +68,6 @@ def test_a_pose_of_the_map_is_covered_wholly_and_a_far_one_not_at_all(pool):
     assert resemblance.distance_m > 0
 
 
-@pytest.fixture
-def quick_learning(monkeypatch):
-    """How well the maps learn is not asked, and there are many of them."""
-    monkeypatch.setattr("kbf_localization.training_map.build.RUNS", 4)
-
-
 @pytest.mark.usefixtures("quick_learning")
 def test_tuning_is_not_worse_than_the_defaults_on_what_it_saw(pool):
     found = tune(pool, [0, 1], ["nn", "nai"], 40, budget=4)

@@ -16,12 +16,11 @@ class Named:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.timeout(600)
 def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
     pool = pool_of([drive(world, loop(80, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)
-    # How well the maps learn is not asked here, and there are many of them.
-    monkeypatch.setattr("kbf_localization.training_map.build.RUNS", 4)
     setup = localization.Setup("synthetic", (_fold(),))
     outcome = localization.run_trials(setup, trials=2, sizes=(30, 50), budget=1, tune_at=40)
     metrics = localization.metrics_of(outcome)
