@@ -1,0 +1,77 @@
+"""Commands on a disk that fills up under them: one line, exit code 2, nothing half written."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.training_map import TrainingMap, save_map
+from test.cli.test_hostile_input import without_coverage
+
+KBF_WITHOUT_ROOM = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
+from kbf_localization.cli.main import main
+sys.argv = ["kbf", *sys.argv[1:]]
+main()
+"""
+
+
+def kbf_without_room(*words: object) -> subprocess.CompletedProcess[str]:
+    """A command that can write no file of more than 3 kB."""
+    return subprocess.run(
+        [sys.executable, "-B", "-c", KBF_WITHOUT_ROOM, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=without_coverage(),
+    )
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 2, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("Error")]
+    assert len(lines) == 1, done.stderr
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def short_drive(office_drives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 20 frames of a drive."""
+    folder = tmp_path_factory.mktemp("short") / office_drives[0].name
+    (folder / "std_cam").mkdir(parents=True)
+    images = sorted((office_drives[0] / "std_cam").iterdir())[:20]
+    for image in images:
+        (folder / "std_cam" / image.name).symlink_to(image)
+    (folder / "odom_scans").symlink_to(office_drives[0] / "odom_scans")
+    assert len(ColdDrive(folder)) == 20
+    return folder
+
+
+def test_map_build_leaves_the_map_that_was_there(
+    short_drive: Path, office_map: TrainingMap, tmp_path: Path
+) -> None:
+    path = tmp_path / "office.kbfmap"
+    save_map(office_map, path)
+    before = path.read_bytes()
+    done = kbf_without_room(
+        "map", "build", short_drive, "--poses", 10, "--words", 8, "--output", path, "--force"
+    )
+    assert_one_line(done)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_evaluate_leaves_no_partial_results(
+    short_drive: Path, office_map: TrainingMap, tmp_path: Path
+) -> None:
+    path, output = tmp_path / "office.kbfmap", tmp_path / "results"
+    save_map(office_map, path)
+    done = kbf_without_room(
+        "evaluate", short_drive, "--map", path, "--method", "nai", "--output", output
+    )
+    assert_one_line(done)
+    assert not [one for one in tmp_path.rglob("*") if one.name.endswith(".part")]
