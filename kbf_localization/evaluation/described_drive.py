@@ -85,6 +85,8 @@ class DriveInPassing:
     drive: Drive
     describer: Describer
     threads: int | None = None
+    indices: Rows | None = None
+    """Of the images to describe, in order; None: all."""
 
     @property
     def name(self) -> str:
@@ -92,21 +94,26 @@ class DriveInPassing:
 
     @property
     def stamps_ns(self) -> Stamps:
-        return np.asarray(self.drive.stamps_ns)
+        return np.asarray(self.drive.stamps_ns)[self._chosen]
 
     @property
     def odometry(self) -> OdometryLog:
         return self.drive.odometry
 
+    @property
+    def _chosen(self) -> Rows | slice:
+        return slice(None) if self.indices is None else self.indices
+
     def __len__(self) -> int:
-        return len(self.drive)
+        return len(self.stamps_ns)
 
     def outcomes(self) -> Iterator[Outcome]:
         """Each image's description with the milliseconds that it took, in order."""
         count = self.threads or os.cpu_count() or 1
         waiting: deque[Future[Outcome] | None] = deque()
         with ThreadPoolExecutor(count) as pool:
-            for _, image in self.drive.images():
+            wanted = None if self.indices is None else self.indices.tolist()
+            for _, image in self.drive.images(wanted):
                 waiting.append(None if image is None else pool.submit(self._describe, image))
                 if len(waiting) > 2 * count:
                     yield _finished(waiting.popleft())
@@ -120,18 +127,23 @@ class DriveInPassing:
 
 
 def describe_drive(
-    drive: Drive, describer: Describer, progress: Progress = no_progress
+    drive: Drive,
+    describer: Describer,
+    progress: Progress = no_progress,
+    indices: Rows | None = None,
 ) -> DescribedDrive:
-    """Describe all of a drive's images, to replay it more than once."""
+    """Describe a drive's images, or those of the `indices`, to replay it more than once."""
+    passing = DriveInPassing(drive, describer, indices=indices)
+    chosen = slice(None) if indices is None else indices
     outcomes: list[Outcome] = []
-    for outcome in DriveInPassing(drive, describer).outcomes():
+    for outcome in passing.outcomes():
         outcomes.append(outcome)
-        progress(len(outcomes), len(drive), f"describing {drive.name}")
+        progress(len(outcomes), len(passing), f"describing {drive.name}")
     return DescribedDrive(
         name=drive.name,
         condition=drive.condition,
-        stamps_ns=np.asarray(drive.stamps_ns),
-        truth=None if drive.poses is None else np.asarray(drive.poses),
+        stamps_ns=passing.stamps_ns,
+        truth=None if drive.poses is None else np.asarray(drive.poses)[chosen],
         odometry=drive.odometry,
         descriptions=tuple(description for description, _ in outcomes),
         describe_ms=np.array([milliseconds for _, milliseconds in outcomes]),

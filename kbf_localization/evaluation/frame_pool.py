@@ -17,6 +17,7 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.build import build_map, map_of_frames, probe_runs
 from kbf_localization.training_map.description import Described, describe_frames
 from kbf_localization.training_map.frames import Frames, gather_frames
+from kbf_localization.training_map.learned import Resemblance
 from kbf_localization.training_map.selection import select_frames
 from kbf_localization.training_map.training_map import TrainingMap, with_parameters
 from kbf_localization.training_map.view import view_parameters
@@ -150,8 +151,11 @@ def describe_drives(
 
 def covered_share(training_map: TrainingMap, poses: Array) -> Array:
     """How well a map covers each of the poses (t, 3), in [0, 1] (`Resemblance.share`)."""
-    resemblance = training_map.learned.resemblance
+    return share_near(training_map.learned.resemblance, training_map.poses, poses)
+
+
+def share_near(resemblance: Resemblance, map_poses: Array, poses: Array) -> Array:
+    """How well some poses (n, 3) of a map cover each of the poses (t, 3)."""
     scales = resemblance.scales[[0, 1, 2, 2]]
-    tree = cKDTree(embed(training_map.poses) / scales)
-    distances, _ = tree.query(embed(poses) / scales)
+    distances, _ = cKDTree(embed(map_poses) / scales).query(embed(poses) / scales)
     return np.asarray(resemblance.share(distances))

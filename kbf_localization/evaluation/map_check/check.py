@@ -18,10 +18,13 @@ from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.map_check.first_fix import FirstFix, first_fixes
 from kbf_localization.evaluation.map_check.held_out import (
     LEAST_SHARE,
-    MOST_FRAMES,
     localize_fold,
     make_folds,
-    truth_of,
+)
+from kbf_localization.evaluation.map_check.later_drive import (
+    error_scale,
+    nearness_weights,
+    weighted_percentile,
 )
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike, distinct, look_alikes
 from kbf_localization.evaluation.map_check.stretches import (
@@ -51,16 +54,17 @@ GOOD_MEDIAN_M, GOOD_BEYOND = 0.3, 0.02
 class MapCheck:
     """What came out of a check.
 
-    `path` (t, 3) are the replayed poses, `errors` (t,) how far off the localizer was at each,
-    `covered` (t,) whether the part of the map without that drive covers it, `in_sigmas` (t,) the
-    errors in published standard deviations, `tracking` (t,) whether the state was "tracking".
-    `stretches` come in the order of what driving them again would gain. `flatters` says that
-    drives were held against their own poses.
+    `path` (t, 3) are the replayed poses, `errors` (t,) how far off to expect a later drive at each,
+    `weights` (t,) how much each tells about such a drive, `covered` (t,) whether the part of the
+    map without that drive covers it, `in_sigmas` (t,) the errors in published standard deviations,
+    `tracking` (t,) whether the state was "tracking". `stretches` come in the order of what driving
+    them again would gain. `flatters` says that drives were held against their own poses.
     """
 
     training_map: TrainingMap
     path: Array
     errors: Array
+    weights: Array
     expected: Array
     covered: NDArray[np.bool_]
     in_sigmas: Array
@@ -77,14 +81,13 @@ class MapCheck:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """Under the stable keys of `metrics.json`."""
-        errors = self.errors[self.covered]
         fixed = [one for one in self.first_fixes if one.images is not None]
         right = [one for one in fixed if one.right]
         return {
-            "expected_median_m": _median(errors),
-            "expected_p10_m": _percentile(errors, 10),
-            "expected_p90_m": _percentile(errors, 90),
-            "expected_beyond_1m": float(np.mean(errors > GROSS_ERROR_M)) if len(errors) else None,
+            "expected_median_m": self.median_m,
+            "expected_p10_m": self._expected(10),
+            "expected_p90_m": self._expected(90),
+            "expected_beyond_1m": self._beyond,
             "within_three_sigma_share": _mean(self.in_sigmas[self.covered] <= 3.0),
             "checked_share": _mean(self.covered),
             "frames": len(self.path),
@@ -141,16 +144,29 @@ class MapCheck:
     @property
     def median_m(self) -> float | None:
         """The expected error in metres; None where nothing could be checked."""
-        return _median(self.errors[self.covered])
+        return self._expected(50)
+
+    def _expected(self, percent: float) -> float | None:
+        """A percentile of the expected errors; None where nothing could be checked."""
+        if not self.covered.any():
+            return None
+        errors, weights = self.errors[self.covered], self.weights[self.covered]
+        return weighted_percentile(errors, weights, percent)
+
+    @property
+    def _beyond(self) -> float | None:
+        """The share of images with a gross error."""
+        if not self.covered.any():
+            return None
+        gross = self.errors[self.covered] > GROSS_ERROR_M
+        return float(np.average(gross, weights=self.weights[self.covered]))
 
     @cached_property
     def verdict(self) -> str:
         """Whether it will work here, in words."""
-        median = self.median_m
-        if median is None:
+        median, beyond = self.median_m, self._beyond
+        if median is None or beyond is None:
             return "No verdict: the localizer gave no pose where other drives came by."
-        errors = self.errors[self.covered]
-        beyond = float(np.mean(errors > GROSS_ERROR_M))
         open_m = sum(one.metres for one in self.stretches if one.drives == 0)
         if median <= GOOD_MEDIAN_M and beyond <= GOOD_BEYOND and open_m == 0.0:
             word = "It will work here"
@@ -208,45 +224,55 @@ def check_map(
     """Localize each drive of the map on what the other drives gave to it, with the real localizer.
 
     `drives` are the map's own drives, whose images are then all used, or others with known poses.
-    Without them the map's own images do.
+    Without them the map's own images do. Of more than 2000 images, windows spread over them do.
     """
     drives = list(drives) if isinstance(drives, Sequence) else [drives]
-    folds = make_folds(training_map, drives, seed=seed, progress=progress)
-    limit = max(1, MOST_FRAMES // len(folds))
-    trials = [
-        trial for fold in folds for trial in localize_fold(fold, limit, progress) if len(trial.run)
-    ]
-    if not trials:
-        raise KbfError("no image got a pose: check that odometry and images overlap in time")
+    count = len(drives or training_map.sources)
+    rng = np.random.default_rng(seed)
     # The drives themselves show where the way leads through a hole.
     stretches = [] if drives else list(holes(training_map))
     confused: list[LookAlike] = []
-    for number, fold in enumerate(folds):
-        progress(number, len(folds), "looking for look-alike places")
-        confused += look_alikes(fold, max(1, LOOK_ALIKE_SAMPLES // len(folds)))
-    progress(len(folds), len(folds), "looking for look-alike places")
+    fixes: list[FirstFix] = []
     dishonest: list[Array] = []
     columns = []
-    for trial in trials:
-        path, errors = truth_of(trial), position_errors(trial.run)
-        shares = covered_share(trial.fold.training_map, path)
-        sigmas, expected = error_in_sigmas(trial.run), _smoothed(errors)
-        tracking = np.array([state == "tracking" for state in trial.run.states])
-        columns.append((path, errors, expected, shares >= LEAST_SHARE, sigmas, tracking))
-        if not trial.fold.thinned:
-            stretches += driven_once(training_map, path, shares)
-        stretches += one_way(training_map, path)
-        stretches += one_light(training_map, path)
-        mistaken = (_smoothed(sigmas) > 3.0) & tracking & (shares >= LEAST_SHARE)
-        dishonest += [path[run] for run in runs_where(mistaken, path, training_map)]
+    flatters = False
+    for fold in make_folds(training_map, drives, seed=seed, progress=progress):
+        flatters |= fold.thinned
+        for trial in localize_fold(fold, progress):
+            path = trial.truth
+            shares = covered_share(fold.training_map, path)
+            scale = error_scale(len(training_map.sources)) if fold.held_out else 1.0
+            errors = scale * position_errors(trial.run)
+            sigmas, expected = error_in_sigmas(trial.run), _smoothed(errors)
+            tracking = np.array([state == "tracking" for state in trial.run.states])
+            held_out = np.full(len(path), fold.held_out)
+            columns.append((path, errors, expected, shares, sigmas, tracking, held_out))
+            if not fold.thinned:
+                stretches += driven_once(training_map, path, shares)
+            stretches += one_way(training_map, path)
+            stretches += one_light(training_map, path)
+            mistaken = (_smoothed(sigmas) > 3.0) & tracking & (shares >= LEAST_SHARE)
+            dishonest += [path[run] for run in runs_where(mistaken, path, training_map)]
+        confused += look_alikes(fold, -(-LOOK_ALIKE_SAMPLES // count), progress)
+        fixes += first_fixes(fold, -(-STARTS // count), rng, progress)
+    if not columns:
+        raise KbfError("no image got a pose: check that odometry and images overlap in time")
+    for path, _, expected, *_ in columns:
         stretches += _confusing(training_map, path, expected, confused)
-    path, errors, expected, covered, sigmas, tracking = (
+    path, errors, expected, shares, sigmas, tracking, held_out = (
         np.concatenate(column) for column in zip(*columns, strict=True)
     )
+    covered = shares >= LEAST_SHARE
+    weights = np.ones(len(path))
+    known = covered & held_out
+    if known.any():
+        weights[known] = nearness_weights(shares[known], len(training_map.sources))
+        weights[known] /= weights[known].mean()
     return MapCheck(
         training_map=training_map,
         path=path,
         errors=errors,
+        weights=weights,
         expected=expected,
         covered=covered,
         in_sigmas=sigmas,
@@ -256,8 +282,8 @@ def check_map(
         ),
         dishonest=tuple(dishonest),
         look_alikes=tuple(distinct(confused, training_map, MOST_LOOK_ALIKES)),
-        first_fixes=tuple(first_fixes(folds, STARTS, seed, progress)),
-        flatters=any(fold.thinned for fold in folds),
+        first_fixes=tuple(fixes),
+        flatters=flatters,
     )
 
 

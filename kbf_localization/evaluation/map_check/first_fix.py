@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,23 +34,20 @@ class FirstFix:
 
 
 def first_fixes(
-    folds: Sequence[Fold], starts: int, seed: int, progress: Progress = no_progress
+    fold: Fold, starts: int, rng: np.random.Generator, progress: Progress = no_progress
 ) -> Iterator[FirstFix]:
-    """Fixes from random starts where the map covers the drives."""
-    rng = np.random.default_rng(seed)
-    for number, fold in enumerate(folds):
-        truth = fold.drive.truth
-        assert truth is not None
-        covered = np.flatnonzero(covered_share(fold.training_map, truth) >= LEAST_SHARE)
-        covered = covered[covered < len(truth) - 1]
-        if len(covered) == 0:
-            continue
-        localizer = Localizer(fold.training_map)
-        count = -(-starts // len(folds))
-        for done, start in enumerate(rng.choice(covered, count)):
-            progress(number * count + done, len(folds) * count, "starting at random places")
-            yield fix_from(fold.drive, localizer, int(start))
-    progress(1, 1, "starting at random places")
+    """Fixes from random starts where the map covers the drive."""
+    truth = fold.drive.truth
+    assert truth is not None
+    covered = np.flatnonzero(covered_share(fold.training_map, truth) >= LEAST_SHARE)
+    covered = covered[covered < len(truth) - 1]
+    if len(covered) == 0:
+        return
+    localizer = Localizer(fold.training_map)
+    for done, start in enumerate(rng.choice(covered, starts)):
+        progress(done, starts, "starting at random places")
+        yield fix_from(fold.drive, localizer, int(start))
+    progress(starts, starts, "starting at random places")
 
 
 def fix_from(

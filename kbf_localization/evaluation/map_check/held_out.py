@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,13 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.errors import DatasetError, MapError
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
-from kbf_localization.evaluation.frame_pool import covered_share
+from kbf_localization.evaluation.frame_pool import share_near
 from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap, subset, without_thumbnails
+from kbf_localization.vision.describer import Describer
 
 LEAST_SHARE = 0.6
 """Of the resemblance: where a map covers a pose less well, a robot that starts there seldom finds
@@ -27,26 +28,34 @@ MOST_FRAMES, WINDOW = 2000, 200
 """Of a check: more images than that are sampled, in windows of consecutive ones."""
 
 FEWEST_POSES = 20
+SOME = 0.3
+"""Of a drive's way: where other drives cover less, the drive is held against its own poses."""
+
 METRES_PER_SECOND, RADIANS_PER_SECOND, SHORTEST_STEP_S = 0.5, 0.8, 0.1
 """How fast the drive is taken to have been where its own stamps are not at hand."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """A drive and the map without it; `thinned` where the drive itself gave that map's poses."""
+    """A drive and the map without it; `thinned` where the drive itself gave that map's poses.
+
+    `held_out` where the map of the other drives is part of the whole map. `windows` are the rows
+    of the drive to replay, each from an unknown pose.
+    """
 
     drive: DescribedDrive
     training_map: TrainingMap
+    windows: tuple[Rows, ...]
+    held_out: bool = False
     thinned: bool = False
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A fold's frames as they were localized; `frames` (t,) are their numbers in the drive."""
+    """A window as it was localized; `truth` (t, 3) are its true poses."""
 
-    fold: Fold
     run: Run
-    frames: Rows
+    truth: Array
 
 
 def make_folds(
@@ -55,87 +64,116 @@ def make_folds(
     *,
     seed: int = 0,
     progress: Progress = no_progress,
-) -> list[Fold]:
+) -> Iterator[Fold]:
     """Each drive with the part of the map that the others gave.
 
-    Of `drives` all images are used with their own odometry; one that the map does not know is held
-    against the whole map. Without `drives` the map's own images are replayed, the motion between
-    them with noise of the size that the map has learned. Where no drive comes by where another one
-    was, each is held against half of its own poses.
+    Of `drives` all images are used, or windows of them where they are many, with their own
+    odometry; one that the map does not know is held against the whole map. Without `drives` the
+    map's own images are replayed, the motion between them with noise of the size that the map has
+    learned. Where no drive comes by where another one was, each is held against half of its own
+    poses. A fold's map is a copy of part of the map, so folds are made one at a time.
     """
     if len(training_map) < FEWEST_POSES:
         raise MapError(
             f"a map of {len(training_map)} poses is too small to be checked; "
             f"{FEWEST_POSES} are needed"
         )
-    bare = without_thumbnails(training_map)
-    names = [source.name for source in training_map.sources]
-    if not drives:
-        rng = np.random.default_rng(seed)
-        replayed = {
-            number: _drive_of_map(training_map, number, rng) for number in range(len(names))
-        }
-        return _folds(bare, replayed)
-    described = []
     for drive in drives:
-        if not isinstance(drive, DescribedDrive):
-            if drive.poses is None:
-                raise DatasetError(f"{drive.path}: has no known poses to check the map against")
-            drive = describe_drive(drive, training_map.describer(), progress)
-        described.append(drive)
-    own = {names.index(one.name): one for one in described if one.name in names}
-    return [
-        *_folds(bare, own),
-        *(Fold(_with_known_pose(one), bare) for one in described if one.name not in names),
-    ]
+        if not isinstance(drive, DescribedDrive) and drive.poses is None:
+            raise DatasetError(f"{drive.path}: has no known poses to check the map against")
+    return _make_folds(without_thumbnails(training_map), drives, seed, progress)
 
 
-def _folds(training_map: TrainingMap, drives: Mapping[int, DescribedDrive]) -> list[Fold]:
-    folds = []
-    for number, drive in drives.items():
-        others = np.flatnonzero(training_map.source_of != number)
-        if len(others) and len(drive):
-            folds.append(Fold(_with_known_pose(drive), subset(training_map, others)))
-    if any(
-        (covered_share(one.training_map, _truth(one.drive)) >= LEAST_SHARE).mean() >= LEAST_SHARE
-        for one in folds
-    ):
-        return folds
-    rows = np.concatenate(
-        [
-            np.flatnonzero(training_map.source_of == number)[::2]
-            for number in range(len(training_map.sources))
-        ]
+def _make_folds(
+    training_map: TrainingMap,
+    drives: Sequence[Drive | DescribedDrive],
+    seed: int,
+    progress: Progress,
+) -> Iterator[Fold]:
+    names = [source.name for source in training_map.sources]
+    most = max(1, MOST_FRAMES // len(drives or names))
+    checked: list[tuple[int | None, DescribedDrive, tuple[Rows, ...]]] = []
+    if drives:
+        describer = training_map.described_by
+        for drive in drives:
+            described, windows = _sampled(drive, describer, most, progress)
+            number = names.index(drive.name) if drive.name in names else None
+            checked.append((number, described, windows))
+    else:
+        rng = np.random.default_rng(seed)
+        for number in range(len(names)):
+            replayed = _drive_of_map(training_map, number, rng)
+            checked.append((number, replayed, _windows(len(replayed), most)))
+    apart = not any(
+        number is None or _comes_by(training_map, number, drive) for number, drive, _ in checked
     )
-    thinned = subset(training_map, np.sort(rows))
-    return [
-        Fold(_without(_with_known_pose(drive), thinned), thinned, thinned=True)
-        for drive in drives.values()
+    thinned = _every_second(training_map) if apart else None
+    for number, drive, windows in checked:
+        if number is None:
+            yield Fold(drive, training_map, windows)
+        elif thinned is not None:
+            left = _not_in(drive, thinned)
+            kept = [np.flatnonzero(np.isin(left, rows)) for rows in windows]
+            own = tuple(rows for rows in kept if len(rows))
+            yield Fold(drive.part(left), thinned, own, thinned=True)
+        elif (training_map.source_of != number).any():
+            others = np.flatnonzero(training_map.source_of != number)
+            yield Fold(drive, subset(training_map, others), windows, held_out=True)
+
+
+def _sampled(
+    drive: Drive | DescribedDrive, describer: Describer, most: int, progress: Progress
+) -> tuple[DescribedDrive, tuple[Rows, ...]]:
+    """The drive's images of known pose, described, of many only windows; and these windows."""
+    poses = drive.truth if isinstance(drive, DescribedDrive) else drive.poses
+    assert poses is not None
+    known = np.flatnonzero(np.isfinite(poses).all(axis=1))
+    windows = [known[rows] for rows in _windows(len(known), most)]
+    rows = np.concatenate(windows) if windows else known
+    if isinstance(drive, DescribedDrive):
+        described = drive.part(rows)
+    else:
+        described = describe_drive(drive, describer, progress, rows)
+    ends = np.cumsum([len(one) for one in windows])
+    return described, tuple(np.arange(end - len(one), end) for one, end in zip(windows, ends))
+
+
+def _windows(count: int, most: int) -> tuple[Rows, ...]:
+    """Rows of all `count` frames, or of windows spread over them where there are more than most."""
+    if count <= most:
+        return (np.arange(count),) if count else ()
+    # So far apart that no frame is in two of them.
+    number = max(1, most // WINDOW)
+    starts = np.linspace(0, count - min(WINDOW, most), number).astype(np.intp)
+    return tuple(start + np.arange(min(WINDOW, most)) for start in starts)
+
+
+def _comes_by(training_map: TrainingMap, number: int, drive: DescribedDrive) -> bool:
+    """Whether the map's other drives cover some of the way of its drive `number`."""
+    others = training_map.poses[training_map.source_of != number]
+    if len(others) == 0 or len(drive) == 0:
+        return False
+    shares = share_near(training_map.learned.resemblance, others, _truth(drive))
+    return bool((shares >= LEAST_SHARE).mean() >= SOME)
+
+
+def _every_second(training_map: TrainingMap) -> TrainingMap:
+    rows = [
+        np.flatnonzero(training_map.source_of == number)[::2]
+        for number in range(len(training_map.sources))
     ]
+    return subset(training_map, np.sort(np.concatenate(rows)))
 
 
-def localize_fold(
-    fold: Fold, most_frames: int, progress: Progress = no_progress
-) -> Iterator[Trial]:
-    """Replay the fold's drive, or windows spread over it where it has more than `most_frames`."""
+def localize_fold(fold: Fold, progress: Progress = no_progress) -> Iterator[Trial]:
+    """Replay the fold's windows, each from an unknown pose."""
     localizer = Localizer(fold.training_map)
-    count = len(fold.drive)
-    windows = [np.arange(count)]
-    if count > most_frames:
-        number = max(1, most_frames // WINDOW)
-        starts = np.linspace(0, count - WINDOW, number).astype(np.intp)
-        windows = [start + np.arange(WINDOW) for start in starts]
-    for frames in windows:
+    for rows in fold.windows:
         localizer.reset()
-        part = fold.drive.part(frames)
+        part = fold.drive.part(rows)
         run = replay(part, localizer, progress=progress)
-        places = np.searchsorted(part.stamps_ns, run.stamps_ns)
-        yield Trial(fold, run, frames[places])
-
-
-def truth_of(trial: Trial) -> Array:
-    """The true poses (t, 3) of a trial's frames."""
-    return _truth(trial.fold.drive)[trial.frames]
+        if len(run):
+            yield Trial(run, _truth(part)[np.searchsorted(part.stamps_ns, run.stamps_ns)])
 
 
 def _truth(drive: DescribedDrive) -> Array:
@@ -143,14 +181,10 @@ def _truth(drive: DescribedDrive) -> Array:
     return drive.truth
 
 
-def _with_known_pose(drive: DescribedDrive) -> DescribedDrive:
-    return drive.part(np.flatnonzero(np.isfinite(_truth(drive)).all(axis=1)))
-
-
-def _without(drive: DescribedDrive, training_map: TrainingMap) -> DescribedDrive:
+def _not_in(drive: DescribedDrive, training_map: TrainingMap) -> Rows:
     """The frames of a drive that are not themselves in the map."""
     distances, _ = cKDTree(embed(training_map.poses)).query(embed(_truth(drive)))
-    return drive.part(np.flatnonzero(distances > 1e-6))
+    return np.flatnonzero(distances > 1e-6)
 
 
 def _drive_of_map(

@@ -12,6 +12,7 @@ from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, Fold
 from kbf_localization.evaluation.map_check.stretches import scale_m
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization.state_monitor import FIRST_PROOF
+from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.training_map.view import MapViews, View, view_parameters
@@ -43,13 +44,15 @@ class LookAlike:
         return MOST_IMAGES + 1 if self.images_to_tell_apart is None else self.images_to_tell_apart
 
 
-def look_alikes(fold: Fold, samples: int) -> Iterator[LookAlike]:
+def look_alikes(fold: Fold, samples: int, progress: Progress = no_progress) -> Iterator[LookAlike]:
     """Images spread over the fold's drive that fit a place far away better than their own."""
     drive, held = fold.drive, fold.training_map
     assert drive.truth is not None
     pair = _Pair(held)
     far = FAR_APART * scale_m(held)
-    for frame in np.linspace(0, len(drive) - 1, min(samples, len(drive))).astype(int):
+    frames = np.linspace(0, len(drive) - 1, min(samples, len(drive))).astype(int)
+    for done, frame in enumerate(frames, start=1):
+        progress(done, len(frames), "looking for look-alike places")
         description, truth = drive.descriptions[frame], drive.truth[frame]
         if description is None:
             continue

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.evaluation.frame_pool import covered_share
+from kbf_localization.evaluation.frame_pool import covered_share, share_near
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.recorded import light
-from kbf_localization.training_map.training_map import TrainingMap, subset
+from kbf_localization.training_map.training_map import TrainingMap
 
 SHORTEST = 0.5
 """A stretch shorter than this, in d₀, makes no difference to a robot that drives through."""
@@ -99,8 +99,9 @@ def one_light(training_map: TrainingMap, path: Array) -> Iterator[Stretch]:
     seen = np.zeros(len(path), dtype=np.intp)
     for one in lights:
         own = [number for number, other in enumerate(by_source) if other == one]
-        rows = np.flatnonzero(np.isin(training_map.source_of, own))
-        seen += covered_share(subset(training_map, rows), path) >= LEAST_SHARE
+        poses = training_map.poses[np.isin(training_map.source_of, own)]
+        shares = share_near(training_map.learned.resemblance, poses, path)
+        seen += shares >= LEAST_SHARE
     for run in runs_where(seen == 1, path, training_map):
         yield make_stretch(training_map, path[run], "light")
 

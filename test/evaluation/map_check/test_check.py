@@ -3,13 +3,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
 from kbf_localization import check_map
+from kbf_localization.arrays import Image
+from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import MapError
 from kbf_localization.evaluation.frame_pool import covered_share
+from kbf_localization.evaluation.map_check import held_out
 from kbf_localization.evaluation.map_check.check import MapCheck
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, make_folds
 from kbf_localization.evaluation.map_check.page import write_check
@@ -17,8 +21,17 @@ from kbf_localization.evaluation.map_check.stretches import drift_m, holes, one_
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import replay
+from kbf_localization.progress import no_progress
 from kbf_localization.training_map import TrainingMap, subset
+from kbf_localization.vision.describer import Describer
 from test.filters.synthetic_world import SyntheticDrive, World, drive, localizer, loop, map_of
+
+
+class NoDescriber:
+    """Nothing is kept of an image."""
+
+    def describe(self, image: Image) -> None:
+        return None
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +56,7 @@ def test_the_check_promises_no_more_than_a_later_drive_gets(
 
 
 def test_each_drive_is_held_against_the_others_alone(world_map: TrainingMap) -> None:
-    folds = make_folds(world_map)
+    folds = list(make_folds(world_map))
     assert [fold.drive.name for fold in folds] == ["first", "second"]
     assert [fold.training_map.sources[0].name for fold in folds] == ["second", "first"]
     assert sum(len(fold.drive) for fold in folds) == len(world_map)
@@ -147,3 +160,19 @@ def test_the_page_is_one_file_that_loads_nothing(checked: MapCheck, tmp_path: Pa
 def test_a_map_of_few_poses_is_refused(world_map: TrainingMap) -> None:
     with pytest.raises(MapError, match="too small to be checked"):
         check_map(subset(world_map, np.arange(2)))
+
+
+def test_of_many_images_windows_are_sampled_and_no_more_are_described(
+    world_map: TrainingMap, office_drives: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two windows of 40 of the 150 images, without one in common."""
+    monkeypatch.setattr(held_out, "MOST_FRAMES", 80)
+    monkeypatch.setattr(held_out, "WINDOW", 40)
+    drive = ColdDrive(office_drives[0])
+    described, windows = held_out._sampled(drive, cast(Describer, NoDescriber()), 80, no_progress)
+    assert [rows.tolist() for rows in windows] == [[*range(40)], [*range(40, 80)]]
+    assert len(described) == len(described.descriptions) == 80
+    expected = np.r_[drive.stamps_ns[:40], drive.stamps_ns[-40:]]
+    np.testing.assert_array_equal(described.stamps_ns, expected)
+    folds = list(make_folds(world_map))
+    assert all(len(rows) == 40 for fold in folds for rows in fold.windows)
