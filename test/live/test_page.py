@@ -1,0 +1,74 @@
+"""The live page in a real Chromium: strings are shown as they are, and a wrong token is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("tornado")
+
+from kbf_localization.live.board import Board
+from kbf_localization.live.server import LiveSettings, serving
+from test.evaluation.chromium import Chromium, chromium, find_chromium
+
+PATIENCE = 60.0
+HOSTILE = "</script><img src=x onerror=document.title='owned'>\" ' & \u202e " + "long" * 200
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("no Chromium here: install the package chromium to test the live page")
+    with chromium(executable) as one:
+        yield one
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_strings_are_shown_and_never_run(browser: Chromium, scheme: str) -> None:
+    board = Board()
+    board.put("node", {"name": HOSTILE, "present": True})
+    board.put("status", {"message": HOSTILE, "level": 0, "values": {"state": "lost"}})
+    board.put("poses", {"poses": [0.0, 0.0, 0.0, 4.0, 3.0, 1.0]})
+    sure = {"number": 1, "pose": [1.0, 1.0, 0.5], "probability": 0.7, "sigma": [0.2, 0.1, 0.3]}
+    board.put("hypotheses", {"hypotheses": [sure]})
+    board.put("camera", b"no picture")
+    with serving(board, LiveSettings(port=0)) as port:
+        browser.page.set_viewport_size({"width": 390, "height": 700})
+        browser.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for("state.textContent === 'lost' && view.hypotheses.length === 1", PATIENCE)
+        assert browser.run("message.textContent") == HOSTILE
+        assert browser.run("node.textContent") == HOSTILE
+        assert browser.run("document.title") == "kbf live"
+        assert browser.run("document.images.length") == 2
+        assert browser.run("document.documentElement.scrollWidth") <= 390
+        # A click without a drag would set a pose; this page is for looking only.
+        assert browser.run("view.onPose") is None
+
+
+def test_a_wrong_token_is_said_and_the_right_one_opens_the_page(browser: Chromium) -> None:
+    board = Board()
+    board.put("status", {"message": "here", "level": 0, "values": {"state": "tracking"}})
+    with serving(board, LiveSettings(port=0, token="right")) as port:  # noqa: S106
+        page = f"http://127.0.0.1:{port}/"
+        browser.page.goto(f"{page}#token=wrong")
+        browser.wait_for("message.textContent.startsWith('wrong token')", PATIENCE)
+        assert browser.run("state.textContent") == "waiting"
+        browser.page.goto("about:blank")
+        browser.page.goto(f"{page}#token=right")
+        browser.wait_for("state.textContent === 'tracking'", PATIENCE)
+
+
+def test_the_page_asks_again_when_the_server_comes_back(browser: Chromium) -> None:
+    board = Board()
+    board.put("status", {"message": "here", "level": 0, "values": {"state": "tracking"}})
+    with serving(board, LiveSettings(port=0)) as port:
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for("state.textContent === 'tracking'", PATIENCE)
+    browser.wait_for("message.textContent.endsWith('asking again')", PATIENCE)
+    with serving(board, LiveSettings(port=port)):
+        browser.wait_for("state.textContent === 'tracking'", PATIENCE)

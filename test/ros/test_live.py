@@ -1,0 +1,121 @@
+"""The live page in a real Chromium, fed by the real node over DDS."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nav_msgs.msg import OccupancyGrid
+from std_msgs.msg import Header
+from visualization_msgs.msg import Marker
+
+from kbf_localization.datasets.floor_plan_image import FREE, OCCUPIED, UNKNOWN, FloorPlanImage
+from kbf_localization.filters.base import HypothesisEstimate
+from kbf_localization.live.board import Board
+from kbf_localization.live.server import LiveSettings, serving
+from kbf_localization.ros.conversions import planar_pose
+from kbf_localization.ros.live import listening
+from kbf_localization.ros.node_process import NodeProcess
+from kbf_localization.ros.outputs import hypothesis_markers, occupancy_grid
+from test.evaluation.chromium import Chromium, chromium, find_chromium
+from test.ros.robot import PATIENCE, Robot
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("no Chromium here: install the package chromium to test the live page")
+    with chromium(executable) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    board = Board()
+    with (
+        listening("/localizer", board) as listener,
+        serving(board, LiveSettings(port=0, set_pose=listener.set_pose)) as port,
+    ):
+        yield f"http://127.0.0.1:{port}/"
+
+
+def drive_until(robot: Robot, condition: Callable[[], bool]) -> None:
+    """Drive on until the page shows what it should."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "the page does not show it"
+        robot.frame()
+
+
+@pytest.mark.browser
+def test_the_page_shows_the_running_node_and_sets_its_pose(
+    browser: Chromium, address: str, robot: Robot, node: NodeProcess
+) -> None:
+    page = browser.page
+    page.set_viewport_size({"width": 1366, "height": 650})
+    browser.messages.clear()
+    page.goto(address)
+    drive_until(robot, lambda: bool(browser.run("view.hypotheses.length && view.poses.length")))
+    drive_until(robot, lambda: browser.run("state.textContent") == "tracking")
+    drive_until(robot, lambda: bool(browser.run("camera.naturalWidth && match.naturalWidth")))
+    assert browser.run("view.poses.length") == 3 * 240
+    assert "Hz" in browser.run("images.textContent") and "ms" in browser.run("latency.textContent")
+    assert browser.run("node.textContent") == "/localizer"
+    shown = browser.run("view.hypotheses[view.hypotheses.length - 1].pose")
+    assert np.hypot(shown[0] - robot.pose[0], shown[1] - robot.pose[1]) < 1.0
+    assert browser.run("document.documentElement.scrollWidth") <= 1366
+
+    # Press at (1, 0.5), drag upward: the robot is there and looks along y.
+    x, y = browser.run("[view.x(1), view.y(0.5)]")
+    box = browser.run("(({left, top}) => [left, top])(view.canvas.getBoundingClientRect())")
+    page.mouse.move(box[0] + x, box[1] + y)
+    page.mouse.down()
+    page.mouse.move(box[0] + x, box[1] + y - 60, steps=3)
+    page.mouse.up()
+    said = "starting from the given pose (1.00, 0.50, 1.57)"
+    assert robot.wait_for(lambda: said in node.log()), node.log()
+    assert [line for line in browser.messages if "the page asked" not in line] == []
+
+
+@pytest.mark.browser
+def test_the_page_finds_a_node_that_starts_anew(browser: Chromium, map_file: Path) -> None:
+    board, name = Board(), "/again/localizer"
+    parameters = {"map": str(map_file)}
+    with listening(name, board), serving(board, LiveSettings(port=0)) as port:
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for("message.textContent.endsWith('waiting for it')", PATIENCE)
+        for _ in range(2):
+            with NodeProcess(parameters, namespace="/again"):
+                browser.wait_for("state.textContent === 'uninitialized'", PATIENCE)
+                browser.wait_for(f"view.poses.length === {3 * 240}", PATIENCE)
+            browser.wait_for("state.textContent === 'waiting'", PATIENCE)
+        assert browser.run("hint.textContent") == "For looking only."
+
+
+def test_hypotheses_are_ellipses_of_two_standard_deviations() -> None:
+    turn = np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
+    covariance = np.diag([0.0, 0.0, 0.01])
+    covariance[:2, :2] = turn @ np.diag([0.09, 0.01]) @ turn.T
+    one = HypothesisEstimate(np.array([1.0, 2.0, 3.0]), covariance, 0.25, 7)
+    clear, ellipse, arrow, words = hypothesis_markers(Header(), [one]).markers
+    assert clear.action == Marker.DELETEALL
+    assert {marker.id for marker in (ellipse, arrow, words)} == {7}
+    assert (ellipse.scale.x, ellipse.scale.y) == pytest.approx((4 * 0.3, 4 * 0.1))
+    along = planar_pose(ellipse.pose)[2]
+    assert np.sin(along - 0.5) == pytest.approx(0.0, abs=1e-9)
+    np.testing.assert_allclose(planar_pose(arrow.pose), one.pose)
+    assert arrow.color.a == 0.25 and words.text == "25 %"
+
+
+def test_a_floor_plan_is_published_as_map_server_would() -> None:
+    image = np.array([[OCCUPIED, FREE, UNKNOWN], [FREE, FREE, OCCUPIED]], dtype=np.uint8)
+    grid = occupancy_grid(Header(), FloorPlanImage(image, 0.5, (1.0, 2.0, 0.0)))
+    assert isinstance(grid, OccupancyGrid)
+    assert (grid.info.width, grid.info.height, grid.info.resolution) == (3, 2, 0.5)
+    # The lower row first.
+    assert list(grid.data) == [0, 0, 100, 100, 0, -1]
+    assert (grid.info.origin.position.x, grid.info.origin.position.y) == (1.0, 2.0)
