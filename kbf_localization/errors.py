@@ -22,11 +22,15 @@ class ParameterError(KbfError):
     """A parameter has a value that it cannot have."""
 
 
+class DescriberError(KbfError):
+    """A describer of images cannot be had, or cannot describe."""
+
+
 class MissingPackageError(KbfError):
     """A package that only some commands need is not installed."""
 
 
-EXTRAS = {"rosbags": "bags", "distributed": "dask", "tornado": "live"}
+EXTRAS = {"rosbags": "bags", "distributed": "dask", "onnxruntime": "onnx", "tornado": "live"}
 """The optional packages, with the extra of setup.py that installs each."""
 
 

@@ -25,6 +25,12 @@ MAX_PARAMETER_FILE_BYTES = 1_000_000
 MAX_METADATA_BYTES = 10_000_000
 """A bag's metadata."""
 
+# Networks.
+MAX_NETWORK_BYTES = 2_000_000_000
+"""A network file; protobuf itself reads no more."""
+MAX_NETWORK_VECTOR = 65_536
+"""Numbers that a network gives for an image."""
+
 # Images.
 MAX_MAP_PIXELS = 10_000_000
 """The size to which a map brings images; describing takes about 16 bytes per pixel."""

@@ -23,6 +23,7 @@ from kbf_localization.training_map.description import (
     sample_descriptors,
 )
 from kbf_localization.training_map.frames import Frames, gather_frames
+from kbf_localization.training_map.kernel_scales import learn_scales
 from kbf_localization.training_map.learned import MotionNoise, Resemblance, triple
 from kbf_localization.training_map.learning import RUNS, learn
 from kbf_localization.training_map.probes import Probes, probe_places, way_along
@@ -31,6 +32,7 @@ from kbf_localization.training_map.training_map import Source, TrainingMap
 from kbf_localization.training_map.view import map_spacing, view_parameters
 from kbf_localization.vision.describer import Describer
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.recipe import Recipe
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
 
@@ -49,6 +51,7 @@ def build_map(
     seed: int = 0,
     words: int = 200,
     settings: DescriberSettings | None = None,
+    describer: str | Recipe | Describer = "sift",
     like: TrainingMap | None = None,
     parameters: Mapping[str, float] | None = None,
     floor_plan: Path | str | None = None,
@@ -60,9 +63,12 @@ def build_map(
     `select` is "coverage", which spreads the poses over the drives' way, or "random". Images are
     brought to the size of the first one unless `settings` say otherwise. `words` is the size of
     the visual vocabulary; a map built `like` another one shares its vocabulary, so that the two
-    can be merged. A chosen image that cannot be decoded is left out, with a warning in the map's
-    `warnings`. `floor_plan` is a YAML file of map_server's, kept in the map to draw on. All that
-    the map knows about itself is learned here, with the hyper-parameters that it will be used with.
+    can be merged. `describer` is what images are described by: "sift", the spatial pyramid, one
+    that was made (`OnnxDescriber("net.onnx")`), or a `Recipe` such as Recipe("sift*onnx", …). A
+    map built `like` another one has its describer. A chosen image that cannot be decoded is left
+    out, with a warning in the map's `warnings`. `floor_plan` is a YAML file of map_server's, kept
+    in the map to draw on. All that the map knows about itself is learned here, with the
+    hyper-parameters that it will be used with.
     """
     if poses < 1:
         raise MapError(f"a map needs at least one pose, not {poses}")
@@ -72,12 +78,18 @@ def build_map(
     workers = workers or Serial()
     frames = gather_frames(drives)
     plan = None if floor_plan is None else read_floor_plan(Path(floor_plan), frames.poses)
-    if like is not None:
-        describer = like.described_by
-    else:
+
+    def pyramid() -> PyramidDescriber:
         layout = settings or _settings_for(frames, drives, words)
         vocabulary = _learn_words(frames, drives, layout, seed, workers, progress)
-        describer = PyramidDescriber(vocabulary, layout)
+        return PyramidDescriber(vocabulary, layout)
+
+    if like is not None:
+        describer = like.described_by
+    elif isinstance(describer, str):
+        describer = Recipe(describer)
+    if isinstance(describer, Recipe):
+        describer = describer.make(pyramid)
     rows = select_frames(frames.poses, poses, select, seed)
     runs = probe_runs(frames, rows)
     asked = np.unique(np.concatenate((rows, *runs)))
@@ -157,12 +169,14 @@ def map_of_frames(
         way=ways[probed],
         pictures=[training_map.observe(described[int(row)].image) for row in probed],
     )
+    used = view_parameters(training_map.parameters)
+    training_map, probes = learn_scales(training_map, ways[kept], probes, used, seed)
     known = learn(
         training_map,
         ways[kept],
         probes,
         lambda resemblance: _motion_noise(frames, resemblance),
-        view_parameters(training_map.parameters),
+        used,
         seed,
     )
     return replace(training_map, known=known)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.geometry import compose, embed, relative, wrap_angle
@@ -120,6 +121,13 @@ def learn(
     return _Lesson(training_map, ways, probes, parameters, seed).learned(motion_noise)
 
 
+def held_out_pairs(
+    training_map: TrainingMap, ways: Array, probes: Probes, parameters: ViewParameters, seed: int
+) -> tuple[Rows, Array, NDArray[np.bool_]]:
+    """Rows (m,) of the map, their separations (p, m) from the probes, and which may be compared."""
+    return _Lesson(training_map, ways, probes, parameters, seed).pairs()
+
+
 class _Lesson:
     """The probes beside the part of the map that they may be compared with."""
 
@@ -180,6 +188,10 @@ class _Lesson:
             probes=len(self._probes),
             revisits=self._revisits,
         )
+
+    def pairs(self) -> tuple[Rows, Array, NDArray[np.bool_]]:
+        d0, phi0 = self._resemblance.distance_m, self._resemblance.angle_rad
+        return self._rows, np.hypot(self._distances / d0, self._angles / phi0), self._independent
 
     def _compared_rows(self) -> Rows:
         """All rows of a map, or of a large one those near the probes and a random sample."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
-from kbf_localization.errors import MapError
+from kbf_localization.errors import DescriberError, MapError
 from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS, check_scale
 from kbf_localization.training_map.description_text import Description, PlanPlace, parse_description
 from kbf_localization.training_map.file_format import (
@@ -27,14 +27,25 @@ from kbf_localization.training_map.thumbnails import FileThumbnails
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import Describer
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
-from kbf_localization.vision.registry import DescriberError, make_describer
+from kbf_localization.vision.registry import make_describer, with_networks
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
 
-def load_map(path: Path | str) -> TrainingMap:
-    """The map stored at `path`; runs nothing from it, and allocates no more than its length."""
+def load_map(path: Path | str, model: Path | str | None = None) -> TrainingMap:
+    """The map stored at `path`; runs nothing from it, and allocates no more than its length.
+
+    `model` is the network that the map was made with, which a map of learned descriptors needs to
+    describe further images; another file is refused.
+    """
     path = Path(path)
+    training_map = _load(path)
+    if model is not None:
+        with_networks(training_map.described_by, [Path(model)])
+    return training_map
+
+
+def _load(path: Path) -> TrainingMap:
     try:
         # To open a pipe would wait for whoever writes into it.
         if not stat.S_ISREG(path.stat().st_mode):

@@ -7,27 +7,26 @@ name, and a function from settings to a `Describer` ({} means: its defaults).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kbf_localization.errors import KbfError
-from kbf_localization.limits import shortened
+from kbf_localization.errors import DescriberError
+from kbf_localization.limits import check_scale, shortened
+from kbf_localization.vision.combination import MOST_PARTS, Product, WeightedSum
 from kbf_localization.vision.describer import Describer
+from kbf_localization.vision.onnx_describer import OnnxDescriber, read_network
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
 
 GROUP = "kbf_localization.describers"
 
 Factory = Callable[[Mapping[str, Any]], Describer]
 
-OWN = ("sift",)
+OWN = ("sift", "onnx", "product", "sum")
 """Names that no other package can take."""
-
-
-class DescriberError(KbfError):
-    """A describer cannot be had, or cannot describe."""
 
 
 def describer_names() -> list[str]:
@@ -53,10 +52,25 @@ def make_describer(
     name, version, settings = (content[key] for key in ("name", "version", "settings"))
     if not isinstance(name, str) or not isinstance(settings, Mapping):
         raise ValueError("its describer has no name or no settings")
+    made: Describer
     if name == PyramidDescriber.name:
         if pyramid is None:
             raise ValueError("its describer is a pyramid, but it has no words")
-        made: Describer = pyramid
+        made = pyramid
+    elif name in (Product.name, WeightedSum.name):
+        parts = settings.get("parts")
+        if not isinstance(parts, list) or len(parts) > MOST_PARTS:
+            raise ValueError("its describer names no parts")
+        if any(isinstance(part, Mapping) and part.get("name") == name for part in parts):
+            raise ValueError("its describer is a combination of itself")
+        made_parts = [make_describer(part, pyramid) for part in parts]
+        made = (
+            Product(made_parts)
+            if name == Product.name
+            else WeightedSum(made_parts, _weights(settings.get("weights")))
+        )
+    elif name == OnnxDescriber.name:
+        made = OnnxDescriber.from_settings(settings)
     else:
         made = registered(name)(settings)
     if made.version != version:
@@ -80,6 +94,47 @@ def registered(name: str) -> Factory:
     except Exception as error:  # another package's code may fail in any way
         raise DescriberError(f"the describer '{name}' cannot be loaded: {error}") from error
     return made
+
+
+def _weights(values: Any) -> list[float] | None:
+    if values is None:
+        return None
+    if not isinstance(values, list):
+        raise ValueError("the weights of its describers are not numbers")
+    return [check_scale(value) for value in values]
+
+
+def with_networks(describer: Describer, paths: Sequence[Path]) -> Describer:
+    """The describer with the network files that it was made with, which are among `paths`.
+
+    Without paths its images can be compared, but no other image can be described.
+    """
+    for path in paths:
+        digest, used = read_network(path)[1], False
+        for part in networks_of(describer):
+            if part.digest == digest:
+                part.path, used = path, True
+        if not used:
+            raise DescriberError(_other_network(describer, path, digest))
+    return describer
+
+
+def networks_of(describer: Describer) -> Iterator[OnnxDescriber]:
+    """All networks in a describer."""
+    if isinstance(describer, OnnxDescriber):
+        yield describer
+    for part in getattr(describer, "parts", ()):
+        yield from networks_of(part)
+
+
+def _other_network(describer: Describer, path: Path, digest: str) -> str:
+    own = [f"'{part.file}' (SHA-256 {part.digest[:12]}…)" for part in networks_of(describer)]
+    if not own:
+        return f"{path}: not needed: the map was made without a network"
+    return (
+        f"{path}: another network (SHA-256 {digest[:12]}…) than the map was made with, "
+        f"{', '.join(own)}; name that file, or build the map anew"
+    )
 
 
 def identity_of(describer: Describer) -> str:

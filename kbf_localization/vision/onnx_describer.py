@@ -1,0 +1,235 @@
+"""A learned descriptor: any network in an ONNX file that makes a vector, or features, of an image.
+
+The map keeps the network's SHA-256 and what happens to images before it, not the network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbf_localization.arrays import Floats, Image
+from kbf_localization.errors import DescriberError, ParameterError
+from kbf_localization.limits import (
+    MAX_MAP_PIXELS,
+    MAX_NETWORK_BYTES,
+    MAX_NETWORK_VECTOR,
+    shortened,
+)
+from kbf_localization.vision.network_child import POOLS
+from kbf_localization.vision.network_process import NetworkLimits, NetworkProcess
+from kbf_localization.vision.prepare import prepare_image
+from kbf_localization.vision.vectors import KERNELS, VectorDescriber
+
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
+
+NORMALIZATIONS: dict[str, Normalization] = {
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "none": ((0.0,), (1.0,)),
+}
+"""Mean and standard deviation of red, green and blue, in [0, 1]; "none" leaves [0, 1]."""
+
+_KEPT = ("width", "height", "mean", "std", "output_name", "pool", "length")
+
+
+class OnnxDescriber(VectorDescriber):
+    """The vectors of a network; `path` is None where only its rows are at hand.
+
+    Images are grey, as everywhere in this package; a network that takes three channels gets the
+    same one three times. `input_size` (width, height) may be left away where the network fixes it,
+    `output_name` where its first output is meant. `pool` makes a vector of feature maps: "gem"
+    (default for them), "mean" (default for tokens) or "none".
+    """
+
+    name = "onnx"
+    version = 1
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        input_size: tuple[int, int] | None = None,
+        normalize: str = "imagenet",
+        output_name: str | None = None,
+        pool: str | None = None,
+        kernel: str = "gaussian",
+        limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)
+    ) -> None:
+        if pool is not None and pool not in POOLS:
+            raise ParameterError(f"--pool must be one of {', '.join(POOLS)}, not '{pool}'")
+        if kernel not in KERNELS:
+            raise ParameterError(f"--kernel must be one of {', '.join(KERNELS)}, not '{kernel}'")
+        mean, std = read_normalization(normalize)
+        self.path: Path | None = Path(path)
+        self.file = self.path.name
+        self.image_kernel = kernel
+        self._limits = limits
+        data, self.digest = read_network(self.path)
+        options = {
+            "input_size": input_size,
+            "mean": mean,
+            "std": std,
+            "output_name": output_name,
+            "pool": pool,
+        }
+        process = NetworkProcess(str(self.path), data, options, limits)
+        self._take(process.found)
+        with _lock:
+            _keep(self._key, process)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> OnnxDescriber:
+        """One that compares; it describes once it is given its network."""
+        made = cls.__new__(cls)
+        made.path = None
+        made._limits = NetworkLimits()
+        made._take(_checked(settings))
+        made.file, made.digest = settings["file"], settings["sha256"]
+        made.image_kernel = settings["kernel"]
+        return made
+
+    def _take(self, found: Mapping[str, Any]) -> None:
+        self._found = {name: found[name] for name in _KEPT}
+        self.length = int(found["length"])
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {
+            "file": self.file,
+            "sha256": self.digest,
+            "kernel": self.image_kernel,
+            **self._found,
+        }
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        return int(self._found["width"]), int(self._found["height"])
+
+    def vectors(self, images: Sequence[Image]) -> Floats:
+        if self.path is None:
+            raise DescriberError(
+                f"the map was made with the network '{self.file}' (SHA-256 {self.digest[:12]}…): "
+                "name its file with --model, or with the node's parameter descriptor_model"
+            )
+        prepared = [prepare_image(image, self.image_size) for image in images]
+        process = self._process()
+        try:
+            return process.vectors(prepared)
+        finally:
+            if process.ended:  # the next image may be one that the network survives
+                with _lock:
+                    _processes.pop(self._key, None)
+
+    @property
+    def _key(self) -> str:
+        return json.dumps([self.digest, self._found])
+
+    def _process(self) -> NetworkProcess:
+        """The network's process, started where it does not run in this one yet."""
+        assert self.path is not None
+        with _lock:
+            if self._key in _processes:
+                return _processes[self._key]
+            data, digest = read_network(self.path)
+            if digest != self.digest:
+                raise DescriberError(f"{self.path}: has changed since it was opened")
+            options = _options(self._found)
+            return _keep(self._key, NetworkProcess(str(self.path), data, options, self._limits))
+
+
+def read_network(path: Path) -> tuple[bytes, str]:
+    """A network file and its SHA-256."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise DescriberError(f"{path}: cannot be read: it is not a regular file")
+        if not 0 < status.st_size <= MAX_NETWORK_BYTES:
+            raise DescriberError(
+                f"{path}: {status.st_size / 1e9:.1f} GB is no size of a network that can be used: "
+                f"at most {MAX_NETWORK_BYTES / 1e9:.0f} GB"
+            )
+        with path.open("rb") as file:
+            data = file.read(MAX_NETWORK_BYTES + 1)
+    except OSError as error:
+        raise DescriberError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def read_normalization(text: str) -> Normalization:
+    """Mean and deviation of "imagenet", "none" or "mean,std", each a number or three with ":"."""
+    if text in NORMALIZATIONS:
+        return NORMALIZATIONS[text]
+    try:
+        mean, std = (tuple(float(one) for one in part.split(":")) for part in text.split(","))
+    except ValueError:
+        mean, std = (), ()
+    usable = len(mean) in (1, 3) and len(std) in (1, 3)
+    if (
+        not usable
+        or not all(abs(one) < 1e6 for one in mean)
+        or not all(1e-6 < x < 1e6 for x in std)
+    ):
+        raise ParameterError(
+            f"--normalize must be imagenet, none, or mean,std such as 0.45,0.23 or "
+            f"0.48:0.46:0.41,0.23:0.22:0.22, not '{shortened(text)}'"
+        )
+    return mean, std
+
+
+def _options(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes the network give the same vectors again."""
+    return {
+        "input_size": (found["width"], found["height"]),
+        **{name: found[name] for name in ("mean", "std", "output_name", "pool")},
+    }
+
+
+_processes: dict[str, NetworkProcess] = {}
+"""Networks that run, a process each, by what they are; describers that are alike share one."""
+
+_MOST_PROCESSES = 3
+_lock = threading.Lock()
+
+
+def _keep(key: str, process: NetworkProcess) -> NetworkProcess:
+    """Keep a process, instead of the oldest one; a thread that still asks that one ends it."""
+    while len(_processes) >= _MOST_PROCESSES:
+        _processes.pop(next(iter(_processes)))
+    _processes[key] = process
+    return process
+
+
+def _checked(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings from a map, which anybody may have written."""
+    if settings.keys() != {"file", "sha256", "kernel", *_KEPT}:
+        raise ValueError("its network's settings lack something")
+    sizes = {"width": MAX_MAP_PIXELS, "height": MAX_MAP_PIXELS, "length": MAX_NETWORK_VECTOR}
+    for name, most in sizes.items():
+        value = settings[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
+            raise ValueError(f"its network's {name} is {shortened(value)}")
+    if settings["width"] * settings["height"] > MAX_MAP_PIXELS:
+        raise ValueError("its network's images are absurdly large")
+    for name in ("mean", "std"):
+        values = settings[name]
+        if not isinstance(values, list) or len(values) not in (1, 3):
+            raise ValueError(f"its network's {name} is {shortened(values)}")
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ValueError(f"its network's {name} has {shortened(value)}")
+            if not abs(value) < 1e6 or (name == "std" and not value > 1e-7):
+                raise ValueError(f"its network's {name} has {shortened(value)}")
+    for name in ("file", "output_name", "sha256"):
+        if not isinstance(settings[name], str) or len(settings[name]) > 1000:
+            raise ValueError(f"its network's {name} is {shortened(settings[name])}")
+    if not re.fullmatch("[0-9a-f]{64}", settings["sha256"]):
+        raise ValueError(f"its network's SHA-256 is {shortened(settings['sha256'])}")
+    if settings["pool"] not in POOLS or settings["kernel"] not in KERNELS:
+        raise ValueError("its network's pool or kernel is unknown")
+    return settings
