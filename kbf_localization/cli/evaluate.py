@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from kbf_localization.cli.describers import Model
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Test, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
 from kbf_localization.cli.methods import Methods, chosen_methods
@@ -39,6 +40,7 @@ def evaluate(
         bool,
         typer.Option("--smooth", help="Also look back: each pose by what came after it, too."),
     ] = False,
+    model: Model = None,
     floor_plan: FloorPlan = None,
     report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
     pictures: Annotated[
@@ -66,7 +68,7 @@ def evaluate(
 
     names, stopwatch = chosen_methods(method, "kbf,nai"), Stopwatch()
     with stopwatch.measuring("reading the map"):
-        training_map = on_floor_plan(load_map(map_path), floor_plan)
+        training_map = on_floor_plan(load_map(map_path, model), floor_plan)
     drives = reading.open_all(sources, test)
     with show_progress() as progress:
         results = evaluate_drives(

@@ -9,6 +9,15 @@ from typing import Annotated, Optional
 import typer
 
 from kbf_localization.cli import map_check, map_edit
+from kbf_localization.cli.describers import (
+    Describer,
+    InputSize,
+    Kernel,
+    NewModel,
+    Normalize,
+    OutputName,
+    Pool,
+)
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, Force, NoThumbnails, Output, on_floor_plan
 from kbf_localization.errors import ParameterError
@@ -32,7 +41,8 @@ def map_commands() -> None:
 @app.command(
     epilog="Example: [bold]kbf map build drives/cloudy1 drives/cloudy2 --output office.kbfmap"
     "[/bold]. A bag needs a pose topic: [bold]kbf map build office.mcap --pose-topic "
-    "/ground_truth --output office.kbfmap[/bold]"
+    "/ground_truth --output office.kbfmap[/bold]. With a learned network: [bold]kbf map build "
+    "drives/cloudy1 --describer 'sift*onnx' --model net.onnx --output office.kbfmap[/bold]"
 )
 @reads_drives
 def build(
@@ -55,6 +65,13 @@ def build(
         Optional[Path],
         typer.Option(metavar="YAML", help="Keep this plan in the map: map_server's map.yaml."),
     ] = None,
+    describer: Describer = "sift",
+    model: NewModel = None,
+    input_size: InputSize = None,
+    normalize: Normalize = "imagenet",
+    output_name: OutputName = None,
+    pool: Pool = None,
+    kernel: Kernel = "gaussian",
     words: Annotated[int, typer.Option(min=2, max=5000, help="Visual words to learn.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
@@ -66,6 +83,7 @@ def build(
     reading: Reading,
 ) -> None:
     """Build a map from one or more drives with known poses."""
+    from kbf_localization.cli.describers import recipe_of
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
@@ -78,6 +96,14 @@ def build(
 
     tuned = None if parameters is None else _read_parameters(parameters)
     check_output(output, force)
+    base = None if like is None else load_map(like, model)
+    if base is not None and describer != "sift":
+        raise ParameterError("--like takes the describer of that map: leave --describer away")
+    recipe = (
+        recipe_of(describer, model, input_size, normalize, output_name, pool, kernel)
+        if base is None
+        else "sift"
+    )
     drives = reading.open_all(sources, train)
     with show_progress() as progress:
         training_map = build_map(
@@ -85,7 +111,8 @@ def build(
             poses=poses,
             select=select,
             words=words,
-            like=None if like is None else load_map(like),
+            describer=recipe,
+            like=base,
             parameters=tuned,
             floor_plan=floor_plan,
             seed=seed,

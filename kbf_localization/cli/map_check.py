@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from kbf_localization.cli.describers import Model
 from kbf_localization.cli.drives import Reading, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
 
@@ -42,6 +43,7 @@ def check(
     output: Annotated[
         Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
     ] = None,
+    model: Model = None,
     floor_plan: FloorPlan = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     *,
@@ -59,7 +61,7 @@ def check(
     from kbf_localization.evaluation.results import ResultsFolder, to_plain
     from kbf_localization.training_map import load_map
 
-    training_map = on_floor_plan(load_map(map_path), floor_plan)
+    training_map = on_floor_plan(load_map(map_path, model), floor_plan)
     paths = [*(sources or []), *(more or [])]
     drives = reading.open_all(paths)
     with show_progress() as progress:

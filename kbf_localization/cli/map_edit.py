@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from kbf_localization.cli.describers import Model
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
 from kbf_localization.cli.map_files import Force, NoThumbnails, Output
 from kbf_localization.errors import MapError
@@ -34,6 +35,7 @@ def add(
     map_path: MapFile,
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
     output: Output,
+    model: Model = None,
     force: Force = False,
     no_thumbnails: NoThumbnails = False,
     poses: Annotated[
@@ -59,7 +61,7 @@ def add(
     from kbf_localization.training_map.merge import merge_maps, refuse_repeated
 
     check_output(output, force)
-    training_map = load_map(map_path)
+    training_map = load_map(map_path, model)
     drives = reading.open_all(sources, train)
     refuse_repeated([source.name for source in training_map.sources], [one.name for one in drives])
     usual = -(-len(training_map) // len(training_map.sources)) * len(drives)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from kbf_localization.cli.describers import Model
+
 if TYPE_CHECKING:
     from kbf_localization.datasets.rosbag import RosbagDrive
     from kbf_localization.ros.replay import Replayed
@@ -40,6 +42,7 @@ def replay(
     output: Annotated[
         Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
     ] = None,
+    model: Model = None,
     odom_topic: Annotated[Optional[str], typer.Option(help="The bag's odometry topic.")] = None,
     image_topic: Annotated[Optional[str], typer.Option(help="The bag's image topic.")] = None,
     pose_topic: Annotated[Optional[str], typer.Option(help="The bag's true-pose topic.")] = None,
@@ -64,7 +67,7 @@ def replay(
     from kbf_localization.training_map import load_map
 
     ros = ros_replay()
-    training_map = load_map(map_path)
+    training_map = load_map(map_path, model)
     drive = RosbagDrive(bag, odom_topic, image_topic, pose_topic)
     settings = ros.ReplaySettings(rate, start, duration, loop)
     with show_progress() as progress:
@@ -72,7 +75,10 @@ def replay(
             drive,
             map_path,
             settings,
-            parameters={"image_queue_depth": queue},
+            parameters={
+                "image_queue_depth": queue,
+                "descriptor_model": "" if model is None else str(model),
+            },
             progress=progress,
         )
         run = replayed.run

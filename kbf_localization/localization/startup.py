@@ -139,7 +139,10 @@ def localizer_settings(values: Mapping[str, Any]) -> LocalizerSettings:
 
 
 def _make(values: Mapping[str, Any]) -> Localizer:
-    training_map = load_map(Path(values["map"]).expanduser())
+    training_map = load_map(
+        Path(values["map"]).expanduser(),
+        Path(values["descriptor_model"]).expanduser() if values["descriptor_model"] else None,
+    )
     pose_filter = make_filter(values["method"], training_map)
     # The first images must not wait for tables that can be made beforehand.
     width, height = training_map.described_by.image_size

@@ -82,6 +82,11 @@ _FAR = 1e6
 PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter("map", "", "Path of the map file (*.kbfmap) to localize in."),
     NodeParameter(
+        "descriptor_model",
+        "",
+        "Path of the network (*.onnx) that the map was made with; empty for a map without one.",
+    ),
+    NodeParameter(
         "autostart", True, "Configure and activate at start, without a lifecycle manager."
     ),
     NodeParameter("method", "kbf", "Pose filter; all but kbf are for comparison.", choices=METHODS),

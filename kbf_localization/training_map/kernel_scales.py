@@ -79,7 +79,7 @@ def _best_scales(
         weights = np.exp(logarithms - logarithms.max(axis=1, keepdims=True))
         probable = (weights * density).sum(axis=1) / weights.sum(axis=1)
         usual = -float(np.median(np.log(kernel)))
-        prior = 0.5 * (np.log(max(usual, 1e-9)) / PRIOR_SPREAD) ** 2
+        prior = 0.5 * (float(np.log(max(usual, 1e-9))) / PRIOR_SPREAD) ** 2
         return -float(np.log(probable + NOWHERE).mean()) + prior * PROBES_AS_ONE / len(told)
 
     best = (loss(describer.scales), tuple(describer.scales))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import sys
 from collections.abc import Mapping
@@ -50,7 +51,9 @@ def receive(stream: IO[bytes], most: int) -> tuple[dict[str, Any], bytes] | None
 
 def serve() -> None:
     """Load the network of the first message, answer what it is, then images with vectors."""
-    source, target = sys.stdin.buffer, sys.stdout.buffer
+    # Libraries that print must not do so between the messages.
+    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     first = receive(source, sys.maxsize)
     if first is None:
         return

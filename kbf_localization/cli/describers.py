@@ -1,0 +1,95 @@
+"""The options by which commands are told what describes images."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from kbf_localization.errors import ParameterError
+
+if TYPE_CHECKING:
+    from kbf_localization.vision.recipe import Recipe
+
+Model = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--model", metavar="NET.onnx", help="The network that the map was made with, if any."
+    ),
+]
+NewModel = Annotated[
+    Optional[Path],
+    typer.Option("--model", metavar="NET.onnx", help="The network of the describer onnx."),
+]
+Describer = Annotated[
+    str,
+    typer.Option(
+        help="What describes images: sift, onnx, a product sift*onnx, or a weighted sum sift+onnx "
+        "or 0.3*sift+0.7*onnx."
+    ),
+]
+InputSize = Annotated[
+    Optional[str],
+    typer.Option(metavar="WxH", help="The network's input size, where it does not fix one."),
+]
+Normalize = Annotated[
+    str,
+    typer.Option(
+        help="What the network wants: imagenet, none (grey levels in 0 to 1), or mean,std."
+    ),
+]
+OutputName = Annotated[
+    Optional[str], typer.Option(help="The network's output to take; default: its first.")
+]
+Pool = Annotated[
+    Optional[str],
+    typer.Option(help="How feature maps become a vector: gem (default), mean or none."),
+]
+Kernel = Annotated[
+    str, typer.Option(help="The network's kernel: gaussian or cosine; the map learns its scale.")
+]
+
+
+def recipe_of(
+    text: str,
+    model: Path | None,
+    input_size: str | None,
+    normalize: str,
+    output_name: str | None,
+    pool: str | None,
+    kernel: str,
+) -> Recipe:
+    """The describer that these options ask for; the network is loaded and tried here."""
+    from kbf_localization.vision.onnx_describer import OnnxDescriber
+    from kbf_localization.vision.recipe import Recipe
+
+    recipe = Recipe(text)
+    if OnnxDescriber.name not in recipe.names():
+        if model is not None:
+            raise ParameterError(
+                f"--model {model}: --describer {text} uses no network; write --describer onnx or "
+                f"'{text}*onnx'"
+            )
+        return recipe
+    if model is None:
+        raise ParameterError("--describer onnx needs a network: name it with --model NET.onnx")
+    network = OnnxDescriber(
+        model,
+        input_size=_size(input_size),
+        normalize=normalize,
+        output_name=output_name,
+        pool=pool,
+        kernel=kernel,
+    )
+    return Recipe(text, {OnnxDescriber.name: network})
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
+    if found is None:
+        raise ParameterError(f"--input-size must be such as 320x240, not '{text}'")
+    return int(found[1]), int(found[2])
