@@ -14,7 +14,8 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.limits import SCALES
-from kbf_localization.training_map.learning import Probes, held_out_pairs
+from kbf_localization.training_map.learning import held_out_pairs
+from kbf_localization.training_map.probes import Probes
 from kbf_localization.training_map.view import ViewParameters
 
 if TYPE_CHECKING:
