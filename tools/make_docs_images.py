@@ -21,6 +21,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 IMAGES = PROJECT / "docs" / "images"
 sys.path.insert(0, str(PROJECT))
 
+from kbf_localization.evaluation.run import Run  # noqa: E402 (the path is set above)
+
 
 def save_figure(figure: Figure, name: str, width: int) -> None:
     """As PNG of this width in pixels, with all its colours."""
@@ -36,14 +38,24 @@ def picture_of_report(report: Path, frame: int) -> Image.Image:
         raise SystemExit("install Chromium: the picture of the report is taken with it")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1240, "height": 1010})
+        page = browser.new_page(viewport={"width": 1240, "height": 720})
         page.goto(report.resolve().as_uri())
         page.locator("#slider").fill(str(frame))
+        page.evaluate("document.getElementById('replay').scrollIntoView()")
         page.get_by_text(f"frame {frame + 1}/").wait_for()
         page.wait_for_timeout(1000)  # until the frame's pictures are decoded
         picture = Image.open(io.BytesIO(page.screenshot()))
         browser.close()
         return picture
+
+
+def most_undecided(run: Run) -> int:
+    """The frame whose second hypothesis is the most probable: there several are to be seen."""
+
+    def second(row: int) -> float:
+        return sorted((0.0, 0.0, *(one.probability for one in run.hypotheses[row])))[-2]
+
+    return max(range(len(run)), key=second)
 
 
 def main(drive_path: str, map_path: str) -> None:
@@ -86,9 +98,7 @@ def main(drive_path: str, map_path: str) -> None:
             training_map,
             drive,
         )
-        # The last image before it is sure: there are hypotheses to be seen.
-        unsure = max(runs["kbf"].states.index("tracking") - 1, 0)
-        picture = picture_of_report(report, unsure)
+        picture = picture_of_report(report, most_undecided(run))
         picture.convert("RGB").save(IMAGES / "report.jpg", quality=82)
 
 

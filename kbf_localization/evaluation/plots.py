@@ -180,6 +180,8 @@ def draw_belief(
             (-1, "D", COLOURS[1], "negative weight"),
         ):
             chosen = (np.sign(weights.values) == sign) & (sizes > 0.5)
+            if not chosen.any():
+                continue
             x, y = map_poses[weights.rows[chosen], :2].T
             axes.scatter(
                 x,
