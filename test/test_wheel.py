@@ -55,10 +55,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs' folder of an environment that has the wheel and what it asks for."""
     folder = tmp_path_factory.mktemp("empty")
-    venv.create(folder / "environment", with_pip=True)
+    venv.create(folder / "environment")
     programs = folder / "environment" / "bin"
-    pip = (programs / "python", "-m", "pip", "install", "--no-compile", "--only-binary", ":all:")
-    done = run(*pip, "-c", PROJECT / "tools" / "constraints.txt", wheel, cwd=folder)
+    pip = (sys.executable, "-m", "pip", "--python", programs / "python", "install", "--no-compile")
+    pins = ("-c", PROJECT / "tools" / "constraints.txt")
+    done = run(*pip, "--only-binary", ":all:", *pins, wheel, cwd=folder)
     if "NewConnectionError" in done.stdout + done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -44,6 +44,7 @@ def setup(tmp_path_factory):
     return Setup("small", (Fold((first, second), test),))
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_all_variants_run_on_the_same_maps(setup):
     trials = run_trials([setup], trials=1, sizes=[60], seed=3, workers=Serial())
     assert [trial.variant for trial in trials] == list(VARIANTS)

@@ -14,9 +14,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def office(office_drives: tuple[Path, Path]) -> TrainingMap:
-    return build_map(open_drive(office_drives[0]), poses=80)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kbf_localization.training_map.build.RUNS", 4)
+        return build_map(open_drive(office_drives[0]), poses=80)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_map_knows_itself_and_lends_its_words(
     office: TrainingMap, office_drives: tuple[Path, Path]
 ) -> None:

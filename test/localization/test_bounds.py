@@ -15,7 +15,7 @@ from kbf_localization.training_map import TrainingMap
 from test.filters.synthetic_world import BLACK, World, synthetic_map
 
 SECOND = 1_000_000_000
-SEQUENCES = 10_000
+SEQUENCES = 3_000
 
 HOSTILE = (
     np.nan, np.inf, -np.inf, 1e308, -1e308, 1e300, 1e154, 1e20, FARTHEST_M, -FARTHEST_M,

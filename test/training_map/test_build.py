@@ -71,6 +71,7 @@ def test_describing_leaves_opencvs_threads_as_they_were(wall_drive: ColdDrive) -
         cv2.setNumThreads(threads)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_seed_and_selection_change_the_map(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
     again = build_map([wall_drive], poses=15, words=30)
     other = build_map([wall_drive], poses=15, words=30, select="random", seed=1)
@@ -80,6 +81,7 @@ def test_seed_and_selection_change_the_map(wall_drive: ColdDrive, wall_map: Trai
     assert len(other) == 15
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_several_drives_make_one_map(tmp_path: Path, wall_drive: ColdDrive) -> None:
     night = ColdDrive(make_cold_drive(tmp_path / "seq1_night1", 20, seed=5))
     both = build_map([wall_drive, night], poses=60, words=30, select="random")
@@ -90,6 +92,7 @@ def test_several_drives_make_one_map(tmp_path: Path, wall_drive: ColdDrive) -> N
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(both.motions[:, 0])), [39, 59])
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_an_undecodable_image_is_left_out_with_a_warning(tmp_path: Path) -> None:
     folder = make_cold_drive(tmp_path / "drive", 12)
     broken = sorted((folder / "std_cam").iterdir())[4]
@@ -133,6 +136,7 @@ def test_a_drive_without_poses_is_refused(wall_drive: ColdDrive) -> None:
         build_map([drive])
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_frames_without_a_known_pose_are_passed_over(wall_drive: ColdDrive) -> None:
     built = build_map([WithNanPoses(wall_drive.path)], poses=100, words=20)
     assert len(built) == 37
@@ -140,6 +144,7 @@ def test_frames_without_a_known_pose_are_passed_over(wall_drive: ColdDrive) -> N
     assert np.isnan(built.motions[:, 0]).sum() == 3
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_gap_ends_a_step(tmp_path: Path) -> None:
     folder = make_cold_drive(tmp_path / "drive", 20)
     for path in sorted((folder / "std_cam").iterdir())[8:14]:
@@ -157,6 +162,7 @@ def test_asking_for_no_poses_or_no_drives_is_refused(wall_drive: ColdDrive) -> N
         build_map([wall_drive], select="best")
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_images_of_another_size_are_brought_to_the_maps(tmp_path: Path) -> None:
     folder = make_cold_drive(tmp_path / "drive", 6)
     path = sorted((folder / "std_cam").iterdir())[3]
