@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kbf_localization.training_map import TrainingMap
+    from test.evaluation.chromium import Chromium
     from test.filters.synthetic_world import SyntheticDrive, World
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -121,6 +122,18 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
         return folder
 
     return folder_of
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Chromium]":
+    """One page in Chromium, for all tests of a file."""
+    from test.evaluation.chromium import chromium, find_chromium
+
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("no Chromium here: install the package chromium to test the pages")
+    with chromium(executable) as one:
+        yield one
 
 
 @pytest.fixture

@@ -87,12 +87,7 @@ def build(
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
-    from kbf_localization.training_map import (
-        build_map,
-        load_map,
-        save_map,
-        without_thumbnails,
-    )
+    from kbf_localization.training_map import build_map, load_map, save_map, without_thumbnails
 
     tuned = None if parameters is None else _read_parameters(parameters)
     check_output(output, force)

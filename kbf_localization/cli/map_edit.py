@@ -52,12 +52,7 @@ def add(
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
-    from kbf_localization.training_map import (
-        build_map,
-        load_map,
-        save_map,
-        without_thumbnails,
-    )
+    from kbf_localization.training_map import build_map, load_map, save_map, without_thumbnails
     from kbf_localization.training_map.merge import merge_maps, refuse_repeated
 
     check_output(output, force)

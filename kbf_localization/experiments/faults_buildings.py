@@ -12,10 +12,10 @@ from kbf_localization.datasets.open import open_drive
 from kbf_localization.evaluation.described_drive import describe_drive
 from kbf_localization.evaluation.frame_pool import describe_drives
 from kbf_localization.experiments.faults import Building
-from kbf_localization.experiments.localization_drives import real_paths
+from kbf_localization.experiments.localization_drives import real_paths, simulated_drives
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.simulator import simulate, simulate_along
+from kbf_localization.simulator import simulate_along
 
 TRAINING, TESTS = 2, 2
 """Drives that make a map, and drives that are tested on it."""
@@ -36,10 +36,9 @@ def invented_building(
     """The invented office of `seed`, rendered into `folder`."""
     conditions = ["cloudy"] * (TRAINING + TESTS) + ["night"] * TESTS + ["cloudy"] * TESTS
     turned = [0.0] * (TRAINING + 2 * TESTS) + [TURNED_RAD] * TESTS
-    paths = simulate(
+    drives = simulated_drives(
         folder,
-        runs=len(conditions),
-        condition=conditions,
+        conditions,
         seed=seed,
         frames=frames,
         size=size,
@@ -47,7 +46,6 @@ def invented_building(
         workers=workers,
         progress=progress,
     )
-    drives = [open_drive(path) for path in paths]
     ends = np.cumsum([TRAINING, TESTS, TESTS])
     parts = [drives[a:b] for a, b in zip((0, *ends), (*ends, len(drives)), strict=True)]
     return _building(f"office {seed}", parts, poses, seed, workers, progress)

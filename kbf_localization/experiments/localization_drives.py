@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
@@ -32,6 +35,12 @@ class Setup:
 
     description: str
     folds: tuple[Fold, ...]
+
+
+def simulated_drives(folder: Path, conditions: Sequence[str], **how: Any) -> list[Drive]:
+    """Drives through an invented office, one in each of these lights; `how` as for `simulate`."""
+    paths = simulate(folder, runs=len(conditions), condition=conditions, **how)
+    return [open_drive(path) for path in paths]
 
 
 def real_archives(folder: Path, unpack_to: Path) -> Setup:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.datasets.open import open_drive
 from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.experiments.localization_drives import simulated_drives
 from kbf_localization.experiments.recovery import Scene, World
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
-from kbf_localization.simulator import simulate
 from kbf_localization.training_map import TrainingMap, build_map
 from kbf_localization.training_map.merge import merge_maps
 
@@ -28,17 +27,8 @@ def make_world(
 ) -> World:
     """Render the drives into `folder` and build the maps: two cloudy drives, and one by night."""
     conditions = ["cloudy"] * (2 + test_drives) + ["night"] * 2
-    folders = simulate(
-        folder,
-        runs=len(conditions),
-        condition=conditions,
-        seed=seed,
-        frames=frames,
-        size=size,
-        workers=workers,
-        progress=progress,
-    )
-    drives = [open_drive(path) for path in folders]
+    how = {"seed": seed, "frames": frames, "size": size, "workers": workers}
+    drives = simulated_drives(folder, conditions, **how, progress=progress)
     trained, tests, (night_trained, night_test) = drives[:2], drives[2:-2], drives[-2:]
     cloudy = build_map(trained, poses=poses, seed=seed, workers=workers, progress=progress)
     night = build_map(

@@ -1,7 +1,6 @@
 """The report opened by a real Chromium: it loads, plays, jumps, and can be seen."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -11,7 +10,7 @@ import pytest
 from kbf_localization.evaluation.metric_texts import length_text
 from kbf_localization.evaluation.report import write_report
 from kbf_localization.evaluation.results import ResultsFolder
-from test.evaluation.chromium import Chromium, chromium, find_chromium
+from test.evaluation.chromium import Chromium
 from test.evaluation.synthetic import (
     LEAST_EVIDENCE,
     SyntheticDrive,
@@ -48,15 +47,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = ResultsFolder(tmp_path_factory.mktemp("report"))
     config = {"command": f"kbf evaluate {HOSTILE}", HOSTILE: HOSTILE}
     return write_report(folder, "report.html", HOSTILE, config, runs, training_map, drive)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("no Chromium here: install the package chromium to test the report's page")
-    with chromium(executable) as one:
-        yield one
 
 
 def pixels(png: bytes) -> np.ndarray:

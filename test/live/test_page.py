@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("tornado")
 
 from kbf_localization.live.board import Board
 from kbf_localization.live.server import LiveSettings, serving
-from test.evaluation.chromium import Chromium, chromium, find_chromium
+from test.evaluation.chromium import Chromium
 
 PATIENCE = 60.0
 HOSTILE = "</script><img src=x onerror=document.title='owned'>\" ' & \u202e " + "long" * 200
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("no Chromium here: install the package chromium to test the live page")
-    with chromium(executable) as one:
-        yield one
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

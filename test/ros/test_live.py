@@ -20,17 +20,8 @@ from kbf_localization.ros.conversions import planar_pose
 from kbf_localization.ros.live import listening
 from kbf_localization.ros.node_process import NodeProcess
 from kbf_localization.ros.outputs import hypothesis_markers, occupancy_grid
-from test.evaluation.chromium import Chromium, chromium, find_chromium
+from test.evaluation.chromium import Chromium
 from test.ros.robot import PATIENCE, Robot
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("no Chromium here: install the package chromium to test the live page")
-    with chromium(executable) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -148,12 +148,15 @@ def test_clock_that_jumps_back_resets_under_simulated_time(world: World, map_fil
         def tick() -> None:
             clock.publish(Clock(clock=time_message(robot.stamp_ns)))
 
-        for _ in range(40):
-            tick()
-            robot.frame()
-            if robot.state == "tracking":
-                break
-        assert robot.state == "tracking"
+        def drive_until_tracking() -> None:
+            for _ in range(40):
+                tick()
+                robot.frame()
+                if robot.state == "tracking":
+                    break
+            assert robot.state == "tracking"
+
+        drive_until_tracking()
         tick()
         assert robot.transform_comes()
         robot.stamp_ns = 10_000_000_000
@@ -161,12 +164,7 @@ def test_clock_that_jumps_back_resets_under_simulated_time(world: World, map_fil
         assert robot.wait_for(lambda: robot.count("resets") == 1)
         assert robot.wait_for(lambda: robot.state == "uninitialized")
         robot.tf.clear()
-        for _ in range(40):
-            tick()
-            robot.frame()
-            if robot.state == "tracking":
-                break
-        assert robot.state == "tracking"
+        drive_until_tracking()
         assert robot.transform_comes()
 
 
