@@ -71,7 +71,6 @@ def test_describing_leaves_opencvs_threads_as_they_were(wall_drive: ColdDrive) -
         cv2.setNumThreads(threads)
 
 
-@pytest.mark.usefixtures("quick_learning")
 def test_seed_and_selection_change_the_map(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
     again = build_map([wall_drive], poses=15, words=30)
     other = build_map([wall_drive], poses=15, words=30, select="random", seed=1)
