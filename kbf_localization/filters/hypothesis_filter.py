@@ -259,19 +259,19 @@ class HypothesisFilter:
                 births.append(claimant)
                 continue
             view = self._views.look(picture, pose, wide, self._learned.readout)
-            measured = self._measured(view, 1.0)
+            # A hypothesis is that the match is right: its pose errs as right matches do.
+            measured = self._measured(view, fresh=1.0, trust=1.0)
             if measured is not None:
                 one = born(measured, self._next_number())
                 births.append(_Candidate(one, view, view.ratio(self._learned.evidence)))
         return births
 
-    def _measured(self, view: View, fresh: float) -> MeasuredPose | None:
-        """The pose that a view measures; the less it fits there, the less it is trusted."""
+    def _measured(self, view: View, fresh: float, trust: float) -> MeasuredPose | None:
+        """The pose that a view measures; the less it is trusted, the larger its variances."""
         if view.pose is None or not np.isfinite(view.pose).all():
             return None
         readout, resemblance = self._learned.readout, self._learned.resemblance
         variances = readout.variances(view.prominence, resemblance.apparent(view.contrast))
-        trust = _logistic(view.ratio(self._learned.evidence)) * max(view.share, 1e-3)
         return MeasuredPose(
             pose=view.pose,
             variances=variances / max(trust, 1e-6),
@@ -357,7 +357,9 @@ class HypothesisFilter:
         """
         corrected = []
         for one in seen:
-            measured = None if fresh == 0.0 else self._measured(one.view, fresh)
+            # The less the picture fits there, the less the match is trusted.
+            trust = _logistic(one.ratio) * max(one.view.share, 1e-3)
+            measured = None if fresh == 0.0 else self._measured(one.view, fresh, trust)
             if measured is None:
                 corrected.append(one.hypothesis)
                 continue
