@@ -48,7 +48,7 @@ setup(
         "bags": ["rosbags>=0.10"],
         "dask": ["distributed>=2023.1"],
         "live": ["tornado>=6.4"],
-        "onnx": ["onnxruntime>=1.17"],
+        "onnx": ["onnx>=1.15", "onnxruntime>=1.17"],
         "video": ["av>=12"],
     },
     zip_safe=False,

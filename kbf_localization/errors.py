@@ -30,7 +30,13 @@ class MissingPackageError(KbfError):
     """A package that only some commands need is not installed."""
 
 
-EXTRAS = {"rosbags": "bags", "distributed": "dask", "onnxruntime": "onnx", "tornado": "live"}
+EXTRAS = {
+    "rosbags": "bags",
+    "distributed": "dask",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "tornado": "live",
+}
 """The optional packages, with the extra of setup.py that installs each."""
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from kbf_localization.benchmarks._random_network import random_convolutions as random_convolutions
+
 OPSET = [helper.make_opsetid("", 17)]
 
 
@@ -26,50 +28,11 @@ def save(path: Path, nodes, weights, shape, output=("N", "D"), opsets=OPSET, kin
     return path
 
 
-def random_convolutions(
-    path: Path,
-    *,
-    seed: int = 0,
-    channels: int = 3,
-    size: tuple[int | str, int | str] = (48, 64),
-    filters: tuple[int, ...] = (16, 48),
-    pooled: bool = True,
-    batch: int | str = "N",
-) -> Path:
-    """Fixed random convolutions with a stride of 2; pooled to a grid of 3 x 4 and flattened, so
-    that the vector tells where in the picture something is, or left as feature maps.
-    """
-    generator = np.random.default_rng(seed)
-    nodes, weights, name, depth = [], {}, "image", channels
-    for layer, count in enumerate(filters):
-        kernel = generator.normal(size=(count, depth, 3, 3)) / np.sqrt(9 * depth)
-        kernel -= kernel.mean(axis=(1, 2, 3), keepdims=True)
-        weights[f"w{layer}"] = kernel.astype(np.float32)
-        nodes.append(
-            helper.make_node(
-                "Conv", [name, f"w{layer}"], [f"c{layer}"], strides=[2, 2], pads=[1, 1, 1, 1]
-            )
-        )
-        last = not pooled and layer == len(filters) - 1
-        name, depth = ("out" if last else f"r{layer}"), count
-        nodes.append(helper.make_node("Relu", [f"c{layer}"], [name]))
-    output: tuple = ("N", depth, "h", "w")
-    if pooled:
-        height, width = (int(side) // 2 ** len(filters) for side in size)
-        window = [height // 3, width // 4]
-        nodes.append(
-            helper.make_node("AveragePool", [name], ["grid"], kernel_shape=window, strides=window)
-        )
-        nodes.append(helper.make_node("Flatten", ["grid"], ["out"]))
-        output = ("N", "D")
-    return save(path, nodes, weights, (batch, channels, *size), output)
-
-
 def external(path: Path, where: str) -> Path:
     """Weights that lie in another file."""
     random_convolutions(path)
     model = onnx.load(path)
-    tensor = model.graph.initializer[0]
+    tensor = model.graph.initializer[2]
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=where)
