@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import describe_drive
@@ -24,13 +25,15 @@ from kbf_localization.geometry import wrap_angle
 from kbf_localization.localization import Localizer
 from kbf_localization.ros import replay
 from kbf_localization.ros.replay import ReplaySettings, replay_through_node
-from kbf_localization.training_map import load_map
+from kbf_localization.training_map import build_map, load_map, save_map
+from kbf_localization.vision.onnx_describer import OnnxDescriber
 from test.ros.bag_world import (
     with_clock_and_map_to_odom,
     without_odometry_topic,
     write_world_bag,
 )
 from test.ros.world import World
+from test.vision.networks import random_convolutions
 
 FRAMES = 60
 WHOLE_QUEUE = {"image_queue_depth": 1000}
@@ -63,6 +66,30 @@ def test_the_nodes_poses_equal_the_offline_replays(bag: Path, map_file: Path) ->
     assert node.states == offline.states
     assert np.isfinite(node.step_ms).all()
     np.testing.assert_array_equal(node.truth, offline.truth)
+
+
+def test_a_network_gives_the_offline_replays_poses_too(
+    world: World, bag: Path, tmp_path: Path
+) -> None:
+    """On one machine to the last bit; 1e-6 is what other threads of onnxruntime might change."""
+    network = random_convolutions(tmp_path / "net.onnx")
+    mapped = ColdDrive(world.write_cold(tmp_path / "seq1_cloudy1", 150, 0.03, 0.1))
+    path = tmp_path / "learned.kbfmap"
+    save_map(build_map(mapped, poses=100, describer=OnnxDescriber(network)), path)
+    drive = RosbagDrive(bag)
+    replayed = replay_through_node(
+        drive,
+        path,
+        ReplaySettings(rate=4.0, duration_s=2.0),
+        parameters={**WHOLE_QUEUE, "descriptor_model": str(network)},
+    )
+    training_map = load_map(path, network)
+    localizer = Localizer(training_map, make_filter("kbf", training_map))
+    offline = replay_described(describe_drive(drive, training_map.describer()), localizer, "kbf")
+    assert len(replayed.run) == 20
+    difference = replayed.run.estimates - offline.estimates[:20]
+    difference[:, 2] = wrap_angle(difference[:, 2])
+    assert np.abs(difference).max() < 1e-6
 
 
 def test_odometry_in_tf_alone_gives_the_offline_replays_poses_too(

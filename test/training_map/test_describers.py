@@ -13,6 +13,7 @@ import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import DescriberError, KbfError, MapError
+from kbf_localization.localization.startup import load_localizer
 from kbf_localization.training_map import TrainingMap, build_map, load_map, save_map
 from kbf_localization.training_map.file_format import seal
 from kbf_localization.training_map.merge import merge_maps
@@ -67,6 +68,18 @@ def test_another_network_is_refused_and_none_is_asked_for(
     save_map(number_map, map_path)
     with pytest.raises(DescriberError, match="made without a network"):
         load_map(map_path, network)
+
+
+def test_the_node_starts_with_no_other_network(
+    learned_map: TrainingMap, network: Path, map_path: Path
+) -> None:
+    save_map(learned_map, map_path)
+    other = random_convolutions(network.with_name("other.onnx"), seed=1)
+    values = {"map": str(map_path), "method": "kbf", "descriptor_model": str(other)}
+    with pytest.raises(DescriberError, match="another network"):
+        load_localizer(values, lambda: True)
+    with pytest.raises(DescriberError, match="descriptor_model"):
+        load_localizer({**values, "descriptor_model": ""}, lambda: True)
 
 
 def test_a_product_with_the_pyramid_keeps_the_read_out(
