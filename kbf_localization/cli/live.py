@@ -36,7 +36,9 @@ def live(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8642,
     token: Annotated[
         Optional[str],
-        typer.Option(help="What a watcher must know; not on loopback: made up unless given."),
+        typer.Option(
+            help="What a watcher must know. Default: none on loopback, else a random one."
+        ),
     ] = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Clicks on the map set no pose.")

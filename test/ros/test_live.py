@@ -47,6 +47,10 @@ def test_the_page_shows_the_running_node_and_sets_its_pose(
     browser: Chromium, address: str, robot: Robot, node: NodeProcess
 ) -> None:
     page = browser.page
+    # Nobody looks: nothing that only the page shows is made.
+    for topic in ("hypotheses", "best_match/compressed"):
+        assert robot.wait_for(lambda topic=topic: robot.node.count_publishers(topic) == 1)
+        assert robot.node.count_subscribers(topic) == 0
     page.set_viewport_size({"width": 1366, "height": 650})
     browser.messages.clear()
     page.goto(address)
@@ -70,6 +74,8 @@ def test_the_page_shows_the_running_node_and_sets_its_pose(
     said = "starting from the given pose (1.00, 0.50, 1.57)"
     assert robot.wait_for(lambda: said in node.log()), node.log()
     assert [line for line in browser.messages if "the page asked" not in line] == []
+    page.goto("about:blank")
+    assert robot.wait_for(lambda: robot.node.count_subscribers("hypotheses") == 0)
 
 
 @pytest.mark.browser

@@ -62,12 +62,25 @@ class MapView {
     if (!Number.isFinite(box[0])) { include(-5, -5); include(5, 5); }
     const margin = 34, scale = Math.min((width - 2 * margin) / Math.max(box[2] - box[0], 1), (height - 2 * margin) / Math.max(box[3] - box[1], 1));
     this.scale = Math.max(scale, 1e-3);
-    this.left = width / 2 - this.scale * (box[0] + box[2]) / 2;
-    this.bottom = height / 2 + this.scale * (box[1] + box[3]) / 2;
+    const [middleX, middleY] = this.plan ? this.towardsPlan(box, width / 2 / this.scale, height / 2 / this.scale) : [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
+    this.left = width / 2 - this.scale * middleX;
+    this.bottom = height / 2 + this.scale * middleY;
     const context = this.canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     return context;
+  }
+
+  // Where there is room beside the map's poses, the plan is shown rather than what is beyond it.
+  towardsPlan(box, halfWidth, halfHeight) {
+    const { image, origin, resolution } = this.plan, wide = image.width * resolution, tall = image.height * resolution;
+    const cos = Math.cos(origin[2]), sin = Math.sin(origin[2]);
+    const corners = [[0, 0], [wide, 0], [0, tall], [wide, tall]].map(([x, y]) => [origin[0] + cos * x - sin * y, origin[1] + sin * x + cos * y]);
+    return [halfWidth, halfHeight].map((half, axis) => {
+      const along = corners.map((corner) => corner[axis]), ends = [Math.min(...along) + half, Math.max(...along) - half].sort((a, b) => a - b);
+      const middle = Math.min(Math.max((box[axis] + box[axis + 2]) / 2, ends[0]), ends[1]);
+      return Math.min(Math.max(middle, box[axis + 2] - half), box[axis] + half);
+    });
   }
 
   x(metres) { return this.left + this.scale * metres; }
