@@ -57,9 +57,9 @@
 
   function drawLegends() {
     const entries = [["map pose", (context) => { context.fillStyle = theme.colour("pose"); context.fillRect(11, 6, 4, 4); }]];
-    if (data.methods.some((method) => method.belief)) entries.push(
-      ["positive weight", (context) => beliefMark(context, 13, 8, 1, 6)],
-      ["negative weight", (context) => beliefMark(context, 13, 8, -1, 6)]);
+    if (data.methods.some((method) => method.belief)) entries.push(["positive weight", (context) => beliefMark(context, 13, 8, 1, 6)]);
+    if (data.methods.some((method) => method.belief && method.belief.values.some((value) => value < 0)))
+      entries.push(["negative weight", (context) => beliefMark(context, 13, 8, -1, 6)]);
     entries.push(["estimate, 3 σ", (context) => {
       context.strokeStyle = context.fillStyle = theme.colour("negative");
       context.beginPath();
