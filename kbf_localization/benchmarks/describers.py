@@ -30,7 +30,7 @@ DESCRIBERS = ("sift", "onnx", "sift*onnx", "sift+onnx")
 CONDITIONS = ("cloudy", "cloudy", "cloudy", "night")
 """Two drives to map, one to test by day, one by night."""
 
-FRAMES, POSES, SIZE, SEED = 300, 300, (320, 240), 5
+FRAMES, POSES, SIZE, SEED = 200, 200, (320, 240), 5
 NETWORK_SIZE, FILTERS = (120, 160), (16, 32, 64)
 FIGURES = ("position_median_m", "share_beyond_1m", "share_tracking", "share_confident_wrong")
 MANY, LENGTH, SEARCHES = 100_000, 512, 20
