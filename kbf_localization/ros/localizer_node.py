@@ -8,7 +8,7 @@ import sys
 import threading
 from types import FrameType
 
-LONGEST_SHUTDOWN_S = 1.8
+LONGEST_SHUTDOWN_S = 1.6
 """Then the process ends as it is: what it writes is on the disk whole or not at all."""
 
 

@@ -9,6 +9,7 @@ between two spins, on the thread that spins, and an executor is shut down when i
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,8 +17,11 @@ from functools import partial
 from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 
-_PERIOD_S = 0.2
-"""How soon a signal is heeded: Python's handlers run between two waits."""
+_PERIOD_S = 0.4
+"""How soon a signal is heeded: Python's handlers run between two waits, each of which costs."""
+
+
+_PAUSE_S = 0.001
 
 
 class Disposal:
@@ -36,6 +40,8 @@ class Disposal:
             while executor.context.ok() and not until.is_set():
                 executor.spin_once(timeout_sec=_PERIOD_S)
                 self._run_tasks()
+                # rclpy hands a callback out again and again until a thread has begun with it.
+                time.sleep(_PAUSE_S)
         finally:
             with self._lock:
                 self._executor = None
