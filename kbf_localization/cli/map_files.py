@@ -54,6 +54,7 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
 
     from kbf_localization.cli.console import console, print_table
     from kbf_localization.training_map.recorded import when
+    from kbf_localization.vision.registry import formula, networks_of
 
     for warning in training_map.warnings:
         console.print(f"Note: {warning}", markup=False, highlight=False)
@@ -65,8 +66,16 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
         ("Poses", len(training_map), "places with an image"),
         ("Extent", f"{high[0] - low[0]:.1f} x {high[1] - low[1]:.1f} m", "from pose to pose"),
         ("Images", f"{width} x {height} pixels", "the size to which a camera's images are brought"),
-        ("Describer", escape(described_by.name), "makes images comparable"),
+        ("Describer", escape(formula(described_by)), "makes images comparable"),
         ("Description", f"{described_by.width} bytes/pose", "what is kept of an image"),
+        *(
+            (
+                "Network",
+                escape(f"{one.file}, SHA-256 {one.digest[:16]}…, {one.settings['pool']} pooling"),
+                f"{one.image_kernel} kernel, learned scale {one.scales[0]:.3g}",
+            )
+            for one in networks_of(described_by)
+        ),
     ]
     if pyramid is not None:
         rows.append(("Visual words", pyramid.layout.words, "kinds of patches told apart"))

@@ -137,6 +137,16 @@ def _other_network(describer: Describer, path: Path, digest: str) -> str:
     )
 
 
+def formula(describer: Describer) -> str:
+    """The describer as a recipe writes it, with the weights of a sum."""
+    if isinstance(describer, Product):
+        return "*".join(formula(part) for part in describer.parts)
+    if isinstance(describer, WeightedSum):
+        terms = zip(describer.weights, describer.parts, strict=True)
+        return "+".join(f"{weight:.2g}*{formula(part)}" for weight, part in terms)
+    return describer.name
+
+
 def identity_of(describer: Describer) -> str:
     """A text that says what the rows of a map mean, but for the words of a vocabulary."""
     if isinstance(describer, PyramidDescriber):
