@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +71,14 @@ def write_check(
         tables=[
             Table(
                 "What to drive again, the most useful first",
-                ("", "Stretch"),
-                list(enumerate(check.advice, start=1)) or [("–", "nothing")],
+                ("Stretch",),
+                _numbered(check.advice) or [("nothing",)],
             ),
             Table("Figures", ("Figure", "Value", "Units"), figures(check)),
             Table(
-                "Look-alike places", ("", "Pair"), list(enumerate(map(_told, check.look_alikes), 1))
+                "Look-alike places",
+                ("Pair",),
+                _numbered([_told(pair) for pair in check.look_alikes]) or [("none",)],
             ),
             Table(
                 "Drives",
@@ -144,7 +146,7 @@ def draw_expected_error(check: MapCheck) -> Figure:
     axes.set_xlim(low[0] - MARGIN_M, high[0] + MARGIN_M)
     axes.set_ylim(low[1] - MARGIN_M, high[1] + MARGIN_M)
     axes.set_aspect("equal", adjustable="datalim")
-    axes.legend(frameon=False, fontsize="small")
+    axes.legend(framealpha=0.85, edgecolor="none", fontsize="small")
     return figure
 
 
@@ -183,6 +185,11 @@ def _side_by_side(check: MapCheck, pair: LookAlike) -> Figure | None:
         axes.set_title(_place(pose), fontsize="small")
         axes.set_axis_off()
     return figure
+
+
+def _numbered(lines: Sequence[str]) -> list[tuple[str]]:
+    """Lines as the rows of a table of one column, which is set to the left."""
+    return [(f"{number}. {line}",) for number, line in enumerate(lines, start=1)]
 
 
 def _told(pair: LookAlike) -> str:
