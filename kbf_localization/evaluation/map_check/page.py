@@ -145,7 +145,7 @@ def draw_expected_error(check: MapCheck) -> Figure:
     low, high = positions.min(axis=0), positions.max(axis=0)
     axes.set_xlim(low[0] - MARGIN_M, high[0] + MARGIN_M)
     axes.set_ylim(low[1] - MARGIN_M, high[1] + MARGIN_M)
-    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_aspect("equal", adjustable="box")
     axes.legend(framealpha=0.85, edgecolor="none", fontsize="small")
     return figure
 
