@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+
+import cv2
+import numpy as np
 import pytest
 
 pytest.importorskip("tornado")
@@ -37,6 +41,27 @@ def test_strings_are_shown_and_never_run(browser: Chromium, scheme: str) -> None
         assert browser.run("document.documentElement.scrollWidth") <= 390
         # A click without a drag would set a pose; this page is for looking only.
         assert browser.run("view.onPose") is None
+
+
+def test_walls_are_drawn_where_the_plan_has_them(browser: Chromium) -> None:
+    board = Board()
+    board.put("poses", {"poses": [1.0, 1.0, 0.0, 3.0, 3.0, 1.0]})
+    # 4 m by 4 m, a cell each metre: a wall along the left, the rest free.
+    cells = np.full((4, 4), 255, dtype=np.uint8)
+    cells[:, 0] = 0
+    picture = base64.b64encode(cv2.imencode(".png", cells)[1].tobytes()).decode("ascii")
+    board.put("plan", {"picture": picture, "origin": [0.0, 0.0, 0.0], "resolution": 1.0})
+    with serving(board, LiveSettings(port=0)) as port:
+        browser.page.set_viewport_size({"width": 1366, "height": 650})
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for("view.plan !== null", PATIENCE)
+        at = (
+            "(x, y) => [...view.canvas.getContext('2d').getImageData(Math.round(view.x(x) * "
+            "devicePixelRatio), Math.round(view.y(y) * devicePixelRatio), 1, 1).data].slice(0, 3)"
+        )
+        wall, floor = browser.run(f"({at})(0.5, 2.2)"), browser.run(f"({at})(2.5, 2.2)")
+        assert wall == browser.run("channels(colour('wall'))")
+        assert floor == browser.run("channels(colour('floor'))")
 
 
 def test_a_wrong_token_is_said_and_the_right_one_opens_the_page(browser: Chromium) -> None:
