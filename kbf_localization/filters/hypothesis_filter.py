@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -23,23 +22,13 @@ from kbf_localization.filters.base import (
     GaussianPrior,
     HypothesisEstimate,
     Observation,
-    PoseMap,
 )
+from kbf_localization.filters.candidates import CONFIRMED, MOST, BankMap, Candidate, Candidates
 from kbf_localization.filters.film import NOTICED, Continuity, Film
-from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, born, given
+from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, given
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.geometry import relative, wrap_angle
-from kbf_localization.training_map.learned import Learned
-from kbf_localization.training_map.view import MapViews, View, ViewParameters
-
-MOST = 8
-"""Hypotheses that are kept, and that a first picture may give."""
-
-MOST_BIRTHS = 3
-"""Hypotheses that a further picture may give."""
-
-BEST_ROWS = 40
-"""Best matches over the map among which places for new hypotheses are sought."""
+from kbf_localization.training_map.view import ViewParameters
 
 LEAK_PER_TRAVEL, LEAK_OFF_THE_MAP = 1e-3, 0.02
 """Chance of being elsewhere unnoticed, for each length over which pictures change: where the map
@@ -54,21 +43,24 @@ LEAST_ELSEWHERE = 1e-6
 FORGOTTEN = 1e-5
 """Hypotheses of less probability are dropped, but the published one."""
 
-SAME, CLAIMED = 0.15, 0.5
-"""Separations, in the map's scales, within which hypotheses are one, and claim a match."""
+SAME = 0.15
+"""Separation, in the map's scales, within which hypotheses are one."""
 
 INDISTINCT = 3.0
 """Squared distance, in both covariances, of hypotheses that are one: the mean of a difference in
 three coordinates."""
 
-CONFIRMED, LEAD = 0.9, 3.0
-"""A pose published with probability 0.9 gives way only to one that is e³ times as probable."""
+LEAD = 3.0
+"""A confirmed pose gives way only to one that is e³ times as probable."""
 
 LEAST_ON_MAP = 0.1
 """What a place where the map has no picture counts, beside one that it covers, as a first guess."""
 
 WIDEST_SIGMA = 0.3
 """In d₀: a pose less certain than that does not tell the place."""
+
+GIVEN = 0
+"""The number of the hypothesis that somebody told."""
 
 GIVEN_DOUBT = 0.05
 """Chance that a pose which somebody told is wrong."""
@@ -79,19 +71,9 @@ UNKNOWN_MOTION = 0.5
 FARTHEST = 1e6
 """A motion of more metres or radians, or of none that is a number, is unknown."""
 
-SEARCH_TRAVEL = 0.25
-"""While all is well, new places are sought after so much of the evidence's correlation length."""
-
 MOST_INFLATION, BROKEN_ODOMETRY = 100.0, 25.0
 """Bound of the motion noise's adaptation to the drive, ten times the odometry's usual error; and
 from where on, five times that error, odometry is broken and no pose is to be relied on."""
-
-
-class BankMap(PoseMap, Protocol):
-    """A map that knows itself."""
-
-    @property
-    def learned(self) -> Learned: ...
 
 
 @dataclass(frozen=True)
@@ -101,15 +83,6 @@ class Parts:
     many: bool = True
     elsewhere: bool = True
     kalman: bool = True
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A hypothesis with what the picture tells round it."""
-
-    hypothesis: Hypothesis
-    view: View
-    ratio: float
 
 
 class HypothesisFilter:
@@ -124,23 +97,21 @@ class HypothesisFilter:
         self._learned = training_map.learned
         self._scales = self._learned.resemblance.scales
         self._poses = training_map.poses
-        self._views = MapViews(training_map, self._learned.resemblance, parameters)
+        self._candidates = Candidates(training_map, parameters, many=parts.many)
         self._film = Film(self._learned)
         self._parts = parts
-        # A large map is searched more rarely, so that a step costs no more.
-        self._search_travel = SEARCH_TRAVEL * max(1.0, len(self._poses) / 5000.0)
         self.history: list[Step] | None = None
         """The steps made, for `smoothing.smoothed`, if a list is put here."""
         self.reset()
 
     def prepare(self) -> None:
         """Compute now what the first images would else wait for."""
-        self._views.prepare()
+        self._candidates.prepare()
 
     def reset(self, prior: GaussianPrior | None = None) -> None:
         """Forget everything; start from `prior`, or from anywhere on the map when None."""
         self._film.reset()
-        self._numbers = 0
+        self._candidates.reset()
         self._begins = True
         self._hypotheses: list[Hypothesis] = []
         self._log_elsewhere = 0.0
@@ -149,9 +120,8 @@ class HypothesisFilter:
         self._inflation = 1.0
         self._running = 0.0
         self._carried = 0.0
-        self._unsought = np.inf
         if prior is not None:
-            one = given(prior.pose, prior.covariance, self._next_number())
+            one = given(prior.pose, prior.covariance, GIVEN)
             self._hypotheses = [one.weighed(np.log1p(-GIVEN_DOUBT))]
             self._log_elsewhere = float(np.log(GIVEN_DOUBT))
 
@@ -168,8 +138,8 @@ class HypothesisFilter:
         if film.cut > 0.0:
             self._hypotheses = [one.forgetting(film.cut) for one in self._hypotheses]
         predicted = self._hypotheses
-        seen = [self._look(one, observation) for one in predicted]
-        births = self._births(observation, seen, film, fresh, travel)
+        seen = [self._candidates.look(one, observation) for one in predicted]
+        births = self._candidates.sought(observation, seen, film, fresh, travel)
         best = max((one.ratio for one in (*seen, *births)), default=0.0)
         leaks = self._weigh(seen, best, film, fresh, travel)
         elsewhere = self._log_elsewhere
@@ -220,70 +190,11 @@ class HypothesisFilter:
         """The correlation of the lasting error over a motion."""
         return 1.0 if motion is None else float(np.exp(-travel / self._learned.readout.correlation))
 
-    # What the picture tells
-
-    def _look(self, one: Hypothesis, picture: Observation) -> _Candidate:
-        view = self._views.look(picture, one.pose, one.covariance, self._learned.readout)
-        return _Candidate(one, view, view.ratio(self._learned.evidence))
-
-    def _births(
-        self,
-        picture: Observation,
-        seen: Sequence[_Candidate],
-        film: Continuity,
-        fresh: float,
-        travel: float,
-    ) -> list[_Candidate]:
-        """The picture's best matches over the map: new hypotheses, or old ones that claim them."""
-        self._unsought += travel
-        surest = max((one.probability for one in self._hypotheses), default=0.0)
-        due = self._unsought > self._search_travel * self._learned.evidence.correlation
-        if fresh == 0.0 or not (film.first or film.cut > NOTICED or surest < CONFIRMED or due):
-            return []
-        self._unsought = 0.0
-        most = MOST if film.first or film.cut > NOTICED else MOST_BIRTHS
-        if not self._parts.many:
-            most = 0 if self._hypotheses else 1
-        wide = np.diag((0.25 * self._scales) ** 2)
-        births: list[_Candidate] = []
-        tried: list[Array] = []
-        for row in picture.best_rows(BEST_ROWS) if most else ():
-            pose = self._poses[row]
-            if len(births) == most:
-                break
-            if any(self._separation(pose, other) < CLAIMED for other in tried):
-                continue
-            tried.append(pose)
-            claimant = next((one for one in seen if self._claims(one.hypothesis, pose)), None)
-            if claimant is not None:
-                births.append(claimant)
-                continue
-            view = self._views.look(picture, pose, wide, self._learned.readout)
-            # A hypothesis is that the match is right: its pose errs as right matches do.
-            measured = self._measured(view, fresh=1.0, trust=1.0)
-            if measured is not None:
-                one = born(measured, self._next_number())
-                births.append(_Candidate(one, view, view.ratio(self._learned.evidence)))
-        return births
-
-    def _measured(self, view: View, fresh: float, trust: float) -> MeasuredPose | None:
-        """The pose that a view measures; the less it is trusted, the larger its variances."""
-        if view.pose is None or not np.isfinite(view.pose).all():
-            return None
-        readout, resemblance = self._learned.readout, self._learned.resemblance
-        variances = readout.variances(view.prominence, resemblance.apparent(view.contrast))
-        return MeasuredPose(
-            pose=view.pose,
-            variances=variances / max(trust, 1e-6),
-            lasting=readout.lasting,
-            fresh=fresh,
-        )
-
     # Weights
 
     def _weigh(
         self,
-        seen: list[_Candidate],
+        seen: list[Candidate],
         best: float,
         film: Continuity,
         fresh: float,
@@ -311,12 +222,12 @@ class HypothesisFilter:
                 leaked = np.log(leak) + weight
                 self._log_elsewhere = float(np.logaddexp(self._log_elsewhere, leaked))
             weight += float(np.log1p(-leak)) + fresh * (one.ratio - floor)
-            seen[index] = _Candidate(one.hypothesis.weighed(weight), one.view, one.ratio)
+            seen[index] = Candidate(one.hypothesis.weighed(weight), one.view, one.ratio)
         return leaks
 
     def _born(
         self,
-        births: Sequence[_Candidate],
+        births: Sequence[Candidate],
         old: Sequence[Hypothesis],
         best: float,
         fresh: float,
@@ -336,12 +247,7 @@ class HypothesisFilter:
             for one in births
         ]
 
-    def _claims(self, one: Hypothesis, pose: Array) -> bool:
-        offset = relative(one.pose, pose)
-        reach = CLAIMED * self._scales + 2.0 * np.sqrt(np.diag(one.covariance))
-        return bool(np.hypot(offset[0], offset[1]) < reach[:2].max() and abs(offset[2]) < reach[2])
-
-    def _follow_evidence(self, seen: Sequence[_Candidate], fresh: float) -> None:
+    def _follow_evidence(self, seen: Sequence[Candidate], fresh: float) -> None:
         """The running evidence of the published hypothesis, over one correlation length."""
         ratio = next((one.ratio for one in seen if one.hypothesis.number == self._published), None)
         if ratio is not None:
@@ -349,7 +255,7 @@ class HypothesisFilter:
 
     # Poses
 
-    def _corrected(self, seen: Sequence[_Candidate], fresh: float) -> list[Hypothesis]:
+    def _corrected(self, seen: Sequence[Candidate], fresh: float) -> list[Hypothesis]:
         """Kalman steps; the motion noise follows the published hypothesis.
 
         Both the innovations and the lasting error have a mean square of one. Wheels that err always
@@ -359,7 +265,7 @@ class HypothesisFilter:
         for one in seen:
             # The less the picture fits there, the less the match is trusted.
             trust = _logistic(one.ratio) * max(one.view.share, 1e-3)
-            measured = None if fresh == 0.0 else self._measured(one.view, fresh, trust)
+            measured = None if fresh == 0.0 else self._candidates.measured(one.view, fresh, trust)
             if measured is None:
                 corrected.append(one.hypothesis)
                 continue
@@ -431,8 +337,8 @@ class HypothesisFilter:
     def _estimate(
         self,
         published: Hypothesis | None,
-        seen: Sequence[_Candidate],
-        births: Sequence[_Candidate],
+        seen: Sequence[Candidate],
+        births: Sequence[Candidate],
         film: Continuity,
         best: float,
     ) -> Estimate:
@@ -495,10 +401,6 @@ class HypothesisFilter:
 
     def _separation(self, a: Array, b: Array) -> float:
         return float(self._learned.resemblance.separation(relative(a, b)))
-
-    def _next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
 
 
 def _logistic(value: float) -> float:

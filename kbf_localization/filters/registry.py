@@ -10,7 +10,8 @@ from kbf_localization.filters.baselines.kernel_monte_carlo import KernelMonteCar
 from kbf_localization.filters.baselines.nearest_image import NearestImage
 from kbf_localization.filters.baselines.neighbour_particle_filter import NeighbourParticleFilter
 from kbf_localization.filters.baselines.nonparametric_filter import NonparametricFilter
-from kbf_localization.filters.hypothesis_filter import BankMap, HypothesisFilter
+from kbf_localization.filters.candidates import BankMap
+from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.filters.paper_filter import PaperFilter
 from kbf_localization.filters.parameters import (
     KernelParameters,

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from kbf_localization.arrays import Array, Image
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter
+from kbf_localization.filters.candidates import BankMap
 from kbf_localization.filters.hypothesis import rotation
-from kbf_localization.filters.hypothesis_filter import BankMap
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import (
     compose,
