@@ -1,8 +1,9 @@
 """The fields that the node needs of serialized messages, read without making the messages.
 
-rclpy makes every nested message several times over: an Odometry costs it ten times what is needed
-of it, a hundred times a second. And of an image that will not be used only the stamp is needed.
-The layout is OMG's plain CDR (XCDR1), in which rmw implementations give serialized messages.
+rclpy makes every nested message several times over: an Odometry costs it several times what is
+needed of it, a hundred times a second. And of an image that will not be used only
+the stamp is needed. The layout is OMG's plain CDR (XCDR1), in which rmw implementations give
+serialized messages.
 """
 
 from __future__ import annotations
