@@ -25,6 +25,7 @@ from kbf_localization.training_map.view import view_parameters
 METHODS = ("kbf", "paper", "fkbf", "nn", "nai", "kmcf")
 TITLES = {
     "kbf": "kernel Bayes filter",
+    "kbf_smoothed": "kernel Bayes filter, looking back",
     "paper": "Algorithm 1 of the paper",
     "fkbf": "fully non-parametric kernel Bayes filter",
     "nn": "particle filter on the nearest images",
