@@ -28,6 +28,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
+# What commands print must not depend on the terminal that the tests run in.
+os.environ["COLUMNS"] = "200"
+
 # Bytecode is kept in the environment's folder, even where the shell wants none beside the sources:
 # else each of the hundreds of processes that the tests start compiles SciPy and the rest anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

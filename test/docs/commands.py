@@ -19,8 +19,9 @@ SMALLER = {
     ],
     ("kbf", "tune"): ["--poses", "12", "--budget", "1", "--jobs", "1"],
 }
-# These run for minutes and have tests of their own; here their names and options are checked.
-LONG = (("kbf", "demo"), ("kbf", "bench"), ("kbf", "experiment"))
+# These run for minutes, or until they are ended, and have tests of their own; here their names and
+# options are checked.
+LONG = (("kbf", "demo"), ("kbf", "bench"), ("kbf", "experiment"), ("kbf", "live"))
 
 
 def commands_of(document: Path) -> list[str]:
