@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import re
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -169,7 +168,7 @@ def test_raw_and_compressed_topics_of_one_camera_are_one_camera(tmp_path: Path) 
 
 
 class CameraDrive(MemoryDrive):
-    """150 images of 640x480 as a camera gives them, about 75 kB each."""
+    """Images of 640x480 as a camera gives them, about 75 kB each."""
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
         rng = np.random.default_rng(0)
@@ -181,21 +180,15 @@ class CameraDrive(MemoryDrive):
 
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
-def test_images_are_read_in_the_time_of_decoding_them_thrice(tmp_path: Path, storage: str) -> None:
-    """In CPU time, side by side, so that it holds on any machine."""
-    drive = CameraDrive(frames=150)
+def test_a_cameras_images_are_read_whole(tmp_path: Path, storage: str) -> None:
+    drive = CameraDrive(frames=10)
     write_bag(drive, tmp_path / "bag", storage=storage)
-    files = [np.frombuffer(data, np.uint8) for _, data in drive.encoded_images()]
-    began = time.process_time()
-    for data in files:
-        cv2.imdecode(data, cv2.IMREAD_GRAYSCALE)
-    decoding = time.process_time() - began
-    began = time.process_time()
-    shapes = {
-        image.shape for _, image in RosbagDrive(tmp_path / "bag").images() if image is not None
-    }
-    assert shapes == {(480, 640)}
-    assert time.process_time() - began < 3 * decoding
+    (_, data), *_ = drive.encoded_images()
+    expected = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
+    images = [image for _, image in RosbagDrive(tmp_path / "bag").images()]
+    assert len(images) == 10
+    for image in images:
+        np.testing.assert_array_equal(image, expected)
 
 
 def without(topic: str) -> list[tuple[str, int, Any]]:
