@@ -7,11 +7,13 @@ from test.faults.survival import Survival
 
 
 def test_camera_stops_and_returns(survival: Survival) -> None:
-    """The transform goes on, the robot drives two metres blind; tracking again within 15 frames."""
+    """The transform goes on, the robot drives a metre blind; tracking again within 15 frames."""
     robot = survival.robot
-    for _ in range(20):
+    # A pose that has only just been found is less certain, and cannot be carried on as far.
+    robot.drive(20)
+    for _ in range(10):
         robot.move()
-        assert robot.transform_comes()
+        assert robot.transform_comes(), robot.status
     survival.check(frames=15)
 
 
