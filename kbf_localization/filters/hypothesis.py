@@ -73,8 +73,7 @@ class Hypothesis:
         pose = compose(self.pose, motion)
         change = transition(self.pose, pose, lasts)
         joint = change @ self.joint @ change.T
-        turn = rotation(self.pose[2] + 0.5 * motion[2])
-        joint[:3, :3] += turn @ np.diag(variances) @ turn.T
+        joint[:3, :3] += drift(self.pose, pose, variances)
         joint[3:, 3:] += (1.0 - lasts**2) * np.eye(3)
         return replace(self, pose=pose, joint=joint, error=lasts * self.error)
 
@@ -147,6 +146,21 @@ def transition(start: Array, end: Array, lasts: float) -> Array:
     change[0, 2], change[1, 2] = start[1] - end[1], end[0] - start[0]
     change[3:, 3:] *= lasts
     return change
+
+
+def drift(start: Array, end: Array, variances: Array) -> Array:
+    """The covariance (3, 3) that a motion from `start` to `end` (3,) adds to (x, y, heading).
+
+    `variances` (3,) are the motion's own, forward, left and in heading. The heading's error grows
+    along the way and turns what is left of it: straight on, as much as many short steps give.
+    """
+    turn = rotation(start[2] + 0.5 * wrap_angle(end[2] - start[2]))
+    covariance = turn @ np.diag(variances) @ turn.T
+    lever = np.array([start[1] - end[1], end[0] - start[0]])
+    covariance[:2, :2] += variances[2] / 3.0 * np.outer(lever, lever)
+    covariance[:2, 2] += variances[2] / 2.0 * lever
+    covariance[2, :2] = covariance[:2, 2]
+    return np.asarray(covariance)
 
 
 def rotation(heading: float) -> Array:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.filters.hypothesis import Hypothesis, rotation, transition
+from kbf_localization.filters.hypothesis import Hypothesis, drift, transition
 from kbf_localization.geometry import compose, invert, wrap_angle
 
 NEGLIGIBLE = 1e-3
@@ -175,8 +175,7 @@ def _driven_back(later: _Gaussian, step: Step) -> _Gaussian:
     start = compose(end, invert(step.motion))
     change = transition(end, start, step.lasts)
     joint = change @ later.joint @ change.T
-    turn = rotation(start[2] + 0.5 * step.motion[2])
-    joint[:3, :3] += turn @ np.diag(step.noise) @ turn.T
+    joint[:3, :3] += drift(end, start, step.noise)
     joint[3:, 3:] += (1.0 - step.lasts**2) * np.eye(3)
     return _Gaussian(np.concatenate((start, step.lasts * later.state[3:])), joint)
 

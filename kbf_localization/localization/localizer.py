@@ -15,7 +15,7 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter
 from kbf_localization.filters.candidates import BankMap
-from kbf_localization.filters.hypothesis import rotation
+from kbf_localization.filters.hypothesis import drift
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import (
     compose,
@@ -348,8 +348,7 @@ class Localizer:
         step = pose[:2] - start[:2]
         jacobian = np.array([[1.0, 0.0, -step[1]], [0.0, 1.0, step[0]], [0.0, 0.0, 1.0]])
         way = abs(now.distance_m - then.distance_m), abs(now.turned_rad - then.turned_rad)
-        turn = rotation(start[2])
-        noise = turn @ np.diag(self.training_map.learned.motion_noise.variances(*way)) @ turn.T
+        noise = drift(start, pose, self.training_map.learned.motion_noise.variances(*way))
         return pose, sound_covariance(jacobian @ uncertainty @ jacobian.T + noise)
 
 

@@ -156,8 +156,8 @@ def test_motion_noise_adds_up_over_steps():
 
 
 def test_a_way_in_one_step_or_in_many_gives_the_same_covariance():
-    """Straight on, with noise of the position alone: noise of the heading bends the fine path."""
-    noise = MotionNoise((0.01, 0.02, 0.0), (0.0, 0.0, 0.0))
+    """Straight on, where the heading's noise turns what is left of the way."""
+    noise = MotionNoise((0.01, 0.02, 0.005), (0.0, 0.0, 0.0))
     start = given([1.0, 2.0, 0.7], np.diag([0.01, 0.02, 0.003]), 1)
     once = start.moved(np.array([2.0, 0.0, 0.0]), noise.variances(2.0, 0.0), np.exp(-2.0))
     often = start

@@ -161,9 +161,13 @@ def test_dead_reckoning_adds_the_maps_motion_noise(world_map):
     drive_straight(localizer, 2.0)
     localizer.add_described(SECOND, None)
     _, covariance = localizer.pose_at(2 * SECOND)
-    # Half a metre straight on: what the heading's error of 0.1 rad leads aside, and Q.
+    # Half a metre straight on: what the heading's error of 0.1 rad leads aside, and Q, whose
+    # heading leads aside too: ∫(s − u)² q du = q s³/3 to the left, ∫(s − u) q du with the heading.
     jacobian = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
-    noise = 0.5 * np.diag(world_map.learned.motion_noise.per_metre)
+    per_metre = world_map.learned.motion_noise.per_metre
+    noise = 0.5 * np.diag(per_metre)
+    noise[1, 1] += per_metre[2] * 0.5**3 / 3.0
+    noise[1, 2] = noise[2, 1] = per_metre[2] * 0.5**2 / 2.0
     np.testing.assert_allclose(covariance, 0.01 * jacobian @ jacobian.T + noise, atol=1e-12)
 
 
