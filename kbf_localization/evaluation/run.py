@@ -38,7 +38,7 @@ class Run:
     estimate. `odometry` (t, 3) is the odometry's pose at each frame, `used` (t,) says which frames
     were given to the filter; the others are dead-reckoned. `beliefs` (t,) weights on the map's
     poses, `best_rows` (t,) the map's best-matching image (-1: none) and `hypotheses` (t,) are there
-    when they were asked for.
+    when they were asked for. `looks_back` says that each pose was told by later images too.
     """
 
     method: str
@@ -57,6 +57,7 @@ class Run:
     beliefs: tuple[Weights | None, ...] | None = None
     best_rows: Rows | None = None
     hypotheses: tuple[tuple[HypothesisEstimate, ...], ...] | None = None
+    looks_back: bool = False
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -165,6 +166,7 @@ def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
         highest_weight=None,
         beliefs=None,
         hypotheses=None,
+        looks_back=True,
     )
 
 

@@ -56,11 +56,14 @@ def verdict(run: Run) -> str:
     if found_after is None:
         return _without_fix(run, errors, seconds, known)
     since = int(np.argmax(np.array(run.states) == "tracking"))
-    parts = [
-        f"Found itself after {_seconds(found_after)} without a hint, then "
-        f"{_stayed(errors[since:], seconds - found_after)}",
-        _losses(run),
-    ]
+    stayed = _stayed(errors[since:], seconds - found_after)
+    if run.looks_back:
+        parts = [f"Looking back, the way is known from {_seconds(found_after)} on: {stayed}"]
+    else:
+        parts = [
+            f"Found itself after {_seconds(found_after)} without a hint, then {stayed}",
+            _losses(run),
+        ]
     if known:
         parts.append(_wrong(run, errors))
     sentence = "; ".join(parts) + "."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,6 +45,14 @@ def test_a_good_run_is_told_as_in_the_figures() -> None:
     assert verdict(run) == (
         "Found itself after 3 s without a hint, then stayed within 25 cm (median 7 cm) for 202 s; "
         "never lost; never confident and wrong."
+    )
+
+
+def test_a_run_that_looks_back_neither_finds_nor_loses_itself() -> None:
+    run = replace(run_of([0.07, 0.25, 0.07], ["tracking"] * 3), looks_back=True)
+    assert verdict(run) == (
+        "Looking back, the way is known from 0 s on: stayed within 25 cm (median 7 cm) for 2.0 s; "
+        "never confident and wrong."
     )
 
 
