@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit, logit
 
 from kbf_localization.arrays import Array
 from kbf_localization.filters.base import Observation
@@ -72,7 +73,7 @@ class Film:
         """The probability that the picture was not taken so far from the earlier one."""
         share = float(self._resemblance.share(separation))
         ratio = float(self._evidence.ratio(*picture.compared_with(earlier), share))
-        return float(1.0 / (1.0 + np.exp(ratio) * (1.0 - CUT_PRIOR) / CUT_PRIOR))
+        return float(expit(logit(CUT_PRIOR) - ratio))
 
     def _take(self, picture: Observation) -> None:
         self._reference, self._since = picture, np.zeros(3)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 from kbf_localization.arrays import Array
 from kbf_localization.filters.bank import agreeing, weights_on_map, whole_covariance
@@ -209,7 +210,7 @@ class HypothesisFilter:
         leaks = {}
         floor = min(best, 0.0)
         self._carried += film.cut * (1.0 - self._carried)
-        moved = self._carried * _logistic(best)
+        moved = self._carried * float(expit(best))
         self._carried -= moved
         for index, one in enumerate(seen):
             weight, leak = one.hypothesis.log_weight, 0.0
@@ -264,7 +265,7 @@ class HypothesisFilter:
         corrected = []
         for one in seen:
             # The less the picture fits there, the less the match is trusted.
-            trust = _logistic(one.ratio) * max(one.view.share, 1e-3)
+            trust = float(expit(one.ratio)) * max(one.view.share, 1e-3)
             measured = None if fresh == 0.0 else self._candidates.measured(one.view, fresh, trust)
             if measured is None:
                 corrected.append(one.hypothesis)
@@ -401,10 +402,6 @@ class HypothesisFilter:
 
     def _separation(self, a: Array, b: Array) -> float:
         return float(self._learned.resemblance.separation(relative(a, b)))
-
-
-def _logistic(value: float) -> float:
-    return float(1.0 / (1.0 + np.exp(-value)))
 
 
 FIXED_GAIN = 0.08
