@@ -288,8 +288,8 @@ def _say_results(
     kidnapped = metrics.get("kidnapping")
     if kidnapped is not None and kidnapped["tracking_again_at"] is not None:
         say(
-            f"Carried elsewhere, it said that it was lost after {kidnapped['seconds_to_lost']:.1f} "
-            f"s and had found itself after {kidnapped['seconds_to_recover']:.1f} s."
+            f"Carried elsewhere: lost after {kidnapped['seconds_to_lost']:.1f} s, found itself "
+            f"after {kidnapped['seconds_to_recover']:.1f} s."
         )
     if kidnapped is not None and kidnapped["film"]:
         say(f"Film:    {folder / 'kidnap.mp4'} ({kidnapped['film']}), small: kidnap.gif")

@@ -24,7 +24,7 @@ def write_comparison(
 ) -> Path:
     """Write metrics, configuration and `report.html`; the page's path."""
     figures = comparison.figures()
-    said = summary(comparison.labels, differences)
+    sentences = summary(comparison.labels, differences)
     folder.write_config(config)
     folder.write_metrics(
         {
@@ -34,7 +34,7 @@ def write_comparison(
                 label: {key: {**asdict(one), "verdict": one.verdict} for key, one in found.items()}
                 for label, found in differences.items()
             },
-            "summary": said,
+            "summary": sentences,
         }
     )
     table = differences_table(comparison.labels[0], differences)
@@ -50,7 +50,7 @@ def write_comparison(
         ],
     }
     title = "Comparison of " + ", ".join(comparison.labels)
-    return write_chart_report(folder, title, config, said, data, figures, table)
+    return write_chart_report(folder, title, config, sentences, data, figures, table)
 
 
 def differences_table(reference: str, differences: Differences) -> Table:

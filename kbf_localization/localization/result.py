@@ -11,7 +11,7 @@ import numpy as np
 from kbf_localization.arrays import Array
 from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import Estimate
-from kbf_localization.geometry import sound_covariance
+from kbf_localization.geometry import position_sigma, sound_covariance
 
 LOST_SIGMA = np.array([2.0, 2.0, 1.0])
 """Standard deviation (m, m, rad) added to a pose that is not to be relied on."""
@@ -78,10 +78,9 @@ class Localization:
 
     def __repr__(self) -> str:
         x, y, heading = self.pose
-        sigma = float(np.sqrt(np.linalg.eigvalsh(self.covariance[:2, :2])[-1]))
         return (
-            f"Localization({x:.2f} m, {y:.2f} m, {np.degrees(heading):.0f}°, ± {sigma:.2f} m, "
-            f"{self.state.value}, stamp {self.stamp_ns})"
+            f"Localization({x:.2f} m, {y:.2f} m, {np.degrees(heading):.0f}°, "
+            f"± {position_sigma(self.covariance):.2f} m, {self.state.value}, stamp {self.stamp_ns})"
         )
 
     @property

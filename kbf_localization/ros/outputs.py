@@ -271,10 +271,8 @@ def hypothesis_markers(header: Header, hypotheses: Sequence[HypothesisEstimate])
 
 def occupancy_grid(header: Header, plan: FloorPlanImage) -> OccupancyGrid:
     """The plan with map_server's figures: 100 is occupied, 0 free, -1 unknown."""
-    cells = np.full(plan.image.shape, -1, dtype=np.int8)
-    cells[plan.image < _FREE_ABOVE] = 100
+    cells = np.where(plan.image < _FREE_ABOVE, 100, 0).astype(np.int8)
     cells[np.abs(plan.image.astype(np.int16) - UNKNOWN) < 3] = -1
-    cells[plan.image >= _FREE_ABOVE] = 0
     grid = OccupancyGrid(header=header)
     grid.info.resolution = float(plan.resolution)
     grid.info.height, grid.info.width = plan.image.shape

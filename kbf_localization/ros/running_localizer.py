@@ -18,6 +18,7 @@ from tf2_msgs.msg import TFMessage
 
 from kbf_localization.arrays import Array
 from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.geometry import position_sigma
 from kbf_localization.localization import Localization, Localizer, State
 from kbf_localization.localization.image_worker import ImageWorker, PendingImage
 from kbf_localization.localization.localizer import FilterReset
@@ -120,7 +121,7 @@ class RunningLocalizer:
         known, seconds = localizer.pose_at(), localizer.dead_reckoned_s
         if known is None or seconds is None:
             return "there is no odometry"
-        sigma = math.sqrt(max(np.linalg.eigvalsh(known[1][:2, :2])[-1], 0.0))
+        sigma = position_sigma(known[1])
         if sigma > values["dead_reckoning_max_sigma"] and not given:
             return (
                 f"odometry alone has carried the pose to a standard deviation of {sigma:.2f} m, "

@@ -7,6 +7,7 @@ the cosine c of the angle between two of them, all rows by one matrix product.
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
@@ -43,9 +44,9 @@ class VectorDescriber(Describer):
     length: int
     _scale: float | None = None
 
+    @abstractmethod
     def vectors(self, images: Sequence[Image]) -> Floats:
         """Vectors (m, length) of images; their lengths do not matter."""
-        raise NotImplementedError
 
     @property
     def settings(self) -> Mapping[str, Any]:
