@@ -16,7 +16,9 @@ pytestmark = [
     pytest.mark.skipif(not COLCON.is_file(), reason=f"no {COLCON}; `make test` installs it"),
 ]
 LEFT_OUT = shutil.ignore_patterns(
-    ".venv*", ".git", "results", "build", "install", "log", "*.egg-info", "__pycache__", ".*_cache"
+    *(".venv*", ".git", "results", "build", "install", "log"),
+    # What other tests write while the folder is copied.
+    *("*.egg-info", "__pycache__", ".*_cache", ".coverage*"),
 )
 
 

@@ -72,5 +72,5 @@ def test_a_kidnapped_robot_must_find_itself(
         return
     demo._say_results(tmp_path, metrics, None, 1.0)
     said = capsys.readouterr().out
-    assert "lost after 0.2 s and had found itself after 0.8 s" in said
+    assert "lost after 0.2 s, found itself after 0.8 s" in said
     assert "kidnap.mp4" in said and "confident and beyond 1 m" in said

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from kbf_localization.arrays import Floats, Image
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.build import map_of_frames, probe_runs
 from kbf_localization.training_map.selection import select_frames
@@ -19,6 +22,9 @@ class Waves(VectorDescriber):
     """Its images are described already."""
 
     name, version, length = "waves", 1, LENGTH
+
+    def vectors(self, images: Sequence[Image]) -> Floats:
+        raise NotImplementedError("this world has no images")
 
 
 class WaveWorld:
