@@ -73,6 +73,16 @@ class DescribedDrive:
             describe_ms=self.describe_ms[places],
         )
 
+    def excerpt(self, rows: Rows | slice) -> DescribedDrive:
+        """Some of its images, in order, and the odometry between them."""
+        part, log = self.part(rows), self.odometry
+        if len(part) == 0:
+            return part
+        first = int(np.searchsorted(log.stamps_ns, part.stamps_ns[0], side="right")) - 1
+        last = int(np.searchsorted(log.stamps_ns, part.stamps_ns[-1], side="left"))
+        needed = slice(max(first, 0), last + 1)
+        return replace(part, odometry=OdometryLog(log.stamps_ns[needed], log.poses[needed]))
+
 
 @dataclass(frozen=True)
 class DriveInPassing:

@@ -1,18 +1,18 @@
 """Does a check of a map name the places where a later drive fails, and the error that it meets?
 
-Holes are cut into maps of two drives through simulated offices. What the check predicts from these
-two drives is compared with what a third one, which the map does not know, meets on the map.
+Holes are cut into maps of two drives through simulated offices: the drives went there, but the map
+has none of their pictures. What the check predicts is compared with what a third drive, which the
+map does not know, meets on the map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.evaluation.described_drive import DescribedDrive
@@ -22,7 +22,6 @@ from kbf_localization.evaluation.map_check.first_fix import fix_from
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.run import replay
-from kbf_localization.geometry import embed
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
@@ -32,17 +31,14 @@ HOLES, HOLE_RADIUS_M = 2, 3.0
 EVERY, IMAGES = 10, 40
 """The later drive is started anew at every tenth image, and has 40 images to find its pose."""
 
-NEAR = 0.5
-"""In d₀ and φ₀: a frame of the later drive so near to a stretch is on it."""
-
 
 @dataclass(frozen=True)
 class Prediction:
     """What a check `of` a map expected in an office, and what the later drive met.
 
-    Of so many `starts`, `named` were on stretches of which the check says that the map has no
-    picture, `failed` found no pose or a wrong one, `both` are both. `expected_m` is the check's
-    median error, `measured_m` the drive's, where the map has pictures.
+    Of so many `starts`, `named` are those of which the check says that they fail, `failed` found no
+    pose or a wrong one, `both` are both. `expected_m` is the check's median error, `measured_m` the
+    drive's, where the map has pictures.
     """
 
     office: int
@@ -111,7 +107,8 @@ class _Trial:
         pool, seed = office.pool, office.seed
         cut = in_holes(pool.frames.poses[:, :2], pool.rows_of(0), seed)
         kept = np.flatnonzero((pool.frames.drive_of < 2) & ~cut)
-        training_map = pool.map_of(kept, self.poses, "coverage", seed)
+        cut_map = pool.map_of(kept, self.poses, "coverage", seed)
+        training_map = replace(cut_map, ways=tuple(pool.frames.way(drive) for drive in (0, 1)))
         sources = {"drives": [pool.drive(0), pool.drive(1)], "map alone": []}
         checks = {of: check_map(training_map, drives) for of, drives in sources.items()}
         return compare(seed, checks, training_map, pool.drive(2))
@@ -148,7 +145,7 @@ def compare(
     )
     found = []
     for of, check in checks.items():
-        named = _named(check, later.truth[starts])
+        named = expected_to_fail(check, later.truth, starts)
         assert check.median_m is not None
         found.append(
             Prediction(
@@ -165,11 +162,13 @@ def compare(
     return found
 
 
-def _named(check: MapCheck, path: Array) -> NDArray[np.bool_]:
-    """Which poses (t, 3) are on stretches of which the check says that no picture is there."""
-    stretches = [one.poses for one in check.stretches if one.drives == 0]
-    if not stretches:
-        return np.zeros(len(path), dtype=bool)
-    scales = check.training_map.learned.resemblance.scales[[0, 1, 2, 2]]
-    tree = cKDTree(embed(np.concatenate(stretches)) / scales)
-    return np.asarray(tree.query(embed(path) / scales)[0] < NEAR)
+def expected_to_fail(check: MapCheck, path: Array, starts: Rows) -> NDArray[np.bool_]:
+    """Of which starts on the path (t, 3) the check says that they fail.
+
+    Too few of the images that they have to find their pose are outside the stretches without a
+    picture: fewer than a first fix takes, by the check's own random starts.
+    """
+    seen = ~check.sees_nothing(path)
+    needed = check.metrics["first_fix"]["median_images"]
+    assert needed is not None
+    return np.array([seen[start : start + IMAGES].sum() < needed for start in starts])

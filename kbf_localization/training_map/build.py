@@ -155,6 +155,7 @@ def map_of_frames(
         parameters=dict(parameters or {}),
         warnings=tuple(_warnings(drives, items, len(rows), describer)),
         word_grids=np.stack(grids) if len(grids) == len(items) else None,
+        ways=tuple(frames.way(number) for number in range(len(drives))),
     )
     if not runs:
         return training_map

@@ -51,6 +51,10 @@ VOCABULARY = "vocabulary"
 WORD_GRIDS = "word_grids"
 """(n, cells) words, eight bits each or, of more than 256 words, sixteen; not in every map."""
 
+WAYS, WAY_ENDS = "ways", "way_ends"
+"""(m, 3) poses of all sources' ways, one source after the other, and (sources,) where each ends.
+Optional."""
+
 FLOOR_PLAN = "floor_plan"
 """(height, width) grey levels, eight bits each; its place is in the description. Optional."""
 

@@ -12,9 +12,13 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import interpolate, relative
 from kbf_localization.motion.odometry_model import noise_between
+from kbf_localization.training_map.probes import way_along
 
 LONGEST_STEP_NS, LONGEST_STEPS = 1_000_000_000, 3
 """A pause of more than a second, and of three usual steps, is a gap in the drive, not a step."""
+
+WAY_STEP_M, WAY_STEP_RAD = 0.2, 0.2
+"""Between two poses of the way that a map keeps of each drive."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,13 @@ class Frames:
     def motion_variances(self) -> Array:
         """Noise (4,) of one frame's motion over all drives."""
         return noise_between(self.poses, self.motions, self.next_poses)
+
+    def way(self, drive: int) -> Array:
+        """Where a drive went, (m, 3): its poses, thinned, from the first to the last."""
+        poses = self.poses[self.drive_of == drive]
+        steps = (way_along(poses) / (WAY_STEP_M, WAY_STEP_RAD)).sum(axis=1)
+        _, first = np.unique(np.floor(steps), return_index=True)
+        return poses[np.union1d(first, len(poses) - 1)]
 
     def unbroken(self) -> Iterator[Rows]:
         """Rows of stretches without a gap, of one drive each."""

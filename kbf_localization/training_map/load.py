@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import DescriberError, MapError
 from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS, check_scale
@@ -20,6 +21,8 @@ from kbf_localization.training_map.file_format import (
     FLOOR_PLAN,
     LONGEST_DESCRIPTION,
     VOCABULARY,
+    WAY_ENDS,
+    WAYS,
     WORD_GRIDS,
     verify_seal,
 )
@@ -112,6 +115,7 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
         word_grids=_word_grids(content, length, len(arrays["poses"]), layout),
         known=description.learned,
         floor_plan=_floor_plan(content, length, description.plan),
+        ways=_ways(content, length, len(description.sources)),
     )
     training_map.gallery.check()
     return training_map
@@ -156,6 +160,24 @@ def _floor_plan(content: h5py.File, length: int, place: PlanPlace | None) -> Flo
     if dataset.dtype != np.uint8 or len(dataset.shape) != 2 or not 0 < pixels <= MAX_PLAN_PIXELS:
         raise _FormatError(f"'{FLOOR_PLAN}' has shape {dataset.shape} of {dataset.dtype}")
     return FloorPlanImage(_values(dataset), place.resolution, place.origin)
+
+
+def _ways(content: h5py.File, length: int, sources: int) -> tuple[Array, ...]:
+    """Where each source went, where the map knows it."""
+    if content.get(WAYS, getlink=True) is None:
+        return ()
+    datasets = {name: _plain(content, name, length) for name in (WAYS, WAY_ENDS)}
+    shapes = {WAYS: ((*datasets[WAYS].shape[:1], 3), "<f8"), WAY_ENDS: ((sources,), "<i8")}
+    for name, (shape, dtype) in shapes.items():
+        dataset = datasets[name]
+        if dataset.shape != shape or dataset.dtype != np.dtype(dtype):
+            raise _FormatError(f"'{name}' has shape {dataset.shape} of {dataset.dtype}")
+    poses, ends = _values(datasets[WAYS]), _values(datasets[WAY_ENDS])
+    if not np.isfinite(poses).all() or (np.abs(poses) > FARTHEST_M).any():
+        raise _FormatError(f"'{WAYS}' are not finite or absurdly large")
+    if ends[0] < 1 or (np.diff(ends) < 1).any() or ends[-1] != len(poses):
+        raise _FormatError(f"'{WAY_ENDS}' do not divide the ways")
+    return tuple(np.split(poses, ends[:-1]))
 
 
 def _description(content: h5py.File, length: int) -> Description:

@@ -55,6 +55,7 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
         warnings=tuple(chain.from_iterable(part.warnings for part in maps)),
         word_grids=None if len(grids) < len(maps) else np.concatenate(grids),
         floor_plan=next((part.floor_plan for part in maps if part.floor_plan is not None), None),
+        ways=tuple(part.way(source) for part in maps for source in range(len(part.sources))),
     )
     return replace(merged, known=replace(learn_from_map(merged), motion_noise=_noise(maps)))
 

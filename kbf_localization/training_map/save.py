@@ -23,6 +23,8 @@ from kbf_localization.training_map.file_format import (
     SEAL_LENGTH,
     VERSION,
     VOCABULARY,
+    WAY_ENDS,
+    WAYS,
     WORD_GRIDS,
     seal,
 )
@@ -83,6 +85,10 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
     plan = training_map.floor_plan
     if plan is not None:
         file.create_dataset(FLOOR_PLAN, data=np.asarray(plan.image, dtype=np.uint8))
+    if training_map.ways:
+        ends = np.cumsum([len(way) for way in training_map.ways])
+        file.create_dataset(WAYS, data=np.concatenate(training_map.ways).astype("<f8"))
+        file.create_dataset(WAY_ENDS, data=ends.astype("<i8"))
     pictures = file.create_dataset("thumbnails", shape=(sum(sizes),), dtype=np.uint8)
     start = 0
     for size, thumbnail in zip(sizes, training_map.thumbnails, strict=True):

@@ -48,7 +48,8 @@ class TrainingMap:
     `word_grids` (n, cells) are the images' grids of words, None in old maps and in maps of a
     describer without words. `known` is what
     the map has learned about itself, `parameters` what tuning found; empty means: the defaults.
-    `floor_plan` is what pictures of the map are drawn on.
+    `floor_plan` is what pictures of the map are drawn on. `ways` (m, 3) are where each source went,
+    whether its images are in the map or not; empty in old maps.
     """
 
     poses: Array
@@ -65,6 +66,7 @@ class TrainingMap:
     word_grids: WordGrid | None = None
     known: Learned | None = None
     floor_plan: FloorPlanImage | None = None
+    ways: tuple[Array, ...] = ()
 
     def __len__(self) -> int:
         return len(self.poses)
@@ -127,6 +129,10 @@ class TrainingMap:
         words = None if self.word_grids is None else self.word_grids[row]
         return ImageDescription(self.features[row], words)
 
+    def way(self, source: int) -> Array:
+        """Where a source went, (m, 3): in old maps no more is known than its poses in the map."""
+        return self.ways[source] if self.ways else self.poses[self.source_of == source]
+
     def image_gram(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
         """k_Z with power 1 between the map's images, (len rows_a, len rows_b or len rows_a)."""
         return self.described_by.kernel(self.gallery.compare_rows(rows_a, rows_b))
@@ -160,6 +166,7 @@ def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
         thumbnails=[training_map.thumbnails[int(row)] for row in rows],
         word_grids=None if grids is None else grids[rows],
         known=training_map.learned,
+        ways=tuple(training_map.ways[int(number)] for number in kept) if training_map.ways else (),
     )
 
 

@@ -81,6 +81,7 @@ def number_map() -> TrainingMap:
         floor_plan=FloorPlanImage(
             rng.integers(0, 255, (6, 9), dtype=np.uint8), 0.25, (-1.5, 0.5, 0.125)
         ),
+        ways=(rng.normal(size=(12, 3)), rng.normal(size=(5, 3))),
     )
 
 

@@ -13,6 +13,7 @@ from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, wrap_angle
 from kbf_localization.parallel import Cores
 from kbf_localization.training_map import TrainingMap, build_map
+from kbf_localization.training_map.frames import WAY_STEP_M
 from test.datasets.cold_folders import make_cold_drive
 
 
@@ -42,6 +43,18 @@ def test_a_held_out_frame_is_most_like_a_neighbour_of_its(
     near = np.hypot(*(found - drive.poses[held_out])[:, :2].T) < 0.5
     turned = np.abs(wrap_angle(found[:, 2] - drive.poses[held_out, 2])) < np.deg2rad(30.0)
     assert (near & turned).mean() >= 0.9
+
+
+def test_a_map_knows_the_way_of_its_drive_beside_its_poses(
+    wall_drive: ColdDrive, wall_map: TrainingMap
+) -> None:
+    (way,) = wall_map.ways
+    assert wall_drive.poses is not None
+    np.testing.assert_array_equal(way[[0, -1]], wall_drive.poses[[0, -1]])
+    steps = np.diff(wall_drive.poses[:, :2], axis=0)
+    longest = 2 * WAY_STEP_M + np.hypot(*steps.T).max()
+    assert np.hypot(*np.diff(way[:, :2], axis=0).T).max() <= longest
+    assert len(way) <= len(wall_drive.poses)
 
 
 def test_motions_lead_from_each_pose_to_the_next(wall_map: TrainingMap) -> None:

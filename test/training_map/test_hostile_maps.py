@@ -17,7 +17,14 @@ from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.registry import METHODS, make_filter
 from kbf_localization.training_map import TrainingMap, load_map, save_map
-from kbf_localization.training_map.file_format import ARRAYS, FLOOR_PLAN, SEAL_LENGTH, seal
+from kbf_localization.training_map.file_format import (
+    ARRAYS,
+    FLOOR_PLAN,
+    SEAL_LENGTH,
+    WAY_ENDS,
+    WAYS,
+    seal,
+)
 from test.filters.synthetic_world import World, synthetic_map
 from test.fuzzing import changed_trees, edited, edits, fuzzed
 
@@ -26,7 +33,9 @@ from test.fuzzing import changed_trees, edited, edits, fuzzed
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("maps") / "office.kbfmap"
     plan = FloorPlanImage(np.zeros((5, 4), dtype=np.uint8), 0.5, (0.0, 0.0, 0.0))
-    save_map(replace(synthetic_map(World(), 8), floor_plan=plan), path)
+    bare = synthetic_map(World(), 8)
+    ways = tuple(bare.way(number) for number in range(len(bare.sources)))
+    save_map(replace(bare, floor_plan=plan, ways=ways), path)
     return path.read_bytes()
 
 
@@ -52,6 +61,7 @@ def assert_makes_sense(known: TrainingMap) -> None:
     assert len(known) > 0
     assert np.isfinite(known.poses).all()
     assert all(np.isfinite(value) for value in known.parameters.values())
+    assert all(len(way) and np.isfinite(way).all() for way in known.ways)
     assert known.floor_plan is None or min(known.floor_plan.size_m) > 0.0
     assert (np.asarray(known.learned.motion_noise.variances(1.0, 1.0)) >= 0.0).all()
 
@@ -73,7 +83,7 @@ def test_maps_with_anything_in_their_arrays(
 ) -> None:
     image = io.BytesIO(whole)
     with h5py.File(image, "r+") as file:
-        name = data.draw(st.sampled_from(sorted((*ARRAYS, FLOOR_PLAN))))
+        name = data.draw(st.sampled_from(sorted((*ARRAYS, FLOOR_PLAN, WAYS, WAY_ENDS))))
         array = file[name][()]
         kept = edited(array.tobytes(), data.draw(edits))[: array.nbytes].ljust(array.nbytes, b"\0")
         if array.size:

@@ -34,13 +34,19 @@ def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Pat
     assert list(loaded.thumbnails) == list(number_map.thumbnails)
     assert loaded.floor_plan is not None and number_map.floor_plan is not None
     np.testing.assert_array_equal(loaded.floor_plan.image, number_map.floor_plan.image)
+    for way, kept in zip(number_map.ways, loaded.ways, strict=True):
+        np.testing.assert_array_equal(kept, way)
     assert loaded.floor_plan.resolution == 0.25
     assert loaded.floor_plan.origin == (-1.5, 0.5, 0.125)
 
 
-def test_a_map_without_a_floor_plan_has_none(number_map: TrainingMap, map_path: Path) -> None:
-    save_map(replace(number_map, floor_plan=None), map_path)
-    assert load_map(map_path).floor_plan is None
+def test_a_map_without_a_floor_plan_or_ways_has_none(
+    number_map: TrainingMap, map_path: Path
+) -> None:
+    save_map(replace(number_map, floor_plan=None, ways=()), map_path)
+    loaded = load_map(map_path)
+    assert loaded.floor_plan is None
+    np.testing.assert_array_equal(loaded.way(1), number_map.poses[4:])
 
 
 def test_a_loaded_map_can_replace_its_own_file(number_map: TrainingMap, map_path: Path) -> None:
@@ -64,7 +70,10 @@ def test_the_file_is_the_same_whenever_it_is_written(
 def test_any_hdf5_tool_opens_it(number_map: TrainingMap, map_path: Path) -> None:
     save_map(number_map, map_path)
     with h5py.File(map_path, "r") as file:
-        assert set(file) == {*ARRAYS, "description", "floor_plan", "word_grids"}
+        assert set(file) == {
+            *ARRAYS,
+            *("description", "floor_plan", "word_grids", "ways", "way_ends"),
+        }
         assert b'"power": 8.0' in file["description"][()]
 
 
@@ -266,6 +275,12 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
         put("floor_plan", data=np.zeros((8000, 8000), np.uint8), compression="gzip"),
         "in one piece",
     ),
+    "ways that are not finite": (put("ways", data=np.full((17, 3), np.nan)), "ways"),
+    "ways of another width": (put("ways", data=np.zeros((17, 2))), "ways"),
+    "ways of no source": (put("way_ends", data=np.array([17])), "way_ends"),
+    "ways without an end": (drop("way_ends"), "'way_ends' is missing"),
+    "ways that end too late": (put("way_ends", data=np.array([12, 18])), "do not divide"),
+    "a source without a way": (put("way_ends", data=np.array([0, 17])), "do not divide"),
     "no plan at its place": (drop("floor_plan"), "'floor_plan' is missing"),
     "a plan without scale": (describe(b'"resolution": 0.25', b'"resolution": 0.0'), "resolution"),
     "a plan in nowhere": (describe(b"-1.5,", b"NaN,"), "origin"),

@@ -37,6 +37,8 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
     assert merged.parameters == number_map.parameters
     assert merged.word_grids is not None and number_map.word_grids is not None
     np.testing.assert_array_equal(merged.word_grids, np.tile(number_map.word_grids, (2, 1)))
+    for way, own in zip(merged.ways, 2 * number_map.ways, strict=True):
+        np.testing.assert_array_equal(way, own)
     noise = merged.learned.motion_noise
     assert noise == MotionNoise((0.05, 0.02, 0.05), (0.001, 0.1, 0.003), 7)
 

@@ -24,6 +24,8 @@ def test_a_removed_drive_leaves_nothing(world_map: TrainingMap) -> None:
     assert [source.name for source in left.sources] == ["second"]
     np.testing.assert_array_equal(left.poses, world_map.poses[world_map.source_of == 1])
     assert set(left.source_of) == {0}
+    np.testing.assert_array_equal(left.way(0), world_map.ways[1])
+    assert len(left.ways) == 1
     assert left.learned.drives == 1
     assert left.learned.motion_noise == world_map.learned.motion_noise
 
@@ -34,6 +36,9 @@ def test_a_box_takes_the_poses_within_it_whatever_the_order_of_its_corners(
     left = remove_box(world_map, (0.0, 9.0, -9.0, -9.0))
     assert (left.poses[:, 0] > 0.0).all()
     assert len(left) == (world_map.poses[:, 0] > 0.0).sum()
+    # Where the drives went is still known, so that a check finds the hole.
+    for way, before in zip(left.ways, world_map.ways, strict=True):
+        np.testing.assert_array_equal(way, before)
 
 
 def test_a_map_without_thumbnails_is_the_same_map(world_map: TrainingMap) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.drive import Drive
@@ -29,12 +30,11 @@ from kbf_localization.evaluation.map_check.later_drive import (
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike, distinct, look_alikes
 from kbf_localization.evaluation.map_check.stretches import (
     Stretch,
-    driven_once,
-    holes,
+    badly_known,
     make_stretch,
-    one_light,
-    one_way,
     runs_where,
+    scale_m,
+    sees_nothing,
     without_repeats,
 )
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M, error_in_sigmas, position_errors
@@ -162,6 +162,25 @@ class MapCheck:
         return float(np.average(gross, weights=self.weights[self.covered]))
 
     @cached_property
+    def spread_m(self) -> Array:
+        """How far the errors (t,) near each place of the path range, from 10th to 90th percentile.
+
+        Near are images of any drive within half of d₀; NaN where the path is not covered.
+        """
+        spread = np.full(len(self.path), np.nan)
+        covered = np.flatnonzero(self.covered)
+        if len(covered):
+            tree = cKDTree(self.path[covered, :2])
+            near = tree.query_ball_point(tree.data, 0.5 * scale_m(self.training_map))
+            errors = self.errors[covered]
+            spread[covered] = [np.ptp(np.percentile(errors[rows], (10, 90))) for rows in near]
+        return spread
+
+    def sees_nothing(self, poses: Array) -> NDArray[np.bool_]:
+        """Which poses (t, 3) are on a stretch that it names, looking where there is no picture."""
+        return sees_nothing(self.training_map, self.stretches, poses)
+
+    @cached_property
     def verdict(self) -> str:
         """Whether it will work here, in words."""
         median, beyond = self.median_m, self._beyond
@@ -229,8 +248,6 @@ def check_map(
     drives = list(drives) if isinstance(drives, Sequence) else [drives]
     count = len(drives or training_map.sources)
     rng = np.random.default_rng(seed)
-    # The drives themselves show where the way leads through a hole.
-    stretches = [] if drives else list(holes(training_map))
     confused: list[LookAlike] = []
     fixes: list[FirstFix] = []
     dishonest: list[Array] = []
@@ -247,16 +264,15 @@ def check_map(
             tracking = np.array([state == "tracking" for state in trial.run.states])
             held_out = np.full(len(path), fold.held_out)
             columns.append((path, errors, expected, shares, sigmas, tracking, held_out))
-            if not fold.thinned:
-                stretches += driven_once(training_map, path, shares)
-            stretches += one_way(training_map, path)
-            stretches += one_light(training_map, path)
             mistaken = (_smoothed(sigmas) > 3.0) & tracking & (shares >= LEAST_SHARE)
             dishonest += [path[run] for run in runs_where(mistaken, path, training_map)]
         confused += look_alikes(fold, -(-LOOK_ALIKE_SAMPLES // count), progress)
         fixes += first_fixes(fold, -(-STARTS // count), rng, progress)
     if not columns:
         raise KbfError("no image got a pose: check that odometry and images overlap in time")
+    stretches: list[Stretch] = []
+    for source, way in _ways(training_map, drives):
+        stretches += badly_known(training_map, way, source, once=not flatters)
     for path, _, expected, *_ in columns:
         stretches += _confusing(training_map, path, expected, confused)
     path, errors, expected, shares, sigmas, tracking, held_out = (
@@ -285,6 +301,23 @@ def check_map(
         first_fixes=tuple(fixes),
         flatters=flatters,
     )
+
+
+def _ways(
+    training_map: TrainingMap, drives: Sequence[Drive | DescribedDrive]
+) -> Iterator[tuple[int | None, Array]]:
+    """Where the map's drives went, each with its number, and drives that the map does not know."""
+    names = [source.name for source in training_map.sources]
+    ways = {number: training_map.way(number) for number in range(len(names))}
+    for drive in drives:
+        poses = drive.truth if isinstance(drive, DescribedDrive) else drive.poses
+        assert poses is not None
+        way = poses[np.isfinite(poses).all(axis=1)]
+        if drive.name not in names:
+            yield None, way
+        elif not training_map.ways:
+            ways[names.index(drive.name)] = way
+    yield from ways.items()
 
 
 def _confusing(

@@ -55,7 +55,7 @@ def fix_from(
 ) -> FirstFix:
     """The first fix of a localizer that knows nothing at image `start` of the drive."""
     localizer.reset()
-    part = drive.part(slice(start, start + most_images))
+    part = drive.excerpt(slice(start, start + most_images))
     assert part.truth is not None
     for number, fix, _, _ in localize_drive(part, localizer):
         if fix is not None and fix.state is State.TRACKING:

@@ -170,7 +170,7 @@ def localize_fold(fold: Fold, progress: Progress = no_progress) -> Iterator[Tria
     localizer = Localizer(fold.training_map)
     for rows in fold.windows:
         localizer.reset()
-        part = fold.drive.part(rows)
+        part = fold.drive.excerpt(rows)
         run = replay(part, localizer, progress=progress)
         if len(run):
             yield Trial(run, _truth(part)[np.searchsorted(part.stamps_ns, run.stamps_ns)])

@@ -44,14 +44,22 @@ def write_check(
     """Write metrics, configuration, pictures and `check.html`; the page's path."""
     folder.write_metrics(check.metrics)
     folder.write_config(config)
+    _write_path(folder, check)
     save_figure(folder, "expected_error.png", draw_expected_error(check))
+    save_figure(folder, "spread.png", draw_spread(check))
     pictures = [
         Picture(
             folder.file("expected_error.png"),
             "Expected error along the way (colour; where other drives came by), and stretches that "
             "the map knows badly (lines beside the way)",
-        )
+        ),
+        Picture(
+            folder.file("spread.png"),
+            "Spread of the errors near each place, from the 10th to the 90th percentile: where it "
+            "is wide, a robot is now well and now badly localized",
+        ),
     ]
+    plots = len(pictures)
     for number, pair in enumerate(check.look_alikes, start=1):
         figure = _side_by_side(check, pair)
         if figure is not None:
@@ -59,7 +67,7 @@ def write_check(
             save_figure(folder, name, figure)
             pictures.append(Picture(folder.file(name), f"Look-alike {number}: {_told(pair)}"))
     notes = [check.verdict, _how(check)]
-    if len(pictures) > 1:
+    if len(pictures) > plots:
         notes.append(CAMERA_NOTE)
     elif check.look_alikes:
         notes.append("The map has no thumbnails, so look-alike places are listed without images.")
@@ -121,16 +129,7 @@ def figures(check: MapCheck) -> list[tuple[str, object, str]]:
 
 def draw_expected_error(check: MapCheck) -> Figure:
     """The way, coloured by the expected error, with the stretches that the map knows badly."""
-    figure, axes = make_figure(10.0, 7.0)
-    draw_floor_plan(axes, check.training_map.floor_plan)
-    axes.plot(*check.training_map.poses[:, :2].T, ".", color="0.8", ms=2, label="map poses")
-    if not check.covered.all():
-        axes.plot(*check.path[~check.covered, :2].T, ".", color="0.55", ms=4, label="not checked")
-    x, y = check.path[check.covered, :2].T
-    dots = axes.scatter(
-        x, y, c=check.expected[check.covered], s=14, cmap="viridis_r", vmin=0.0, vmax=1.0, zorder=3
-    )
-    figure.colorbar(dots, ax=axes, label="expected error (m; 1 and more: darkest)", shrink=0.7)
+    figure, axes = _heat_map(check, check.expected, "expected error")
     _draw_stretches(axes, check)
     for number, pair in enumerate(check.look_alikes, start=1):
         for pose in (pair.a, pair.b):
@@ -140,14 +139,49 @@ def draw_expected_error(check: MapCheck) -> Figure:
                 color=REASONS["look_alike"][0],
                 weight="bold",
             )
-    axes.set(xlabel="x (m)", ylabel="y (m)", title="Expected error along the way")
-    positions = check.training_map.poses[:, :2]
+    axes.set_title("Expected error along the way")
+    axes.legend(framealpha=0.85, edgecolor="none", fontsize="small")
+    return figure
+
+
+def draw_spread(check: MapCheck) -> Figure:
+    """The way, coloured by how far the errors near each place range."""
+    figure, axes = _heat_map(check, check.spread_m, "spread of the errors")
+    axes.set_title("Spread of the errors along the way")
+    axes.legend(framealpha=0.85, edgecolor="none", fontsize="small")
+    return figure
+
+
+def _heat_map(check: MapCheck, values: Array, what: str) -> tuple[Figure, Axes]:
+    """The map's poses, and the checked path (t, 3) coloured by `values` (t,) in metres."""
+    figure, axes = make_figure(10.0, 7.0)
+    draw_floor_plan(axes, check.training_map.floor_plan)
+    axes.plot(*check.training_map.poses[:, :2].T, ".", color="0.8", ms=2, label="map poses")
+    if not check.covered.all():
+        axes.plot(*check.path[~check.covered, :2].T, ".", color="0.55", ms=4, label="not checked")
+    x, y = check.path[check.covered, :2].T
+    dots = axes.scatter(
+        x, y, c=values[check.covered], s=14, cmap="viridis_r", vmin=0.0, vmax=1.0, zorder=3
+    )
+    figure.colorbar(dots, ax=axes, label=f"{what} (m; 1 and more: darkest)", shrink=0.7)
+    ways = (check.training_map.poses, check.path, *(one.poses for one in check.stretches))
+    positions = np.concatenate(ways)[:, :2]
     low, high = positions.min(axis=0), positions.max(axis=0)
+    axes.set(xlabel="x (m)", ylabel="y (m)")
     axes.set_xlim(low[0] - MARGIN_M, high[0] + MARGIN_M)
     axes.set_ylim(low[1] - MARGIN_M, high[1] + MARGIN_M)
     axes.set_aspect("equal", adjustable="box")
-    axes.legend(framealpha=0.85, edgecolor="none", fontsize="small")
-    return figure
+    return figure, axes
+
+
+def _write_path(folder: ResultsFolder, check: MapCheck) -> None:
+    """`path.csv`: the figures along the way, for other programs."""
+    rows = zip(check.path, check.expected, check.spread_m, check.covered, strict=True)
+    lines = ["x_m,y_m,heading_rad,expected_error_m,spread_m,checked"]
+    for (x, y, heading), expected, spread, covered in rows:
+        figures = f"{expected:.4f},{spread:.4f}" if covered else ","
+        lines.append(f"{x:.4f},{y:.4f},{heading:.5f},{figures},{int(covered)}")
+    folder.write_text("path.csv", "\n".join(lines) + "\n")
 
 
 def _draw_stretches(axes: Axes, check: MapCheck) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,12 @@ SHORTEST = 0.5
 BRIDGED = 1.0
 """Two stretches with less than this between them, in d₀, are one."""
 
+ON = 0.5
+"""In d₀ and φ₀: a pose so near to one of a stretch is on it."""
+
+DIRECTIONS = 16
+"""In which a robot at a place may look; in a hole all are tried, not only those driven."""
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -29,6 +35,8 @@ class Stretch:
 
     `why` is "uncovered", "one_way", "look_alike" or "light"; of an uncovered one `drives` is how
     many of the map's drives show it, 0 or 1. `expected_error_m` is how far off to expect the robot.
+    `blind` (s, DIRECTIONS) says where the map has no picture for a robot that looks that far to the
+    left of the way.
     """
 
     poses: Array
@@ -36,6 +44,12 @@ class Stretch:
     why: str
     drives: int | None
     expected_error_m: float
+    blind: NDArray[np.bool_]
+
+    @property
+    def blind_poses(self) -> Array:
+        """Poses (b, 3) on the stretch, looking where the map has no picture."""
+        return _all_round(self.poses)[self.blind.ravel()]
 
     @property
     def gain(self) -> float:
@@ -53,57 +67,88 @@ def drift_m(training_map: TrainingMap, metres: float) -> float:
     return float(np.sqrt(np.log(2.0) * (forward + left + heading * half**2 / 3.0)))
 
 
-def holes(training_map: TrainingMap) -> Iterator[Stretch]:
-    """Where consecutive poses of a drive lie so far apart that the map covers nothing between."""
-    for number in range(len(training_map.sources)):
-        poses = training_map.poses[training_map.source_of == number]
-        steps = np.hypot(*np.diff(poses[:, :2], axis=0).T)
-        for place in np.flatnonzero(steps > SHORTEST * scale_m(training_map)):
-            share = np.linspace(0.0, 1.0, 3 + int(8 * steps[place] / scale_m(training_map)))
-            between = poses[place] + share[:, None] * (poses[place + 1] - poses[place])
-            along = between[-1, :2] - between[0, :2]
-            between[1:-1, 2] = np.arctan2(along[1], along[0])
-            for run in runs_where(
-                covered_share(training_map, between) < LEAST_SHARE, between, training_map
-            ):
-                yield make_stretch(training_map, between[run], "uncovered", 0)
+def badly_known(
+    training_map: TrainingMap, way: Array, source: int | None = None, *, once: bool = True
+) -> Iterator[Stretch]:
+    """The stretches of a way (m, 3), of the map's `source` or of a drive that it does not know.
 
-
-def driven_once(training_map: TrainingMap, path: Array, shares: Array) -> Iterator[Stretch]:
-    """Where no other drive covers the path (t, 3) of one, by the `shares` (t,) that the others do.
-
-    Where the whole map does not cover it either, as with a drive that the map does not know, it
-    is a hole.
+    Unless `once`, stretches that only this drive shows are left out.
     """
-    whole = covered_share(training_map, path) >= LEAST_SHARE
-    for drives, missing in ((0, ~whole), (1, whole & (shares < LEAST_SHARE))):
-        for run in runs_where(missing, path, training_map):
-            yield make_stretch(training_map, path[run], "uncovered", drives)
+    way = _filled(way, scale_m(training_map))
+    yield from holes(training_map, way)
+    if once and source is not None:
+        yield from driven_once(training_map, way, source)
+    yield from one_way(training_map, way)
+    yield from one_light(training_map, way)
 
 
-def one_way(training_map: TrainingMap, path: Array) -> Iterator[Stretch]:
-    """Where the map has no picture that looks back along the path (t, 3)."""
-    back = path + np.array([0.0, 0.0, np.pi])
-    there = covered_share(training_map, path) >= LEAST_SHARE
+def _filled(way: Array, scale: float) -> Array:
+    """The way (m, 3), straight where consecutive poses lie far apart; `scale` is d₀."""
+    steps = np.hypot(*np.diff(way[:, :2], axis=0).T)
+    parts = []
+    for place, step in enumerate(steps):
+        parts.append(way[place : place + 1])
+        if step > SHORTEST * scale:
+            along = way[place + 1, :2] - way[place, :2]
+            share = np.linspace(0.0, 1.0, 3 + int(8 * step / scale))[1:-1, None]
+            between = np.full((len(share), 3), np.arctan2(along[1], along[0]))
+            between[:, :2] = way[place, :2] + share * along
+            parts.append(between)
+    return np.concatenate([*parts, way[-1:]])
+
+
+def holes(training_map: TrainingMap, way: Array) -> Iterator[Stretch]:
+    """Where the map has no picture that looks along the way (m, 3)."""
+    missing = covered_share(training_map, way) < LEAST_SHARE
+    for run in runs_where(missing, way, training_map):
+        looks = covered_share(training_map, _all_round(way[run])) < LEAST_SHARE
+        blind = looks.reshape(len(run), DIRECTIONS)
+        yield make_stretch(training_map, way[run], "uncovered", 0, blind=blind)
+
+
+def _all_round(poses: Array) -> Array:
+    """At each of the poses (s, 3) one looking in each direction, (s DIRECTIONS, 3)."""
+    looks = np.repeat(poses, DIRECTIONS, axis=0)
+    looks[:, 2] += np.tile(np.arange(DIRECTIONS) * (2.0 * np.pi / DIRECTIONS), len(poses))
+    return looks
+
+
+def driven_once(training_map: TrainingMap, way: Array, source: int) -> Iterator[Stretch]:
+    """Where pictures of no other drive than `source` itself cover its way (m, 3)."""
+    others = training_map.poses[training_map.source_of != source]
+    missing = covered_share(training_map, way) >= LEAST_SHARE
+    if len(others):
+        resemblance = training_map.learned.resemblance
+        missing &= share_near(resemblance, others, way) < LEAST_SHARE
+    for run in runs_where(missing, way, training_map):
+        yield make_stretch(training_map, way[run], "uncovered", 1)
+
+
+def one_way(training_map: TrainingMap, way: Array) -> Iterator[Stretch]:
+    """Where the map has no picture that looks back along the way (m, 3)."""
+    back = way + np.array([0.0, 0.0, np.pi])
+    there = covered_share(training_map, way) >= LEAST_SHARE
     missing = there & (covered_share(training_map, back) < LEAST_SHARE)
-    for run in runs_where(missing, path, training_map):
-        yield make_stretch(training_map, path[run], "one_way")
+    for run in runs_where(missing, way, training_map):
+        blind = np.zeros((len(run), DIRECTIONS), dtype=bool)
+        blind[:, DIRECTIONS // 2] = missing[run]
+        yield make_stretch(training_map, way[run], "one_way", blind=blind)
 
 
-def one_light(training_map: TrainingMap, path: Array) -> Iterator[Stretch]:
-    """Where the path was seen in one light only, though the map knows several."""
+def one_light(training_map: TrainingMap, way: Array) -> Iterator[Stretch]:
+    """Where the way was seen in one light only, though the map knows several."""
     by_source = [light(source) for source in training_map.sources]
     lights = sorted({one for one in by_source if one})
     if len(lights) < 2:
         return
-    seen = np.zeros(len(path), dtype=np.intp)
+    seen = np.zeros(len(way), dtype=np.intp)
     for one in lights:
         own = [number for number, other in enumerate(by_source) if other == one]
         poses = training_map.poses[np.isin(training_map.source_of, own)]
-        shares = share_near(training_map.learned.resemblance, poses, path)
+        shares = share_near(training_map.learned.resemblance, poses, way)
         seen += shares >= LEAST_SHARE
-    for run in runs_where(seen == 1, path, training_map):
-        yield make_stretch(training_map, path[run], "light")
+    for run in runs_where(seen == 1, way, training_map):
+        yield make_stretch(training_map, way[run], "light")
 
 
 def make_stretch(
@@ -112,29 +157,60 @@ def make_stretch(
     why: str,
     drives: int | None = None,
     expected_error_m: float | None = None,
+    blind: NDArray[np.bool_] | None = None,
 ) -> Stretch:
     metres = length_m(poses)
     if expected_error_m is None:
         expected_error_m = drift_m(training_map, metres)
-    return Stretch(poses, metres, why, drives, expected_error_m)
+    if blind is None:
+        blind = np.zeros((len(poses), DIRECTIONS), dtype=bool)
+    return Stretch(poses, metres, why, drives, expected_error_m, blind)
 
 
-def without_repeats(training_map: TrainingMap, stretches: list[Stretch]) -> list[Stretch]:
-    """Each place once for each reason, the longest stretch first."""
+def without_repeats(training_map: TrainingMap, stretches: Sequence[Stretch]) -> list[Stretch]:
+    """Each place once for each reason: of a shorter stretch only what is not on a longer one."""
     kept: list[Stretch] = []
-    for one in sorted(stretches, key=lambda stretch: -stretch.metres):
-        for other in kept:
-            if one.why == other.why and _within(training_map, one.poses, other.poses):
-                break
-        else:
-            kept.append(one)
+    for reason in dict.fromkeys((one.why, one.drives) for one in stretches):
+        own = [one for one in stretches if (one.why, one.drives) == reason]
+        kept += _distinct(training_map, sorted(own, key=lambda one: -one.metres))
     return kept
 
 
-def _within(training_map: TrainingMap, poses: Array, others: Array) -> bool:
-    scales = training_map.learned.resemblance.scales[[0, 1, 2, 2]]
-    distances, _ = cKDTree(embed(others) / scales).query(embed(poses) / scales)
-    return bool(np.mean(distances < 1.0) > 0.5)
+def _distinct(training_map: TrainingMap, stretches: Sequence[Stretch]) -> Iterator[Stretch]:
+    """Of stretches for one reason, what is not on an earlier one."""
+    # A hole is one hole from whichever side it is driven into.
+    told = [one.blind_poses if one.drives == 0 else one.poses for one in stretches]
+    ends = np.cumsum([len(poses) for poses in told])
+    tree = cKDTree(_scaled(training_map, np.concatenate(told)))
+    listed = np.zeros(tree.n, dtype=bool)
+    for one, poses, end in zip(stretches, told, ends, strict=True):
+        near = tree.query_ball_point(_scaled(training_map, one.poses), ON)
+        new = np.array([not listed[rows].any() for rows in near])
+        listed[end - len(poses) : end] = True
+        if new.all():
+            yield one
+            continue
+        for run in runs_where(new, one.poses, training_map):
+            error = one.expected_error_m if one.why == "look_alike" else None
+            yield make_stretch(
+                training_map, one.poses[run], one.why, one.drives, error, one.blind[run]
+            )
+
+
+def sees_nothing(
+    training_map: TrainingMap, stretches: Sequence[Stretch], poses: Array
+) -> NDArray[np.bool_]:
+    """Which poses (t, 3) are on one of the stretches and look where the map has no picture."""
+    blind = np.concatenate([np.zeros((0, 3)), *(one.blind_poses for one in stretches)])
+    if len(blind) == 0:
+        return np.zeros(len(poses), dtype=bool)
+    tree = cKDTree(_scaled(training_map, blind))
+    return np.asarray(tree.query(_scaled(training_map, poses))[0] < ON)
+
+
+def _scaled(training_map: TrainingMap, poses: Array) -> Array:
+    """Poses (t, 3) as points (t, 4) whose distances are in d₀ and φ₀."""
+    return embed(poses) / training_map.learned.resemblance.scales[[0, 1, 2, 2]]
 
 
 def runs_where(flags: NDArray[np.bool_], path: Array, training_map: TrainingMap) -> list[Rows]:
