@@ -45,7 +45,7 @@ class Frames:
         poses = self.poses[self.drive_of == drive]
         steps = (way_along(poses) / (WAY_STEP_M, WAY_STEP_RAD)).sum(axis=1)
         _, first = np.unique(np.floor(steps), return_index=True)
-        return poses[np.union1d(first, len(poses) - 1)]
+        return np.asarray(poses[np.union1d(first, len(poses) - 1)])
 
     def unbroken(self) -> Iterator[Rows]:
         """Rows of stretches without a gap, of one drive each."""
