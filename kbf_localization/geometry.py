@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from kbf_localization.arrays import Array
 from kbf_localization.limits import VARIANCES
 
+_PLANAR = np.array([0, 1, 5, 6, 7, 11, 30, 31, 35])
 NORM_TOLERANCE = 0.1
 """A quaternion this near to unit length was only rounded; tf2 draws the line there too."""
 
@@ -91,6 +92,19 @@ def heading_of(x: float, y: float, z: float, w: float) -> float | None:
 def quaternion_of(heading: float) -> tuple[float, float, float, float]:
     """(x, y, z, w) of a rotation about the vertical axis."""
     return 0.0, 0.0, math.sin(heading / 2.0), math.cos(heading / 2.0)
+
+
+def planar_block(values: ArrayLike) -> Array:
+    """(3, 3) of (x, y, heading) in ROS's 36 numbers of (x, y, z, roll, pitch, yaw)."""
+    planar: Array = np.asarray(values, dtype=np.float64).reshape(36)[_PLANAR]
+    return planar.reshape(3, 3)
+
+
+def spatial_numbers(covariance: Array) -> Array:
+    """ROS's 36 numbers of a planar covariance (3, 3)."""
+    full = np.zeros(36)
+    full[_PLANAR] = covariance.reshape(9)
+    return full
 
 
 def position_sigma(covariance: Array) -> float:

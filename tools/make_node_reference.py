@@ -40,6 +40,15 @@ images odometry may carry it for `dead_reckoning_max_seconds` and up to a standa
 that can be trusted. Its stamps are those of the odometry, up to `transform_tolerance` ahead; at an
 image's stamp it is what the pose of that image says.
 
+## The odometry's noise
+
+How far the odometry errs over a motion the map has learned (`kbf map info`). Where the odometry's
+own `pose.covariance` grows as the robot drives, what it grows by takes the place of that, forward,
+left and in heading: at least a quarter of the learned variances, and not where it is beyond a
+hundred times these. A covariance that is zero, constant, switches between constants, or shrinks as
+the robot moves says nothing about a motion and is passed over. `motion_noise` in `status` is `map`
+or `odometry`: whose noise the last image was used with. Bags are read by the same rule.
+
 ## Clocks
 
 An image is used with the odometry of its stamp, so both must be stamped by the same clock. `status`

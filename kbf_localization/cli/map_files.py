@@ -163,6 +163,7 @@ def _learned(training_map: TrainingMap) -> list[tuple[object, ...]]:
         (
             "odometry, after 1 m",
             f"{metre[0]:.3f} m, {np.degrees(metre[2]):.1f} deg",
-            f"standard deviation; {noise.set_aside} stretches set aside as faults",
+            f"standard deviation; {noise.set_aside} stretches set aside as faults; the odometry's "
+            "own covariance takes its place where it is sane",
         ),
     ]

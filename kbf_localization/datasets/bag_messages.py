@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from kbf_localization.arrays import Image
+from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.bag_topics import IMAGE
 from kbf_localization.datasets.image_messages import grey_from_compressed, grey_from_raw
-from kbf_localization.geometry import heading_of
+from kbf_localization.geometry import heading_of, planar_block
 
 PlanarPose = tuple[float, float, float]
 
@@ -29,6 +29,11 @@ def pose_of_message(message: Any) -> PlanarPose | None:
     pose = message.pose
     pose = getattr(pose, "pose", pose)
     return pose_of(pose.position, pose.orientation)
+
+
+def covariance_of_message(message: Any) -> Array:
+    """The covariance (3, 3) of (x, y, heading) in an Odometry, as it is."""
+    return planar_block(message.pose.covariance)
 
 
 def grey_image(message: Any, type_name: str) -> Image | None:

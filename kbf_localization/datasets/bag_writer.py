@@ -20,13 +20,13 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from kbf_localization.datasets.bag_messages import PlanarPose
 from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
-from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.datasets.files import new_folder
 from kbf_localization.datasets.image_headers import format_of
 from kbf_localization.datasets.image_messages import decode
 from kbf_localization.datasets.rosbag import CONDITION_NOTE, ODOMETRY_NOTE
 from kbf_localization.errors import DatasetError
-from kbf_localization.geometry import quaternion_of
+from kbf_localization.geometry import quaternion_of, spatial_numbers
 from kbf_localization.progress import Progress, no_progress
 
 STORAGES = ("mcap", "sqlite3")
@@ -95,7 +95,7 @@ class _Messages:
             # faster than its camera.
             until = int(np.searchsorted(odometry.stamps_ns, stamp, side="right"))
             for reading in range(fed, until):
-                self._odometry(int(odometry.stamps_ns[reading]), odometry.poses[reading])
+                self._odometry(odometry, reading)
             fed = until
             if poses is not None and np.isfinite(poses[index]).all():
                 self._ground_truth(stamp, poses[index])
@@ -103,9 +103,11 @@ class _Messages:
                 self._image(stamp, image)
             progress(index + 1, len(drive), f"writing {drive.name}")
         for reading in range(fed, len(odometry.stamps_ns)):
-            self._odometry(int(odometry.stamps_ns[reading]), odometry.poses[reading])
+            self._odometry(odometry, reading)
 
-    def _odometry(self, stamp: int, pose: Any) -> None:
+    def _odometry(self, odometry: OdometryLog, reading: int) -> None:
+        stamp, pose = int(odometry.stamps_ns[reading]), odometry.poses[reading]
+        covariance = odometry.covariance(reading)
         self._put(
             "/odom",
             ODOMETRY,
@@ -115,7 +117,7 @@ class _Messages:
             pose=self._new(
                 "geometry_msgs/msg/PoseWithCovariance",
                 pose=self._pose(pose),
-                covariance=np.zeros(36),
+                covariance=np.zeros(36) if covariance is None else spatial_numbers(covariance),
             ),
             twist=self._new(
                 "geometry_msgs/msg/TwistWithCovariance",

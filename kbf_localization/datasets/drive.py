@@ -17,11 +17,17 @@ from kbf_localization.arrays import Image
 class OdometryLog:
     """Wheel odometry in its own frame.
 
-    `stamps_ns` (m,) strictly increasing, `poses` (m, 3).
+    `stamps_ns` (m,) strictly increasing, `poses` (m, 3), `covariances` (m, 3, 3) of (x, y, heading)
+    as the robot reports them, None where it does not, or always the same.
     """
 
     stamps_ns: NDArray[np.int64]
     poses: NDArray[np.float64]
+    covariances: NDArray[np.float64] | None = None
+
+    def covariance(self, reading: int) -> NDArray[np.float64] | None:
+        """(3, 3) of one reading."""
+        return None if self.covariances is None else self.covariances[reading]
 
 
 MEASURED, SIMULATED, NO_ODOMETRY = "measured", "simulated", "none"

@@ -192,7 +192,8 @@ def _readings(drive: Drive, first: int, last: int) -> OdometryLog:
     start = int(np.searchsorted(log.stamps_ns, drive.stamps_ns[first], side="right")) - 1
     stop = int(np.searchsorted(log.stamps_ns, drive.stamps_ns[last], side="left")) + 1
     inside = slice(max(start, 0), stop)
-    return OdometryLog(log.stamps_ns[inside], log.poses[inside])
+    covariances = None if log.covariances is None else log.covariances[inside]
+    return OdometryLog(log.stamps_ns[inside], log.poses[inside], covariances)
 
 
 class SimulatedOdometryDrive:

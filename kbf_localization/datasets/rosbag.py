@@ -12,7 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
-from kbf_localization.datasets.bag_messages import grey_image, pose_of_message
+from kbf_localization.datasets.bag_messages import (
+    covariance_of_message,
+    grey_image,
+    pose_of_message,
+)
 from kbf_localization.datasets.bag_reader import (
     TRANSFORMS,
     BagReader,
@@ -175,6 +179,7 @@ class _Scan:
         self._late_images = self._damaged = 0
         self._notes: list[str] = []
         self._odometry, self._known = PoseLog(), PoseLog()
+        self._covariances = array("d")
         self._transforms = TransformLog()
         self.odom_frame = self.base_frame = self.image_frame = ""
         static = static_transforms_topic(bag.topics) if self._by_transforms else None
@@ -213,7 +218,8 @@ class _Scan:
         self.image_recorded.append(recorded_ns)
 
     def _add_odometry(self, stamp: int, message: Any) -> None:
-        self._odometry.add(stamp, pose_of_message(message))
+        if self._odometry.add(stamp, pose_of_message(message)):
+            self._covariances.extend(covariance_of_message(message).flat)
         self.odom_frame = message.header.frame_id.lstrip("/")
         self.base_frame = message.child_frame_id.lstrip("/")
 
@@ -241,7 +247,11 @@ class _Scan:
                 )
 
     def odometry(self) -> OdometryLog:
-        return OdometryLog(self._odometry.stamps_ns, self._odometry.poses)
+        covariances = np.array(self._covariances).reshape(-1, 3, 3)
+        made_up = bool((covariances == covariances[:1]).all())
+        return OdometryLog(
+            self._odometry.stamps_ns, self._odometry.poses, None if made_up else covariances
+        )
 
     def poses(self, at_ns: NDArray[np.int64], required: bool) -> NDArray[np.float64] | None:
         """The known poses at the images' stamps; None where the bag knows none."""

@@ -77,7 +77,9 @@ def localize_drive(
         # The first reading at or after the image's stamp is what covers it.
         needed = int(np.searchsorted(odometry.stamps_ns, stamp, side="left")) + 1
         while fed < min(needed, len(odometry.stamps_ns)):
-            localizer.add_odometry(int(odometry.stamps_ns[fed]), odometry.poses[fed])
+            localizer.add_odometry(
+                int(odometry.stamps_ns[fed]), odometry.poses[fed], odometry.covariance(fed)
+            )
             fed += 1
         if description is None:
             localizer.counts["image_not_decodable"] += 1

@@ -141,9 +141,13 @@ class PoseFilter(Protocol):
     def reset(self, prior: GaussianPrior | None = None) -> None:
         """Forget everything; start from `prior`, or from anywhere on the map when None."""
 
-    def step(self, motion: Array | None, observation: Observation) -> Estimate:
+    def step(
+        self, motion: Array | None, observation: Observation, variances: Array | None = None
+    ) -> Estimate:
         """Predict by `motion`, then update with the image.
 
         `motion` (3,) is the odometry's pose now as seen from its pose at the last step
-        (`geometry.relative`); None at the first step, or where odometry was missing.
+        (`geometry.relative`); None at the first step, or where odometry was missing. `variances`
+        (3,) forward, left and in heading are the motion's by the odometry itself, None where it
+        does not tell them; methods whose noise is the same for every frame have no use for them.
         """

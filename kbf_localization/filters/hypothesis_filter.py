@@ -126,12 +126,17 @@ class HypothesisFilter:
             self._hypotheses = [one.weighed(np.log1p(-GIVEN_DOUBT))]
             self._log_elsewhere = float(np.log(GIVEN_DOUBT))
 
-    def step(self, motion: Array | None, observation: Observation) -> Estimate:
-        """Predict by `motion`, weigh by the picture, correct by the picture."""
+    def step(
+        self, motion: Array | None, observation: Observation, variances: Array | None = None
+    ) -> Estimate:
+        """Predict by `motion`, weigh by the picture, correct by the picture.
+
+        `variances` (3,) are the motion's by the odometry itself; None: as the map has learned.
+        """
         if motion is not None and not (np.abs(motion) < FARTHEST).all():
             motion = None
         before = {one.number: one.log_weight for one in self._hypotheses}
-        travel, noise = self._predict(motion)
+        travel, noise = self._predict(motion, variances)
         film = self._film.follow(motion, observation)
         fresh = 1.0 if film.first else max(self._learned.evidence.novelty(travel), film.cut)
         if film.frozen:
@@ -174,7 +179,7 @@ class HypothesisFilter:
 
     # Prediction
 
-    def _predict(self, motion: Array | None) -> tuple[float, Array]:
+    def _predict(self, motion: Array | None, variances: Array | None) -> tuple[float, Array]:
         """Move all hypotheses; the travel in the map's scales, and the motion's variances (3,)."""
         if motion is None:
             wide = (UNKNOWN_MOTION * self._scales) ** 2
@@ -182,7 +187,9 @@ class HypothesisFilter:
             return 1.0, wide
         distance, turned = float(np.hypot(motion[0], motion[1])), abs(float(motion[2]))
         travel = self._learned.resemblance.travel(distance, turned)
-        noise = self._inflation * self._learned.motion_noise.variances(distance, turned)
+        if variances is None:
+            variances = self._learned.motion_noise.variances(distance, turned)
+        noise = self._inflation * variances
         lasts = self._lasts(motion, travel)
         self._hypotheses = [one.moved(motion, noise, lasts) for one in self._hypotheses]
         return travel, noise

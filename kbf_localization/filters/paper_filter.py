@@ -86,7 +86,9 @@ class PaperFilter:
         self._events: list[Event] = []
         self._belief = None if prior is None else _sampled(prior)
 
-    def step(self, motion: Array | None, observation: Observation) -> Estimate:
+    def step(
+        self, motion: Array | None, observation: Observation, variances: Array | None = None
+    ) -> Estimate:
         """One turn of Algorithm 1; the first has no motion and starts from the initial prior."""
         self._events = []
         prior = self._predict(motion)

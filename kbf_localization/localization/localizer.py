@@ -34,6 +34,7 @@ from kbf_localization.localization.input_checks import (
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import StateMonitor
+from kbf_localization.motion.reported_noise import sane_variances
 from kbf_localization.vision.describer import ImageDescription
 
 STANDING_M, STANDING_RAD = 0.005, 0.005
@@ -79,6 +80,8 @@ class Localizer:
         self.settings = settings
         self.counts: Counter[str] = Counter()
         self.last: Localization | None = None
+        self.noise_is_reported = False
+        """Whether the last step's motion noise was the odometry's own."""
         self.training_map = training_map
         self._describer = training_map.describer()
         self._filter = (
@@ -111,10 +114,16 @@ class Localizer:
         """The stamp of the last odometry reading."""
         return self._odometry.newest_ns
 
-    def add_odometry(self, stamp_ns: int, pose: ArrayLike) -> bool:
-        """Take an odometry reading (3,); False where it cannot be used, which is counted."""
+    def add_odometry(
+        self, stamp_ns: int, pose: ArrayLike, covariance: ArrayLike | None = None
+    ) -> bool:
+        """Take an odometry reading (3,); False where it cannot be used, which is counted.
+
+        Its covariance (3, 3) since the odometry began, where the robot gives one, takes the place
+        of the map's motion noise as far as it is sane (`motion.reported_noise`).
+        """
         check_heading(pose)
-        refused = self._odometry.append(check_stamp(stamp_ns), pose)
+        refused = self._odometry.append(check_stamp(stamp_ns), pose, covariance)
         if refused is not None:
             self.counts[refused] += 1
         return refused is None
@@ -160,7 +169,10 @@ class Localizer:
             if not self._needs_image(now):
                 return self._carry_on(stamp_ns, now)
             self._last_image_ns = stamp_ns
-            estimate = self._step(self._motion(now, stamp_ns), observation)
+            motion = self._motion(now, stamp_ns)
+            reported = None if self._last_used is None else self._reported(self._last_used, now)
+            estimate = self._step(motion, observation, reported)
+            self.noise_is_reported = reported is not None
             self.counts.update(estimate.events)
             self._force = False
             self._last_used = now
@@ -227,10 +239,12 @@ class Localizer:
         self._force = False
         self._failures = 0
 
-    def _step(self, motion: Array | None, observation: Observation) -> Estimate:
+    def _step(
+        self, motion: Array | None, observation: Observation, variances: Array | None
+    ) -> Estimate:
         """A step of the filter; after several that failed, the filter is started anew."""
         try:
-            estimate = _sound(self._filter.step(motion, observation))
+            estimate = _sound(self._filter.step(motion, observation, variances))
         except Exception as error:
             self._failures += 1
             # Whether the filter has made this motion is not known.
@@ -347,9 +361,21 @@ class Localizer:
         pose = compose(start, relative(then.pose, now.pose))
         step = pose[:2] - start[:2]
         jacobian = np.array([[1.0, 0.0, -step[1]], [0.0, 1.0, step[0]], [0.0, 0.0, 1.0]])
-        way = abs(now.distance_m - then.distance_m), abs(now.turned_rad - then.turned_rad)
-        noise = drift(start, pose, self.training_map.learned.motion_noise.variances(*way))
+        reported = self._reported(then, now)
+        variances = self._learned(then, now) if reported is None else reported
+        noise = drift(start, pose, variances)
         return pose, sound_covariance(jacobian @ uncertainty @ jacobian.T + noise)
+
+    def _reported(self, then: OdometryReading, now: OdometryReading) -> Array | None:
+        """A motion's variances (3,) by the odometry's own covariances; None where not sane."""
+        if now.unreported != then.unreported:
+            return None
+        return sane_variances(now.variances - then.variances, self._learned(then, now))
+
+    def _learned(self, then: OdometryReading, now: OdometryReading) -> Array:
+        """A motion's variances (3,) by the map."""
+        way = abs(now.distance_m - then.distance_m), abs(now.turned_rad - then.turned_rad)
+        return self.training_map.learned.motion_noise.variances(*way)
 
 
 def _sound(estimate: Estimate) -> Estimate:

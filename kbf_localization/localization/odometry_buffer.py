@@ -12,16 +12,24 @@ from numpy.typing import ArrayLike
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.limits import FARTHEST_M
+from kbf_localization.motion.reported_noise import added_variances, is_covariance
 
 
 @dataclass(frozen=True)
 class OdometryReading:
-    """Odometry at one time: `pose` (3,), and how far the robot has gone and turned so far."""
+    """Odometry at one time: `pose` (3,), and how far the robot has gone and turned so far.
+
+    `variances` (3,) forward, left and in heading are what the odometry's own `covariance` (3, 3)
+    has added so far; `unreported` is the number of steps for which it said nothing.
+    """
 
     stamp_ns: int
     pose: Array
     distance_m: float
     turned_rad: float
+    variances: Array
+    unreported: float
+    covariance: Array | None = None
 
 
 class OdometryBuffer:
@@ -33,8 +41,10 @@ class OdometryBuffer:
         self._stamps: list[int] = []
         self._readings: list[OdometryReading] = []
 
-    def append(self, stamp_ns: int, pose: ArrayLike) -> str | None:
-        """Take a reading; or say why it is refused.
+    def append(
+        self, stamp_ns: int, pose: ArrayLike, covariance: ArrayLike | None = None
+    ) -> str | None:
+        """Take a reading, with its covariance (3, 3) if there is one; or say why it is refused.
 
         "odometry_not_finite", "odometry_too_far" (beyond `limits.FARTHEST_M`), "odometry_late".
         """
@@ -46,14 +56,9 @@ class OdometryBuffer:
         with self._lock:
             if self._stamps and stamp_ns <= self._stamps[-1]:
                 return "odometry_late"
-            distance = turned = 0.0
-            if self._readings:
-                last = self._readings[-1]
-                step = pose - last.pose
-                distance = last.distance_m + float(np.hypot(step[0], step[1]))
-                turned = last.turned_rad + abs(float(wrap_angle(step[2])))
+            last = self._readings[-1] if self._readings else None
             self._stamps.append(stamp_ns)
-            self._readings.append(OdometryReading(stamp_ns, pose, distance, turned))
+            self._readings.append(_reading(last, stamp_ns, pose, covariance))
             self._forget(stamp_ns - self._history_ns)
         return None
 
@@ -99,6 +104,8 @@ class OdometryBuffer:
             pose,
             before.distance_m + share * (after.distance_m - before.distance_m),
             before.turned_rad + share * (after.turned_rad - before.turned_rad),
+            before.variances + share * (after.variances - before.variances),
+            before.unreported + share * (after.unreported - before.unreported),
         )
 
     def _forget(self, before_ns: int) -> None:
@@ -107,3 +114,31 @@ class OdometryBuffer:
         if keep_from > 1000 and keep_from > len(self._stamps) // 2:
             del self._stamps[:keep_from]
             del self._readings[:keep_from]
+
+
+def _reading(
+    last: OdometryReading | None, stamp_ns: int, pose: Array, covariance: ArrayLike | None
+) -> OdometryReading:
+    """The reading that follows `last`."""
+    told = None if covariance is None else np.array(covariance, dtype=np.float64)
+    before = None if last is None else last.covariance
+    repeated = told is not None and before is not None and np.array_equal(told, before)
+    if told is not None and not repeated and not is_covariance(told):
+        told = None
+    if last is None:
+        return OdometryReading(stamp_ns, pose, 0.0, 0.0, np.zeros(3), 0.0, told)
+    step, added = pose - last.pose, None
+    if repeated:
+        # A covariance that stays the same while the robot moves is made up.
+        added = None if step.any() else np.zeros(3)
+    elif told is not None and before is not None:
+        added = added_variances(last.pose, before, pose, told)
+    return OdometryReading(
+        stamp_ns,
+        pose,
+        last.distance_m + float(np.hypot(step[0], step[1])),
+        last.turned_rad + abs(float(wrap_angle(step[2]))),
+        last.variances if added is None else last.variances + added,
+        last.unreported + (added is None),
+        told,
+    )

@@ -31,16 +31,19 @@ from kbf_localization.datasets.image_messages import (
     grey_from_raw,
     why_refused,
 )
-from kbf_localization.geometry import compose, heading_of, quaternion_of
+from kbf_localization.geometry import (
+    compose,
+    heading_of,
+    planar_block,
+    quaternion_of,
+    spatial_numbers,
+)
 from kbf_localization.limits import FARTHEST_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
 
 try:
     from cv_bridge import CvBridge, CvBridgeError
 except ImportError:
     CvBridge = None
-
-_PLANAR = np.array([0, 1, 5])
-"""Rows of ROS's (x, y, z, roll, pitch, yaw) that a planar pose has."""
 
 
 def nanoseconds(stamp: Time) -> int:
@@ -106,7 +109,7 @@ def planar_covariance(values: object) -> Array:
     full = np.asarray(values, dtype=np.float64)
     if full.shape != (36,) or not np.isfinite(full).all():
         raise ValueError("covariance is not 36 finite numbers")
-    planar: Array = full.reshape(6, 6)[np.ix_(_PLANAR, _PLANAR)]
+    planar = planar_block(full)
     sigmas = LARGEST_SIGMA_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
     if (np.abs(planar) > np.outer(sigmas, sigmas)).any():
         raise ValueError(
@@ -120,13 +123,6 @@ def planar_covariance(values: object) -> Array:
     return planar
 
 
-def covariance_message(covariance: Array) -> Array:
-    """ROS's 36 numbers of the covariance (3, 3) of (x, y, heading)."""
-    full = np.zeros((6, 6))
-    full[np.ix_(_PLANAR, _PLANAR)] = covariance
-    return full.reshape(36)
-
-
 def pose_with_covariance(
     frame_id: str, stamp_ns: int, pose: Array, covariance: Array
 ) -> PoseWithCovarianceStamped:
@@ -135,7 +131,7 @@ def pose_with_covariance(
     _fill_turn(message.pose.pose.orientation, float(pose[2]))
     position = message.pose.pose.position
     position.x, position.y = float(pose[0]), float(pose[1])
-    message.pose.covariance = covariance_message(covariance)
+    message.pose.covariance = spatial_numbers(covariance)
     return message
 
 

@@ -69,7 +69,7 @@ class RunningLocalizer:
         self._publish, self._moved, self._log, self._warn = publish, moved, log, warn
         self._latency, self._pose_rate = Latency(), Rate()
         self._last_step_ms = math.nan
-        self._timeline: Timeline[Array] = Timeline()
+        self._timeline: Timeline[tuple[Array, Array | None]] = Timeline()
         self._camera = CompressedImage if values["image_transport"] == "compressed" else Image
         self._chain = TransformChain(values["odom_frame_id"], values["base_frame_id"])
         self._health = ImageHealth(localizer.counts)
@@ -177,6 +177,7 @@ class RunningLocalizer:
             "evidence": math.nan if last is None else last.evidence,
             "stamp_ns": 0 if last is None else last.stamp_ns,
             "step_ms": self._last_step_ms,
+            "motion_noise": "odometry" if self.localizer.noise_is_reported else "map",
             "active_poses": 0 if weights is None else len(weights.rows),
             "latency_ms_p50": p50,
             "latency_ms_p99": p99,
@@ -232,7 +233,7 @@ class RunningLocalizer:
         except ValueError as error:
             self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
             return
-        self._add_odometry(message.stamp_ns, pose)
+        self._add_odometry(message.stamp_ns, pose, message.covariance)
 
     def _on_transforms(self, message: TFMessage) -> None:
         for transform in message.transforms:
@@ -245,13 +246,13 @@ class RunningLocalizer:
             if pose is not None and stamp_ns:
                 self._add_odometry(stamp_ns, pose)
 
-    def _add_odometry(self, stamp_ns: int, pose: Array) -> None:
-        admitted = self._timeline.admit(stamp_ns, pose)
+    def _add_odometry(self, stamp_ns: int, pose: Array, covariance: Array | None = None) -> None:
+        admitted = self._timeline.admit(stamp_ns, (pose, covariance))
         self.localizer.counts[Event.ODOMETRY_STRAY.value] += admitted.strays
         if admitted.jumped_back:
             self.time_jumped_back("odometry's time has jumped back")
         for at_ns, reading in admitted.items:
-            self.localizer.add_odometry(at_ns, reading)
+            self.localizer.add_odometry(at_ns, *reading)
         self._moved()
         self._worker.odometry_arrived()
 

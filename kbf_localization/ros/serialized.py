@@ -16,6 +16,7 @@ from nav_msgs.msg import Odometry
 from rclpy.serialization import deserialize_message
 
 from kbf_localization.arrays import Array
+from kbf_localization.geometry import planar_block
 from kbf_localization.ros.conversions import nanoseconds, seven_numbers
 
 _BYTE_ORDERS = {b"\x00\x00": ">", b"\x00\x01": "<"}
@@ -25,12 +26,16 @@ _ENCAPSULATION = 4
 
 @dataclass(frozen=True)
 class OdometryFields:
-    """Of a nav_msgs/Odometry: stamp, frames, `pose` (7,) as x, y, z and quaternion x, y, z, w."""
+    """Of a nav_msgs/Odometry: stamp, frames, `pose` (7,) as x, y, z and quaternion x, y, z, w.
+
+    `covariance` (3, 3) is that of (x, y, heading), as it came.
+    """
 
     stamp_ns: int
     frame_id: str
     child_frame_id: str
     pose: Array
+    covariance: Array
 
 
 def stamp_of(cdr: bytes, kind: type) -> int:
@@ -50,10 +55,15 @@ def read_odometry(cdr: bytes) -> OdometryFields:
             message.header.frame_id,
             message.child_frame_id,
             np.array(seven_numbers(message.pose.pose)),
+            planar_block(message.pose.covariance),
         )
     content = _Content(cdr)
     return OdometryFields(
-        content.stamp_ns(), content.string(), content.string(), content.doubles(7)
+        content.stamp_ns(),
+        content.string(),
+        content.string(),
+        content.doubles(7),
+        planar_block(content.doubles(36)),
     )
 
 

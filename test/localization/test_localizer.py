@@ -14,7 +14,7 @@ class Recorder:
     """A filter that keeps what it is given and goes where odometry alone would lead."""
 
     def __init__(self, evidence=1.0, sigma=0.1):
-        self.motions, self.priors = [], []
+        self.motions, self.priors, self.variances = [], [], []
         self.evidence, self.sigma = evidence, sigma
         self.pose = np.zeros(3)
 
@@ -22,8 +22,9 @@ class Recorder:
         self.priors.append(prior)
         self.pose = np.zeros(3) if prior is None else np.array(prior.pose)
 
-    def step(self, motion, observation):
+    def step(self, motion, observation, variances=None):
         self.motions.append(motion)
+        self.variances.append(variances)
         if motion is not None:
             self.pose = compose(self.pose, motion)
         covariance = np.eye(3) * self.sigma**2
@@ -274,3 +275,47 @@ def test_the_order_of_arrival_does_not_matter(world_map, world_drive):
 def test_settings_out_of_range_are_refused(bad):
     with pytest.raises(ParameterError, match=next(iter(bad))):
         LocalizerSettings(**bad)
+
+
+def drive_with_covariance(localizer, grown):
+    """Straight on by 0.1 m a reading; `grown` (3,) is added to the covariance each time."""
+    covariance = np.diag([1e-3, 1e-3, 1e-3])
+    for index in range(5):
+        localizer.add_odometry(index * SECOND, [0.1 * index, 0.0, 0.0], covariance)
+        lever = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.1], [0.0, 0.0, 1.0]])
+        covariance = lever @ covariance @ lever.T + np.diag(grown)
+    for half in range(8):
+        localizer.add_described(half * SECOND // 2, None)
+
+
+def test_the_odometrys_own_covariance_is_the_motions_noise(world_map):
+    learned = world_map.learned.motion_noise.variances(0.1, 0.0)
+    localizer, pose_filter = localizer_with(world_map)
+    drive_with_covariance(localizer, 4.0 * learned)
+    assert pose_filter.variances[0] is None
+    # Images at every other half second: half of what a reading has added.
+    np.testing.assert_allclose(pose_filter.variances[1:], np.tile(2.0 * learned, (7, 1)), rtol=1e-6)
+    assert localizer.noise_is_reported
+    start, end = (localizer.pose_at(seconds * SECOND) for seconds in (3.5, 4))
+    grown = np.diag(end[1] - start[1])
+    assert grown[0] == pytest.approx(2.0 * learned[0], rel=1e-6)
+    assert grown[2] == pytest.approx(2.0 * learned[2], rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 1e3, -0.01])
+def test_a_covariance_that_is_not_sane_leaves_the_maps_noise(world_map, share):
+    localizer, pose_filter = localizer_with(world_map)
+    drive_with_covariance(localizer, share * world_map.learned.motion_noise.variances(0.1, 0.0))
+    assert pose_filter.variances == [None] * 8
+    assert not localizer.noise_is_reported
+
+
+def test_one_reading_without_a_covariance_leaves_the_maps_noise_until_the_next_image(world_map):
+    learned = world_map.learned.motion_noise.variances(0.1, 0.0)
+    localizer, pose_filter = localizer_with(world_map)
+    for index in range(6):
+        told = None if index == 2 else np.diag([1.0, 1.0, 0.0]) + index * np.diag(learned)
+        localizer.add_odometry(index * SECOND, [0.1 * index, 0.0, 0.0], told)
+        localizer.add_described(index * SECOND, None)
+    said = [one is not None for one in pose_filter.variances]
+    assert said == [False, True, False, False, True, True]

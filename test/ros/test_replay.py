@@ -29,6 +29,7 @@ from kbf_localization.training_map import build_map, load_map, save_map
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from test.ros.bag_world import (
     with_clock_and_map_to_odom,
+    with_growing_covariance,
     without_odometry_topic,
     write_world_bag,
 )
@@ -50,8 +51,11 @@ def bag(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_world_bag(world, tmp_path_factory.mktemp("bag"), FRAMES)
 
 
-def test_the_nodes_poses_equal_the_offline_replays(bag: Path, map_file: Path) -> None:
-    drive = RosbagDrive(bag)
+def test_the_nodes_poses_equal_the_offline_replays(
+    bag: Path, map_file: Path, tmp_path: Path
+) -> None:
+    """With odometry that knows its own noise, which both use."""
+    drive = RosbagDrive(with_growing_covariance(bag, tmp_path / "bag", per_metre=4e-3))
     replayed = replay_through_node(
         drive, map_file, ReplaySettings(rate=4.0), parameters=WHOLE_QUEUE
     )
@@ -63,6 +67,8 @@ def test_the_nodes_poses_equal_the_offline_replays(bag: Path, map_file: Path) ->
     difference = node.estimates - offline.estimates
     difference[:, 2] = wrap_angle(difference[:, 2])
     assert np.abs(difference).max() < 1e-9
+    np.testing.assert_allclose(node.covariances, offline.covariances, rtol=1e-6, atol=1e-12)
+    assert localizer.noise_is_reported
     assert node.states == offline.states
     assert np.isfinite(node.step_ms).all()
     np.testing.assert_array_equal(node.truth, offline.truth)

@@ -38,8 +38,10 @@ class KernelMonteCarloFilter(PaperFilter):
         super().reset(prior)
         self._generator = np.random.default_rng(self._seed)
 
-    def step(self, motion: Array | None, observation: Observation) -> Estimate:
-        estimate = super().step(motion, observation)
+    def step(
+        self, motion: Array | None, observation: Observation, variances: Array | None = None
+    ) -> Estimate:
+        estimate = super().step(motion, observation, variances)
         if self._belief is not None:
             mean = KernelMean(self._belief.points, self._belief.weights, self.space.kernel)
             herded = herd(mean, self._samples)

@@ -28,7 +28,9 @@ class NearestImage:
     def reset(self, prior: GaussianPrior | None = None) -> None:
         pass
 
-    def step(self, motion: Array | None, observation: Observation) -> Estimate:
+    def step(
+        self, motion: Array | None, observation: Observation, variances: Array | None = None
+    ) -> Estimate:
         similarities = np.nan_to_num(observation.similarities(), nan=-1.0)
         best = int(np.argmax(similarities))
         pose = self._poses[best].copy()

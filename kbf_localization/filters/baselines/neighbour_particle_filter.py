@@ -58,7 +58,9 @@ class NeighbourParticleFilter:
         )
         self._particles = embed(poses)
 
-    def step(self, motion: Array | None, observation: Observation) -> Estimate:
+    def step(
+        self, motion: Array | None, observation: Observation, variances: Array | None = None
+    ) -> Estimate:
         similarities = np.nan_to_num(observation.similarities(), nan=0.0, posinf=0.0, neginf=0.0)
         nearest = np.argpartition(-similarities, self._neighbours - 1)[: self._neighbours]
         shares = similarities[nearest] ** self.parameters.power

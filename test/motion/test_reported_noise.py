@@ -1,0 +1,108 @@
+"""The odometry's own covariances against the recursion by which a robot makes them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbf_localization.geometry import compose
+from kbf_localization.motion.reported_noise import (
+    LEAST,
+    MOST,
+    added_variances,
+    is_covariance,
+    sane_variances,
+)
+
+LEARNED = np.array([1e-4, 4e-5, 2e-4])
+
+
+def accumulated(start, covariance, motion, noise):
+    """P' = J P Jᵀ + G Q Gᵀ by the derivatives of the motion, taken numerically."""
+    end, step = compose(start, motion), 1e-6
+    jacobian = np.column_stack(
+        [
+            (compose(start + step * axis, motion) - compose(start - step * axis, motion))
+            / (2.0 * step)
+            for axis in np.eye(3)
+        ]
+    )
+    turn = start[2] + 0.5 * motion[2]
+    axes = np.array(
+        [[np.cos(turn), -np.sin(turn), 0.0], [np.sin(turn), np.cos(turn), 0.0], [0.0, 0.0, 1.0]]
+    )
+    return end, jacobian @ covariance @ jacobian.T + axes @ noise @ axes.T
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_noise_of_the_recursion_comes_back(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    pose, covariance = draw.normal(size=3), np.diag([1e-4, 2e-4, 3e-4])
+    for _ in range(50):
+        motion = draw.normal(size=3) * (0.2, 0.05, 0.1)
+        root = draw.normal(size=(3, 3)) * 1e-2
+        noise = root @ root.T
+        end, after = accumulated(pose, covariance, motion, noise)
+        found = added_variances(pose, covariance, end, after)
+        assert found is not None
+        np.testing.assert_allclose(found, np.diag(noise), rtol=1e-4, atol=1e-9)
+        pose, covariance = end, after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param([1e-3, 1e-3, 1e-2], [1e-3, 1e-3, 1e-2], id="constant"),
+        pytest.param([1e6, 1e6, 1e3], [1e6, 1e6, 1e3], id="constant and large"),
+        pytest.param([1e-3, 1e-3, 1e3], [1e-9, 1e-3, 1e-9], id="of driving, then of standing"),
+        pytest.param([1e-3, 1e-3, 1e-3], [1e-4, 1e-4, 1e-4], id="corrected by another sensor"),
+    ],
+)
+def test_covariances_that_no_motion_explains(before: list[float], after: list[float]) -> None:
+    start, end = np.zeros(3), np.array([0.1, 0.02, 0.05])
+    assert added_variances(start, np.diag(before), end, np.diag(after)) is None
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        pytest.param(np.zeros((3, 3)), id="zero"),
+        pytest.param(np.full((3, 3), np.nan), id="not a number"),
+        pytest.param(np.diag([1.0, np.inf, 1.0]), id="infinite"),
+        pytest.param(np.diag([1.0, -1.0, 1.0]), id="negative"),
+        pytest.param(np.diag([1e12, 1e12, 1e12]), id="beyond the earth"),
+        pytest.param(np.eye(3) + np.triu(np.ones((3, 3)), 1), id="not symmetric"),
+        pytest.param(np.eye(2), id="of another shape"),
+    ],
+)
+def test_what_is_no_covariance(matrix: np.ndarray) -> None:
+    assert not is_covariance(matrix)
+
+
+def test_sane_variances_are_taken_and_the_smallest_are_raised() -> None:
+    found = sane_variances(LEARNED * (4.0, 0.0, 0.9), LEARNED)
+    np.testing.assert_allclose(found, LEARNED * (4.0, LEAST, 0.9), rtol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 0.5 * LEAST, 1.01 * MOST])
+def test_variances_that_are_not_sane(factor: float) -> None:
+    assert sane_variances(factor * LEARNED, LEARNED) is None
+
+
+def test_a_robot_that_stands_has_no_noise_whatever_its_covariance_does() -> None:
+    assert sane_variances(np.full(3, 1e-6), np.zeros(3)) is None
+
+
+values = st.lists(st.floats(), min_size=9, max_size=9)
+
+
+@given(values, values, st.lists(st.floats(-10.0, 10.0), min_size=6, max_size=6))
+def test_whatever_comes_is_passed_over_or_within_bounds(
+    before: list[float], after: list[float], poses: list[float]
+) -> None:
+    first, second = np.array(before).reshape(3, 3), np.array(after).reshape(3, 3)
+    if not (is_covariance(first) and is_covariance(second)):
+        return
+    added = added_variances(np.array(poses[:3]), first, np.array(poses[3:]), second)
+    found = None if added is None else sane_variances(added, LEARNED)
+    assert found is None or ((found >= LEAST * LEARNED) & (found <= MOST * LEARNED)).all()
