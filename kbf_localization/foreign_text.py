@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
+import threading
+import traceback
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """C0 and C1 but line feeds and tabs; and what turns the direction of writing."""
@@ -15,3 +19,27 @@ def shown(text: str) -> str:
     """
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def shown_traceback(error: BaseException) -> str:
+    """What Python prints of an error that nobody expected."""
+    return shown("".join(traceback.format_exception(error)))
+
+
+def show_errors() -> None:
+    """Have Python's own logging, and tracebacks of errors that nobody caught, shown so too."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_ShownFormatter())
+    logging.basicConfig(handlers=[handler])
+    sys.excepthook = lambda _kind, error, _traceback: _print_error(error)
+    threading.excepthook = lambda failed: _print_error(failed.exc_value)
+
+
+class _ShownFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record))
+
+
+def _print_error(error: BaseException | None) -> None:
+    if error is not None and not isinstance(error, SystemExit):
+        sys.stderr.write(shown_traceback(error))

@@ -26,6 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from kbf_localization import __version__
 from kbf_localization.errors import KbfError, naming_missing_extras
+from kbf_localization.foreign_text import show_errors, shown, shown_traceback
 
 COMMANDS = (
     "demo",
@@ -42,6 +43,9 @@ COMMANDS = (
     "experiment",
     "bench",
 )
+UsageError: Any = typer.BadParameter.__base__
+"""click's, or that of a typer which brings its own click."""
+EXIT_UNEXPECTED = 1
 EXIT_KNOWN_ERROR = 2
 FAULTS_OF_THE_MACHINE = (
     errno.ENOSPC,
@@ -149,12 +153,14 @@ class LazyCommands(TyperGroup):
         except KeyboardInterrupt as error:
             _say("Interrupted.")
             raise typer.Exit(EXIT_INTERRUPTED) from error
+        except UsageError as error:
+            # An argument may be the name of a file that the shell has put in for a pattern.
+            error.message = shown(error.message)
+            raise
 
 
 def _say(message: str) -> None:
     """One line on standard error, however long."""
-    from kbf_localization.foreign_text import shown
-
     typer.echo(shown(" ".join(message.split())), err=True)
 
 
@@ -163,7 +169,7 @@ app = typer.Typer(
     cls=LazyCommands,
     no_args_is_help=True,
     rich_markup_mode="rich",
-    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -193,7 +199,13 @@ def main() -> None:
         # Started by nohup, the command is not to hear of the hang-up.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminate)
-    app(prog_name="kbf")
+    show_errors()
+    try:
+        app(prog_name="kbf")
+    except Exception as error:
+        # Before typer's own hook, which sends control characters to the terminal.
+        sys.stderr.write(shown_traceback(error))
+        sys.exit(EXIT_UNEXPECTED)
 
 
 if __name__ == "__main__":

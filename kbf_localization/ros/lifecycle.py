@@ -16,7 +16,7 @@ from rclpy.lifecycle import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
-from kbf_localization.foreign_text import shown
+from kbf_localization.ros.shown_logger import ShownLogger
 from kbf_localization.ros.spinning import Disposal
 
 try:
@@ -37,12 +37,13 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
     A transition that the state does not allow raises in rclpy's service callback and so ends
     the process: here it is answered by success = false. A transition that takes long, such as
     loading a map, does not keep `get_state` waiting. And what a transition puts away is destroyed
-    by `disposal`, which also spins the node.
+    by `disposal`, which also spins the node. Its log shows what names and errors contain.
     """
 
     def __init__(self, name: str, **arguments: Any) -> None:
         self.disposal = Disposal()
         Node.__init__(self, name, **arguments)
+        self._logger = ShownLogger(self.get_logger().name)
         self.lifecycle_group = ReentrantCallbackGroup()
         LifecycleNodeMixin.__init__(self, callback_group=self.lifecycle_group)
         self._transition_lock = threading.Lock()
@@ -67,8 +68,7 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
             return self._unguarded_change_state(request, response)
         except (_rclpy.RCLError, TypeError, ValueError) as error:
             asked = request.transition.label or request.transition.id
-            line = f"transition {asked} from {self.state_label}: {error}"
-            self.get_logger().warning(shown(line))
+            self.get_logger().warning(f"transition {asked} from {self.state_label}: {error}")
             response.success = False
             return response
         finally:

@@ -47,8 +47,10 @@ class Ending:
 
 
 def _run(arguments: list[str] | None, ending: Ending) -> int:
+    from kbf_localization.foreign_text import show_errors, shown
     from kbf_localization.threads import limit_threads
 
+    show_errors()
     # Before NumPy is imported: the other core is for the messages.
     limit_threads(1)
     try:
@@ -70,7 +72,7 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     try:
         node = LocalizerNode(asked)
     except ParameterException as error:
-        rclpy.logging.get_logger("localizer").fatal(f"cannot start: {error}")
+        rclpy.logging.get_logger("localizer").fatal(shown(f"cannot start: {error}"))
         rclpy.try_shutdown()
         return 2
     executor = MultiThreadedExecutor(num_threads=4)

@@ -20,7 +20,6 @@ from std_srvs.srv import Empty
 
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.foreign_text import shown
 from kbf_localization.geometry import compose, invert
 from kbf_localization.localization import Localization
 from kbf_localization.localization.startup import (
@@ -89,7 +88,7 @@ class LocalizerNode(SafeLifecycleNode):
         try:
             localizer = load_localizer(values, lambda: not self._ending.is_set())
         except KbfError as error:
-            self.get_logger().error(shown(f"cannot configure: {error}"))
+            self.get_logger().error(f"cannot configure: {error}")
             return FAILURE
         if localizer is None:
             return FAILURE
@@ -111,8 +110,7 @@ class LocalizerNode(SafeLifecycleNode):
             localizer.set_pose(prior)
         self._listen_while_configured(self._running)
         count, method = len(training_map.poses), values["method"]
-        line = f"map {values['map']}: {count} poses; method {method}; {origin}"
-        self.get_logger().info(shown(line))
+        self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {origin}")
         return super().on_configure(state)
 
     def _listen_while_configured(self, running: RunningLocalizer) -> None:
@@ -350,7 +348,7 @@ class LocalizerNode(SafeLifecycleNode):
         now = time.monotonic()
         if now - self._warned.get(about, -1e9) >= 5.0:
             self._warned[about] = now
-            self.get_logger().warning(shown(message))
+            self.get_logger().warning(message)
 
     def _autostart(self) -> None:
         self.disposal.destroy(self.destroy_timer, self._autostart_timer)

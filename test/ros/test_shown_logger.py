@@ -1,0 +1,25 @@
+import pytest
+
+from kbf_localization.ros.shown_logger import ShownLogger
+
+
+def test_the_log_shows_control_characters(capfd: pytest.CaptureFixture[str]) -> None:
+    log = ShownLogger("robot.localizer")
+    for line in ("map\x1b]52;c;eA==\x07", ValueError("\x9b31m")):
+        log.error(line)
+    log.warning("once", once=True)
+    said = capfd.readouterr().err
+    assert r"[robot.localizer]: map\x1b]52;c;eA==\x07" in said
+    assert r"\x9b31m" in said
+    assert not set(said) & set("\x1b\x07\x9b")
+
+
+def test_calls_are_told_apart_by_where_they_are_made(capfd: pytest.CaptureFixture[str]) -> None:
+    """rclpy refuses a call whose severity is another than before at the same place."""
+    log = ShownLogger("localizer")
+    for number in range(2):
+        log.info(f"info {number}")
+        log.warning(f"warning {number}", once=True)
+        log.error(f"error {number}")
+    said = capfd.readouterr().err
+    assert [said.count(word) for word in ("info ", "warning ", "error ")] == [2, 1, 2]
