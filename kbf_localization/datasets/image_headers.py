@@ -24,8 +24,19 @@ MAX_SCANS = 32
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _HUFFMAN, _END, _SCAN, _QUANTIZATION, _RESTART_INTERVAL = 0xC4, 0xD9, 0xDA, 0xDB, 0xDD
 _SKIPPED = (*range(0xE0, 0xF0), 0xFE)  # application data and comments
+MAX_PIECES = 20_000
+"""Segments of a JPEG with the bytes that fill between them, or chunks of a PNG."""
+MAX_UNPACKED_TEXTS = 8
+"""Compressed texts and profiles of a PNG, each of which may unpack to 8 MB; editors write a few."""
+_UNPACKED, _ANIMATION = (b"zTXt", b"iTXt", b"iCCP"), (b"acTL", b"fcTL", b"fdAT")
 _TIFF_TYPES = {1: "B", 3: "H", 4: "I"}
 _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_SAMPLES, _TILE_WIDTH, _TILE_HEIGHT = 256, 257, 277, 322, 323
+_TIFF_COMPRESSION = 259
+_TIFF_READ = (
+    _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_SAMPLES, _TILE_WIDTH, _TILE_HEIGHT, _TIFF_COMPRESSION,
+)  # fmt: skip
+_TIFF_COMPRESSIONS = (1, 5, 8, 32773, 32946)
+"""None, LZW, Deflate, PackBits: of a JPEG within a TIFF no walk would see the scans."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +77,22 @@ def read_header(data: bytes) -> ImageHeader | None:
 
 
 def _png(data: bytes) -> ImageHeader | None:
-    # Older OpenCV fills what a truncated image lacks with grey, so its end must be there.
-    if data[12:16] != b"IHDR" or b"IEND" not in data[-64:]:
-        return None
-    width, height = struct.unpack_from(">II", data, 16)
-    return ImageHeader("PNG", width, height, width * height)
+    """Chunks up to the image's end, which must be there: older OpenCV fills up with grey."""
+    size: tuple[int, int] | None = None
+    at, unpacked = 8, 0
+    for _ in range(MAX_PIECES):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if (kind == b"IHDR") != (size is None) or kind in _ANIMATION:
+            return None
+        if size is None:
+            size = struct.unpack_from(">II", data, at + 8)
+        unpacked += kind in _UNPACKED
+        if unpacked > MAX_UNPACKED_TEXTS:
+            return None
+        if kind == b"IEND":
+            return ImageHeader("PNG", *size, size[0] * size[1])
+        at += 12 + length
+    return None
 
 
 def _jpeg(data: bytes) -> ImageHeader | None:
@@ -78,7 +100,7 @@ def _jpeg(data: bytes) -> ImageHeader | None:
     content = np.frombuffer(data, dtype=np.uint8)
     size: tuple[int, int] | None = None
     at, scans = 2, 0
-    while True:
+    for _ in range(MAX_PIECES):
         if data[at] != 0xFF:
             return None
         marker = data[at + 1]
@@ -104,6 +126,8 @@ def _jpeg(data: bytes) -> ImageHeader | None:
         elif marker not in (_HUFFMAN, _QUANTIZATION, _RESTART_INTERVAL, *_SKIPPED):
             return None
         at = after
+    else:
+        return None
     if size is None or not scans:
         return None
     return ImageHeader("JPEG", *size, scans * size[0] * size[1])
@@ -150,6 +174,10 @@ def _tiff(data: bytes) -> ImageHeader | None:
             return None
         if kind in _TIFF_TYPES and count == 1:
             (tags[tag],) = struct.unpack_from(order + _TIFF_TYPES[kind], data, at + 8)
+        elif tag in _TIFF_READ:
+            return None  # libtiff takes other types of numbers too
+    if tags.get(_TIFF_COMPRESSION, 1) not in _TIFF_COMPRESSIONS:
+        return None
     width, height = tags.get(_TIFF_WIDTH, 0), tags.get(_TIFF_HEIGHT, 0)
     tile = tags.get(_TILE_WIDTH, 0) * tags.get(_TILE_HEIGHT, 0)
     work = (width * height + tile) * tags.get(_TIFF_SAMPLES, 1)

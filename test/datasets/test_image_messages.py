@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 import sys
+import zlib
 
 import cv2
 import numpy as np
@@ -260,6 +261,53 @@ def test_a_tiff_with_enormous_tiles_is_refused() -> None:
     data = b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", 4) + tags + bytes(4)
     header = read_header(data)
     assert header is not None and not header.is_bounded
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(struct.pack("<HHIi", 322, 9, 1, 16384), id="tiles with a sign"),
+        pytest.param(struct.pack("<HHII", 322, 4, 2, 8), id="two numbers"),
+        pytest.param(struct.pack("<HHII", 259, 3, 1, 7), id="JPEG within"),
+    ],
+)
+def test_a_tiff_that_libtiff_may_read_otherwise_is_refused(entry: bytes) -> None:
+    tags = struct.pack("<HHII", 256, 4, 1, 16) + struct.pack("<HHII", 257, 4, 1, 16)
+    start = b"II*\0" + struct.pack("<I", 8)
+    assert read_header(start + struct.pack("<H", 2) + tags + bytes(4)) is not None
+    assert read_header(start + struct.pack("<H", 3) + tags + entry + bytes(4)) is None
+
+
+def png_with(*chunks: tuple[bytes, bytes]) -> bytes:
+    """A small PNG with further chunks behind its header."""
+    plain = cv2.imencode(".png", np.full((16, 32), 7, np.uint8))[1].tobytes()
+    more = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+    return plain[:33] + more + plain[33:]
+
+
+def test_a_png_whose_texts_unpack_to_much_is_refused_and_one_with_a_few_is_not() -> None:
+    """A text of 8 kB unpacks to 8 MB, 30 ms of work: a thousand of them are half a minute."""
+    text = (b"zTXt", b"a\0\0" + zlib.compress(bytes(100)))
+    assert grey_from_compressed(png_with(text, text)) is not None
+    assert read_header(png_with(*[text] * 9)) is None
+
+
+@pytest.mark.parametrize("kind", [b"IHDR", b"acTL", b"fcTL"])
+def test_a_png_with_a_second_header_or_frames_is_refused(kind: bytes) -> None:
+    data = struct.pack(">II", 30000, 30000) + bytes(18)
+    assert read_header(png_with((kind, data))) is None
+
+
+def test_headers_of_endless_pieces_are_refused() -> None:
+    """Each piece costs the walk some time, and a file may have millions."""
+    data = jpeg()
+    assert read_header(data[:2] + 100 * b"\xff\xfe\0\2" + 100 * b"\xff" + data[2:]) is not None
+    assert read_header(data[:2] + 30_000 * b"\xff\xfe\0\2" + data[2:]) is None
+    assert read_header(data[:2] + 30_000 * b"\xff" + data[2:]) is None
+    assert read_header(png_with(*[(b"tEXt", b"a\0b")] * 30_000)) is None
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".tiff", ".webp"])
