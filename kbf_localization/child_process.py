@@ -1,4 +1,4 @@
-"""Python processes of our own: no module from the current directory, no life after the parent."""
+"""Processes of our own: nothing from the current directory is run, none outlives its parent."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def python_command(statement: str) -> list[str]:
     # This package is found even where it lies in the current directory itself.
     path = [*filter(None, sys.path), str(Path(__file__).resolve().parents[1])]
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {statement}"]
+
+
+def ignore_drawing_settings_here() -> None:
+    """Let no `matplotlibrc` in the current directory make matplotlib run TeX, or draw otherwise."""
+    if Path("matplotlibrc").exists():
+        import matplotlib
+
+        matplotlib.rcdefaults()
 
 
 def end_with_parent() -> None:

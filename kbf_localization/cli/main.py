@@ -25,6 +25,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kbf_localization import __version__
+from kbf_localization.child_process import ignore_drawing_settings_here
 from kbf_localization.errors import KbfError, naming_missing_extras
 from kbf_localization.foreign_text import show_errors, shown, shown_traceback
 
@@ -200,6 +201,7 @@ def main() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminate)
     show_errors()
+    ignore_drawing_settings_here()
     try:
         app(prog_name="kbf")
     except Exception as error:
