@@ -37,7 +37,10 @@ PICTURES = {"camera": b"\x01", "match": b"\x02"}
 """First byte of a binary message, by channel."""
 
 SHORTEST_PAUSE_S = 0.05
-MOST_WATCHERS = 16
+MOST_WATCHERS, MOST_STRANGERS = 16, 64
+"""At once: of those who are served, and of those who have not sent the token yet."""
+STRANGERS_WAIT_S = 10.0
+SLOWEST_REQUEST_S = 20.0
 MAX_MESSAGE_BYTES = 1000
 REFUSED, TOO_MANY = 4401, 4429
 """Codes with which a socket is closed: wrong token, and more watchers than are served."""
@@ -111,9 +114,10 @@ class _Server(threading.Thread):
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         watchers: set[_Socket] = set()
+        strangers: set[_Socket] = set()
         application = Application(
             [
-                ("/socket", _Socket, {"watchers": watchers}),
+                ("/socket", _Socket, {"watchers": watchers, "strangers": strangers}),
                 (".*", _Page),
             ],
             board=self._board,
@@ -122,12 +126,18 @@ class _Server(threading.Thread):
             websocket_ping_interval=20,
             log_function=lambda _: None,
         )
-        server = HTTPServer(application, max_header_size=16_384, max_body_size=MAX_MESSAGE_BYTES)
+        server = HTTPServer(
+            application,
+            max_header_size=16_384,
+            max_body_size=MAX_MESSAGE_BYTES,
+            idle_connection_timeout=SLOWEST_REQUEST_S,
+            body_timeout=SLOWEST_REQUEST_S,
+        )
         server.add_sockets(self._sockets)
         self._ready.set()
         await self._over.wait()
         server.stop()
-        for watcher in list(watchers):
+        for watcher in (*watchers, *strangers):
             watcher.close()
         await server.close_all_connections()
 
@@ -180,8 +190,8 @@ class _Page(_Guarded):
 class _Socket(_Guarded, WebSocketHandler):
     """One watcher: gets what is new as fast as it can take it, and may set the pose."""
 
-    def initialize(self, watchers: set[_Socket]) -> None:
-        self._watchers = watchers
+    def initialize(self, watchers: set[_Socket], strangers: set[_Socket]) -> None:
+        self._watchers, self._strangers = watchers, strangers
         self._board: Board = self.settings["board"]
         self._live: LiveSettings = self.settings["live"]
         self._new = asyncio.Event()
@@ -198,24 +208,25 @@ class _Socket(_Guarded, WebSocketHandler):
         return origin in (f"http://{self.request.host}", f"https://{self.request.host}")
 
     def open(self, *_: str, **__: str) -> None:
-        if len(self._watchers) >= MOST_WATCHERS:
-            self.close(TOO_MANY, "too many watchers")
-            return
-        self._watchers.add(self)
         if self._live.token is None:
             self._admit()
+        elif len(self._strangers) >= MOST_STRANGERS:
+            self.close(TOO_MANY, "too many strangers")
+        else:
+            self._strangers.add(self)
+            self._loop.call_later(STRANGERS_WAIT_S, self._send_away)
 
     def on_message(self, message: str | bytes) -> None:
         """A token at first, then poses; whatever else comes closes the socket."""
         try:
             content = json.loads(message)
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             self.close(1003, "not understood")
         elif self._sender is None:
             token = content.get("token")
-            given = token.encode() if isinstance(token, str) else b""
+            given = token.encode("utf-8", "replace") if isinstance(token, str) else b""
             if not hmac.compare_digest(given, (self._live.token or "").encode()):
                 self.close(REFUSED, "wrong token")
                 return
@@ -225,11 +236,21 @@ class _Socket(_Guarded, WebSocketHandler):
 
     def on_close(self) -> None:
         self._watchers.discard(self)
+        self._strangers.discard(self)
         self._board.leave(self)
         if self._sender is not None:
             self._sender.cancel()
 
+    def _send_away(self) -> None:
+        if self in self._strangers:
+            self.close(REFUSED, "no token")
+
     def _admit(self) -> None:
+        self._strangers.discard(self)
+        if len(self._watchers) >= MOST_WATCHERS:
+            self.close(TOO_MANY, "too many watchers")
+            return
+        self._watchers.add(self)
         self._board.watch(self, lambda: self._loop.call_soon_threadsafe(self._new.set))
         self._sender = self._loop.create_task(self._send())
 
@@ -250,8 +271,12 @@ class _Socket(_Guarded, WebSocketHandler):
     async def _write(self, channel: str, content: Any) -> None:
         if isinstance(content, bytes):
             await self.write_message(PICTURES[channel] + content, binary=True)
-        else:
-            await self.write_message(json.dumps({"channel": channel, **content}))
+            return
+        try:
+            text = json.dumps({"channel": channel, **content}, allow_nan=False)
+        except ValueError:
+            return  # a number from the network that is none: JSON has no word for it
+        await self.write_message(text)
 
 
 def _pose(value: Any) -> tuple[float, float, float] | None:
@@ -260,7 +285,10 @@ def _pose(value: Any) -> tuple[float, float, float] | None:
         return None
     if not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in value):
         return None
-    x, y, heading = (float(one) for one in value)
+    try:
+        x, y, heading = (float(one) for one in value)
+    except OverflowError:
+        return None
     if not (abs(x) <= FARTHEST_M and abs(y) <= FARTHEST_M and abs(heading) <= 2.0 * math.pi):
         return None
     return x, y, heading

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import math
 import threading
 import time
@@ -23,7 +24,7 @@ from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CompressedImage, Image
 from visualization_msgs.msg import MarkerArray
 
-from kbf_localization.datasets.image_headers import format_of
+from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.live.board import Board
 from kbf_localization.ros.conversions import (
     ImageError,
@@ -32,6 +33,8 @@ from kbf_localization.ros.conversions import (
     planar_pose,
     pose_with_covariance,
 )
+
+logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 """How often the localizer is looked for."""
@@ -197,7 +200,8 @@ class LiveListener:
         self._pictured_at = time.monotonic()
         if isinstance(message, CompressedImage):
             data = bytes(message.data)
-            if format_of(data) in ("JPEG", "PNG"):
+            known = read_header(data)
+            if known is not None and known.is_bounded and known.format in ("JPEG", "PNG"):
                 self._board.put("camera", data)
                 return
         try:
@@ -208,10 +212,10 @@ class LiveListener:
 
 
 def _forgiving(callback: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A message with numbers that no pose can have is passed over."""
+    """A message that cannot be shown, such as one of numbers that no pose has, is passed over."""
 
     def called(message: Any) -> None:
-        with suppress(ValueError):
+        with suppress(ValueError, ArithmeticError, cv2.error):
             callback(message)
 
     return called
@@ -240,8 +244,12 @@ def listening(name: str, board: Board) -> Iterator[LiveListener]:
 
     def spin() -> None:
         while not over.is_set():
-            executor.spin_once(timeout_sec=0.2)
-            listener.tick()
+            try:
+                executor.spin_once(timeout_sec=0.2)
+                listener.tick()
+            except Exception as error:  # such as a node that goes while it is asked for its topics
+                logger.error("unexpected error", exc_info=error)
+                over.wait(1.0)
 
     thread = threading.Thread(target=spin, name="live listener", daemon=True)
     thread.start()

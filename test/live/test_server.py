@@ -17,6 +17,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from kbf_localization.errors import KbfError
+from kbf_localization.live import server
 from kbf_localization.live.board import Board
 from kbf_localization.live.server import (
     FILES,
@@ -152,7 +153,8 @@ def test_a_watcher_gets_the_newest_of_each_channel(served: Served) -> None:
 
 def test_without_the_token_nothing_is_told(guarded: Served) -> None:
     guarded.board.put("status", {"message": "secret"})
-    for wrong in ({"token": "wrong"}, {"token": TOKEN[:-1]}, {"token": None}, {"pose": [1, 2, 3]}):
+    nobody = ({"token": "wrong"}, {"token": TOKEN[:-1]}, {"token": None}, {"token": "\ud800"})
+    for wrong in (*nobody, {"pose": [1, 2, 3]}):
         assert guarded.talk(json.dumps(wrong)) == [4401]
     assert not guarded.poses
     hello, status = guarded.talk(json.dumps({"token": TOKEN}), wanted=2)
@@ -162,6 +164,7 @@ def test_without_the_token_nothing_is_told(guarded: Served) -> None:
 def test_a_pose_is_handed_on_and_nonsense_is_not(served: Served) -> None:
     nonsense: list[Any] = [
         *([1, 2], [1, 2, 3, 4], ["1", 2, 3], [True, 2, 3], [1e9, 0, 0], [0, 0, 99.0], {}, None),
+        [10**400, 0, 0],
         [float("nan"), 0, 0],
         [float("inf"), 0, 0],
     ]
@@ -171,9 +174,39 @@ def test_a_pose_is_handed_on_and_nonsense_is_not(served: Served) -> None:
     assert served.poses == [(1.5, -2.0, 0.5)]
 
 
-@pytest.mark.parametrize("message", ["", "{", "[]", '"text"', "x" * (MAX_MESSAGE_BYTES + 1)])
+@pytest.mark.parametrize(
+    "message",
+    ["", "{", "[]", '"text"', "[" * MAX_MESSAGE_BYTES, "x" * (MAX_MESSAGE_BYTES + 1)],
+)
 def test_what_is_not_understood_closes_the_socket(served: Served, message: str) -> None:
     assert served.talk(message, wanted=100)[-1] in (1003, 1009)
+
+
+def test_strangers_who_send_no_token_take_nobodys_place_and_are_sent_away(
+    monkeypatch: pytest.MonkeyPatch, guarded: Served
+) -> None:
+    monkeypatch.setattr(server, "STRANGERS_WAIT_S", 0.5)
+
+    async def meeting() -> list[Any]:
+        own = {"Origin": f"http://127.0.0.1:{guarded.port}"}
+        request = HTTPRequest(f"ws://127.0.0.1:{guarded.port}/socket", headers=own)
+        strangers = [await websocket_connect(request) for _ in range(server.MOST_WATCHERS + 1)]
+        watcher = await websocket_connect(request)
+        await watcher.write_message(json.dumps({"token": TOKEN}))
+        hello = await asyncio.wait_for(watcher.read_message(), 60)
+        ends = [await asyncio.wait_for(one.read_message(), 60) for one in strangers]
+        codes = {one.close_code for one in strangers}
+        watcher.close()
+        return [json.loads(hello or "")["channel"], set(ends), codes]
+
+    assert asyncio.run(meeting()) == ["hello", {None}, {server.REFUSED}]
+
+
+def test_a_number_that_json_has_no_word_for_is_not_sent(served: Served) -> None:
+    served.board.put("pose", {"pose": [float("nan"), 0.0, 0.0]})
+    served.board.put("status", {"message": "now"})
+    _, second = served.talk(wanted=2)
+    assert second == {"channel": "status", "message": "now"}
 
 
 def test_somebody_watches_only_while_a_page_is_open(served: Served) -> None:

@@ -17,7 +17,7 @@ from kbf_localization.filters.base import HypothesisEstimate
 from kbf_localization.live.board import Board
 from kbf_localization.live.server import LiveSettings, serving
 from kbf_localization.ros.conversions import planar_pose
-from kbf_localization.ros.live import listening
+from kbf_localization.ros.live import LiveListener, _forgiving, listening
 from kbf_localization.ros.node_process import NodeProcess
 from kbf_localization.ros.outputs import hypothesis_markers, occupancy_grid
 from test.evaluation.chromium import Chromium
@@ -116,3 +116,13 @@ def test_a_floor_plan_is_published_as_map_server_would() -> None:
     # The lower row first.
     assert list(grid.data) == [0, 0, 100, 100, 0, -1]
     assert (grid.info.origin.position.x, grid.info.origin.position.y) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize("width", [0, 3])
+def test_a_plan_that_cannot_be_shown_is_passed_over(width: int) -> None:
+    """Of no cells, which no picture has; and of fewer than it says."""
+    board = Board()
+    grid = OccupancyGrid()
+    grid.info.width = width
+    _forgiving(LiveListener(None, "/localizer", board)._on_plan)(grid)
+    assert board.since(-1) == (0, {})
