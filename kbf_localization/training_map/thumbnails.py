@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,9 +39,15 @@ class FileThumbnails(Sequence[bytes]):
         row = range(len(self))[index]
         start = int(self.ends[row - 1]) if row else 0
         try:
-            with self.path.open("rb") as file:
-                file.seek(self.offset + start)
-                data = file.read(int(self.ends[row]) - start)
+            data = self._read(start, int(self.ends[row]))
         except OSError:
             return b""
         return data if zlib.crc32(data) == self.checksums[row] else b""
+
+    def _read(self, start: int, end: int) -> bytes:
+        # What has taken the file's place may be a pipe, whose opening would wait for a writer.
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, end - start, self.offset + start)
+        finally:
+            os.close(descriptor)
