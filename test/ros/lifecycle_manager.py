@@ -21,6 +21,7 @@ class LifecycleManager:
         self._robot = robot
         self._id = robot.node_name.rpartition("/")[2]
         self._instance: str | None = None
+        self._silent = False
         self.statuses: list[Status] = []
         self._publisher = robot.node.create_publisher(Status, "bond", QoSProfile(depth=5))
         robot.node.create_subscription(Status, "bond", self._on_status, QoSProfile(depth=100))
@@ -49,11 +50,14 @@ class LifecycleManager:
         self._instance = None
 
     def fall_silent(self) -> None:
-        """Send no heartbeat any more, as when the manager dies."""
-        self._instance = None
+        """Send no heartbeat, as when the manager hangs."""
+        self._silent = True
+
+    def resume(self) -> None:
+        self._silent = False
 
     def _beat(self) -> None:
-        if self._instance is not None:
+        if self._instance is not None and not self._silent:
             self._send(active=True)
 
     def _send(self, active: bool) -> None:

@@ -1,13 +1,11 @@
 """What Nav2 asks of the node that stands in AMCL's place."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from bond.msg import Status
 from nav2_msgs.msg import ParticleCloud
 from nav2_msgs.srv import SetInitialPose
 
@@ -53,42 +51,6 @@ def test_deactivation_and_the_end_of_the_process_break_the_bond_at_once(
     assert robot.wait_for(lambda: manager.is_formed)
     process.interrupt(30.0)
     assert robot.wait_for(lambda: not manager.statuses[-1].active)
-
-
-def test_manager_that_dies_or_ends_the_bond_leaves_the_node_localizing(
-    managed: tuple[Robot, NodeProcess, LifecycleManager],
-) -> None:
-    """As Nav2's own nodes: the manager takes nodes down by transitions, not by the bond."""
-    robot, _, manager = managed
-    assert manager.start_up()
-    robot.wait_until_heard()
-    manager.fall_silent()
-    robot.drive_until_tracking()
-    manager.bind()
-    manager.break_bond()
-    assert robot.lifecycle_state() == "active"
-    assert robot.frame() is not None
-
-
-def test_third_party_on_the_bond_is_named_in_the_log(
-    managed: tuple[Robot, NodeProcess, LifecycleManager],
-) -> None:
-    robot, process, manager = managed
-    assert manager.start_up()
-    assert robot.wait_for(lambda: "bond with the lifecycle manager formed" in process.log())
-    stranger = robot.node.create_publisher(Status, "bond", 5)
-    status = Status(id="localizer", instance_id="stranger", active=False)
-
-    def is_named() -> bool:
-        stranger.publish(status)
-        time.sleep(0.1)
-        return "a third party uses the bond" in process.log()
-
-    assert robot.wait_for(is_named)
-    assert robot.lifecycle_state() == "active"
-    beats = len(manager.statuses)
-    assert robot.wait_for(lambda: len(manager.statuses) > beats + 10)
-    assert all(beat.active for beat in manager.statuses)
 
 
 def test_bond_is_optional(world: World, map_file: Path) -> None:
