@@ -88,10 +88,10 @@ def first_pose(values: Mapping[str, Any], map_identity: str) -> tuple[GaussianPr
     """The pose to start from (None: anywhere), and what to tell the user about it."""
     notes = []
     if values["saved_pose_file"] and not values["always_reset_initial_pose"]:
-        path = Path(values["saved_pose_file"]).expanduser()
         try:
+            path = user_path(values["saved_pose_file"])
             saved = usable_pose(path, map_identity, values["saved_pose_max_age"])
-        except SavedPoseError as error:
+        except KbfError as error:
             notes.append(str(error))
         else:
             return saved, f"starting from the pose saved in {path}"
@@ -129,6 +129,14 @@ def load_localizer(values: Mapping[str, Any], wanted: Callable[[], bool]) -> Loc
     return outcome[0]
 
 
+def user_path(text: str) -> Path:
+    """A path in which ~ is somebody's home; KbfError where there is nobody of that name."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise KbfError(f"{text}: there is no such user's home directory") from error
+
+
 def localizer_settings(values: Mapping[str, Any]) -> LocalizerSettings:
     """The localizer's share of the node's parameters."""
     names = ("update_min_d", "update_min_a", "estimate")
@@ -139,10 +147,8 @@ def localizer_settings(values: Mapping[str, Any]) -> LocalizerSettings:
 
 
 def _make(values: Mapping[str, Any]) -> Localizer:
-    training_map = load_map(
-        Path(values["map"]).expanduser(),
-        Path(values["descriptor_model"]).expanduser() if values["descriptor_model"] else None,
-    )
+    network = values["descriptor_model"]
+    training_map = load_map(user_path(values["map"]), user_path(network) if network else None)
     pose_filter = make_filter(values["method"], training_map)
     # The first images must not wait for tables that can be made beforehand.
     width, height = training_map.described_by.image_size

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -19,6 +21,8 @@ from rclpy.qos import QoSProfile
 from kbf_localization.ros.shown_logger import ShownLogger
 from kbf_localization.ros.spinning import Disposal
 
+logger = logging.getLogger(__name__)
+
 try:
     from bond.msg import Status as BondStatus
 except ImportError:
@@ -32,23 +36,30 @@ _FAREWELL_S = 0.5
 
 
 class SafeLifecycleNode(LifecycleNodeMixin, Node):
-    """rclpy's lifecycle node with three faults corrected.
+    """rclpy's lifecycle node with four faults corrected.
 
     A transition that the state does not allow raises in rclpy's service callback and so ends
     the process: here it is answered by success = false. A transition that takes long, such as
-    loading a map, does not keep `get_state` waiting. And what a transition puts away is destroyed
-    by `disposal`, which also spins the node. Its log shows what names and errors contain.
+    loading a map, does not keep `get_state` waiting. An error in one is logged. And what one puts
+    away is destroyed by `disposal`, which also spins the node.
     """
 
     def __init__(self, name: str, **arguments: Any) -> None:
         self.disposal = Disposal()
+        self._shown_logger: ShownLogger | None = None
         Node.__init__(self, name, **arguments)
-        self._logger = ShownLogger(self.get_logger().name)
         self.lifecycle_group = ReentrantCallbackGroup()
         LifecycleNodeMixin.__init__(self, callback_group=self.lifecycle_group)
+        for state, callback in list(self._callbacks.items()):
+            self._callbacks[state] = self._explained(callback)
         self._transition_lock = threading.Lock()
         self._unguarded_change_state = self._service_change_state.callback
         self._service_change_state.callback = self._change_state
+
+    def get_logger(self) -> ShownLogger:
+        if self._shown_logger is None:
+            self._shown_logger = ShownLogger(super().get_logger().name)
+        return self._shown_logger
 
     @property
     def state_label(self) -> str:
@@ -58,6 +69,19 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
     def finish_transitions(self, seconds: float) -> None:
         """Wait for a transition that is under way; none begins any more."""
         self._transition_lock.acquire(timeout=seconds)
+
+    def _explained(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A transition's callback that logs its error, of which rclpy would say nothing."""
+
+        def explained(state: Any) -> Any:
+            try:
+                return callback(state)
+            except Exception as error:
+                logger.error("in a transition", exc_info=error)
+                self.get_logger().error(f"{type(error).__name__} in a transition: {error}")
+                raise
+
+        return explained
 
     def _change_state(self, request: Any, response: Any) -> Any:
         if not self._transition_lock.acquire(blocking=False):

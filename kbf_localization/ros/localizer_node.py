@@ -21,7 +21,7 @@ class Ending:
     """SIGINT and SIGTERM, from before the first import to the end of the process.
 
     The first asks for a shutdown, and before there is anything to shut down ends the process; a
-    second one ends it at once.
+    second one ends it at once: while it is shut down, by the system itself, whatever Python does.
     """
 
     def __init__(self) -> None:
@@ -34,6 +34,12 @@ class Ending:
         """From now on there is something to shut down; the event says when."""
         self._started = True
         return self._asked
+
+    def let_the_system_end_it(self) -> None:
+        """Of a signal that comes from now on Python need not know."""
+        if self._asked.is_set():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
 
     def _received(self, number: int, _frame: FrameType | None) -> None:
         if not self._started:
@@ -78,10 +84,11 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     executor = MultiThreadedExecutor(num_threads=4)
     executor.add_node(node)
     try:
-        node.disposal.spin(executor, asked)
+        node.disposal.spin(executor, asked, node.failed)
     except ExternalShutdownException:
         pass
     finally:
+        ending.let_the_system_end_it()
         # Nothing is destroyed under the hands of a transition that is under way.
         node.finish_transitions(1.0)
         node.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -23,10 +22,10 @@ from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.geometry import compose, invert
 from kbf_localization.localization import Localization
 from kbf_localization.localization.startup import (
-    SavedPoseError,
     first_pose,
     load_localizer,
     save_pose,
+    user_path,
 )
 from kbf_localization.ros import diagnostics, parameters
 from kbf_localization.ros.conversions import header
@@ -300,10 +299,10 @@ class LocalizerNode(SafeLifecycleNode):
         known = running.localizer.pose_at()
         if known is None or running.distrust() is not None:
             return
-        path = Path(self._values["saved_pose_file"]).expanduser()
         try:
+            path = user_path(self._values["saved_pose_file"])
             save_pose(path, GaussianPrior(*known), self._map_identity)
-        except SavedPoseError as error:
+        except KbfError as error:
             running.refuse(Event.POSE_NOT_SAVED, str(error))
 
     def _on_reinitialize(self, request: Any, response: Any) -> Any:
@@ -342,6 +341,14 @@ class LocalizerNode(SafeLifecycleNode):
             return
         self._values = parameters.read(self)
         running.apply(self._values)
+
+    def failed(self, error: Exception) -> None:
+        """A callback has failed: it is counted where there is a localizer, and the node goes on."""
+        running = self._running
+        if running is not None:
+            running.failed(error)
+        else:
+            self._warn(type(error).__name__, f"unexpected {type(error).__name__}: {error}")
 
     def _warn(self, about: str, message: str) -> None:
         """Log a warning, the same kind at most every 5 seconds."""

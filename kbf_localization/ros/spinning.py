@@ -23,6 +23,9 @@ _PERIOD_S = 0.4
 
 _PAUSE_S = 0.001
 
+_MOST_FAILURES = 100
+"""So many errors without a break between them are the executor's own."""
+
 
 class Disposal:
     """Destroys a node's entities between two spins; where nothing spins, at once."""
@@ -32,13 +35,28 @@ class Disposal:
         self._executor: Executor | None = None
         self._tasks: list[tuple[Callable[[], object], threading.Event]] = []
 
-    def spin(self, executor: Executor, until: threading.Event) -> None:
-        """Execute callbacks until the event, or until the context is shut down."""
+    def spin(
+        self, executor: Executor, until: threading.Event, failed: Callable[[Exception], None]
+    ) -> None:
+        """Execute callbacks until the event, or until the context is shut down.
+
+        A callback's error is handed to `failed`: it must not end the node.
+        """
+        failures = 0
         with self._lock:
             self._executor = executor
         try:
             while executor.context.ok() and not until.is_set():
-                executor.spin_once(timeout_sec=_PERIOD_S)
+                try:
+                    executor.spin_once(timeout_sec=_PERIOD_S)
+                    failures = 0
+                except ExternalShutdownException:
+                    raise
+                except Exception as error:
+                    failures += 1
+                    if failures > _MOST_FAILURES or not executor.context.ok():
+                        raise
+                    failed(error)
                 self._run_tasks()
                 # rclpy hands a callback out again and again until a thread has begun with it.
                 time.sleep(_PAUSE_S)

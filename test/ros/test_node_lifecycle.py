@@ -1,12 +1,13 @@
 """Lifecycle transitions, start and stop of the node."""
 
 import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
+import rclpy
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
+from kbf_localization.ros.lifecycle import SafeLifecycleNode
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import Robot, robot_with_node
 from test.ros.world import World
@@ -27,8 +28,13 @@ def test_missing_map_leaves_the_node_unconfigured_and_says_why(
         assert robot.set_parameter("map", str(bad)).successful
         assert not robot.transition("configure")
         assert str(bad) in process.log()
+        assert robot.set_parameter("map", "~nobody-of-that-name/office.kbfmap").successful
+        assert not robot.transition("configure")
+        assert "~nobody-of-that-name/office.kbfmap: there is no such user's home" in process.log()
         assert robot.set_parameter("map", str(map_file)).successful
+        assert robot.set_parameter("saved_pose_file", "~nobody-of-that-name/pose.json").successful
         assert robot.transition("configure")
+        assert "~nobody-of-that-name/pose.json: there is no such user's home" in process.log()
         assert robot.lifecycle_state() == "inactive"
         assert process.interrupt(30.0) == 0, process.log()
 
@@ -66,32 +72,6 @@ def test_transition_that_the_state_does_not_allow_is_answered_no(
     assert node.exit_code is None
 
 
-@pytest.mark.parametrize("state", ["unconfigured", "inactive", "active", "localizing"])
-def test_interrupt_ends_the_node(world: World, map_file: Path, state: str) -> None:
-    autostart = state in ("active", "localizing")
-    parameters = {"map": str(map_file), "autostart": autostart}
-    with robot_with_node(world, parameters) as (robot, process):
-        if state == "inactive":
-            assert robot.transition("configure")
-        if autostart:
-            robot.wait_until_heard()
-        if state == "localizing":
-            assert robot.frame() is not None
-        else:
-            expected = "active" if autostart else state
-            assert robot.wait_for_lifecycle_state(expected)
-        assert process.interrupt(30.0) == 0, process.log()
-
-
-def test_interrupt_while_the_node_starts_ends_it(map_file: Path) -> None:
-    with NodeProcess({"map": str(map_file)}) as process:
-        end = time.monotonic() + 60.0
-        while "rclpy" not in Path(f"/proc/{process.pid}/maps").read_text():
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        assert process.interrupt(30.0) in (0, -signal.SIGINT, 130), process.log()
-
-
 def test_a_map_that_is_no_file_is_refused_and_services_answer(world: World, tmp_path: Path) -> None:
     """A pipe that nobody writes to must not be waited for."""
     path = tmp_path / "stuck.kbfmap"
@@ -102,3 +82,25 @@ def test_a_map_that_is_no_file_is_refused_and_services_answer(world: World, tmp_
         assert robot.get_parameter("map") == str(path)
         assert not robot.transition("configure")
         assert process.interrupt(30.0) == 0, process.log()
+
+
+class Failing(SafeLifecycleNode):
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        raise MemoryError("no room for the map")
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return TransitionCallbackReturn.SUCCESS
+
+
+def test_an_error_in_a_transition_is_told(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = Failing("failing", context=context)
+    node.trigger_configure()
+    assert node.state_label == "unconfigured"
+    node.destroy_node()
+    rclpy.try_shutdown(context=context)
+    assert "MemoryError in a transition: no room for the map" in capfd.readouterr().err
+    assert "in on_configure" in caplog.text

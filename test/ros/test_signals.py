@@ -1,6 +1,6 @@
-"""SIGINT and SIGTERM at any moment and in every state: a clean end, soon.
+"""SIGINT and SIGTERM at any moment and in every state: a clean end, and a second one is the end.
 
-`make test` tries a few moments, `make soak` 200 (KBF_SIGNAL_TRIALS), and it says how
+`make test` tries each state once, `make soak` 200 moments (KBF_SIGNAL_TRIALS), and both say how
 long the node took.
 """
 
@@ -9,72 +9,106 @@ import random
 import signal
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from lifecycle_msgs.msg import TransitionEvent
+from lifecycle_msgs.srv import ChangeState
 
 from kbf_localization.ros.node_process import NodeProcess
-from test.ros.robot import Robot
+from test.ros.robot import TRANSITIONS, Robot
 from test.ros.world import World
 
-TRIALS = int(os.environ.get("KBF_SIGNAL_TRIALS", "8"))
+STATES = (
+    "active", "starting", "configuring", "unconfigured", "inactive", "driving", "deactivating",
+)  # fmt: skip
+TRIALS = int(os.environ.get("KBF_SIGNAL_TRIALS", str(len(STATES))))
 PATIENCE = 60.0
-STATES = ("starting", "unconfigured", "active", "driving")
 
 
-def seconds_until(node: NodeProcess, said: str) -> float:
-    started = time.monotonic()
-    while said not in node.log():
-        assert node.exit_code is None, node.log()
-        assert time.monotonic() - started < PATIENCE, node.log()
-        time.sleep(0.01)
-    return time.monotonic() - started
+class Signalled:
+    """Brings nodes into a state; the first that is started whole tells how long a start takes."""
 
+    def __init__(self, world: World) -> None:
+        self.robot = Robot(world, "/signalled")
+        self.states: list[str] = []
+        topic = "/signalled/localizer/transition_event"
+        self.robot.node.create_subscription(TransitionEvent, topic, self._on_event, 100)
+        self.whole_start = 1.0
 
-def bring_to(state: str, node: NodeProcess, robot: Robot, moment: float) -> None:
-    """The moment is when a start is interrupted; in the other states, a random bit of waiting."""
-    if state == "starting":
-        time.sleep(moment)
-    elif state == "unconfigured":
-        assert robot.wait_for_lifecycle_state("unconfigured")
-    else:
-        seconds_until(node, "poses; method")
-        if state == "driving":
-            robot.status = None
-            robot.wait_until_heard()
-            robot.frame()
+    def bring(self, node: NodeProcess, state: str, moment: float) -> None:
+        """`moment` (0 to 1) is when a start is interrupted; else a random bit of waiting."""
+        robot = self.robot
+        self.states.clear()
+        if state == "starting":
+            # Python itself needs some of the time until it can heed a signal.
+            time.sleep((0.3 + 0.8 * moment) * self.whole_start)
+            return
+        if state in ("unconfigured", "configuring", "inactive"):
+            assert robot.wait_for_lifecycle_state("unconfigured"), node.log()
+            if state != "unconfigured":
+                self._begin("configure", "configuring")
+            if state == "inactive":
+                assert robot.wait_for_lifecycle_state("inactive"), node.log()
+        else:
+            started = time.monotonic()
+            assert robot.wait_for_lifecycle_state("active"), node.log()
+            self.whole_start = time.monotonic() - started
+            if state == "driving":
+                robot.status = None
+                robot.wait_until_heard()
+                robot.frame()
+            if state == "deactivating":
+                self._begin("deactivate", "deactivating")
         time.sleep(0.05 * moment)
+
+    def _begin(self, transition: str, state: str) -> None:
+        """Ask for a transition, and wait until it has begun."""
+        robot = self.robot
+        client = robot.node.create_client(ChangeState, f"/{robot.node_name}/change_state")
+        assert client.wait_for_service(PATIENCE)
+        request = ChangeState.Request()
+        request.transition.id = TRANSITIONS[transition]
+        client.call_async(request)
+        assert robot.wait_for(lambda: state in self.states), self.states
+
+    def _on_event(self, event: TransitionEvent) -> None:
+        self.states.append(event.goal_state.label)
+
+
+@pytest.fixture
+def signalled(world: World) -> Iterator[Signalled]:
+    one = Signalled(world)
+    yield one
+    one.robot.close()
+
+
+def node_for(state: str, map_file: Path) -> NodeProcess:
+    by_hand = state in ("unconfigured", "configuring", "inactive")
+    return NodeProcess({"map": str(map_file), "autostart": not by_hand}, namespace="/signalled")
 
 
 @pytest.mark.timeout(120 + 60 * TRIALS)
 def test_a_signal_at_any_moment_ends_the_node_cleanly(
-    world: World, map_file: Path, request: pytest.FixtureRequest
+    signalled: Signalled, map_file: Path, request: pytest.FixtureRequest
 ) -> None:
-    with NodeProcess({"map": str(map_file)}, namespace="/measured") as node:
-        whole_start = seconds_until(node, "poses; method")
-    draw = random.Random(0)
-    robot = Robot(world, "/signalled")
-    took = defaultdict(list)
-    try:
-        for trial in range(TRIALS):
-            number = draw.choice((signal.SIGINT, signal.SIGTERM))
-            state = STATES[0] if trial % 2 == 0 else STATES[1 + trial // 2 % 3]
-            # Python itself needs some of the time until it can heed a signal.
-            moment = draw.uniform(0.3, 1.1) * whole_start
-            parameters = {"map": str(map_file), "autostart": state != "unconfigured"}
-            with NodeProcess(parameters, namespace="/signalled") as node:
-                bring_to(state, node, robot, moment)
-                sent = time.monotonic()
-                os.kill(node.pid, number)
-                code = node.wait(PATIENCE)
-                took[state].append(time.monotonic() - sent)
-                said = node.log()
-            told = f"trial {trial}, {number.name} while {state}, {moment:.2f} s: {code}\n{said}"
-            assert code == 0, told
-            assert "Traceback" not in said, told
-    finally:
-        robot.close()
+    draw, took = random.Random(0), defaultdict(list)
+    for trial in range(TRIALS):
+        number = draw.choice((signal.SIGINT, signal.SIGTERM))
+        state, moment = STATES[trial % len(STATES)], draw.random()
+        with node_for(state, map_file) as node:
+            signalled.bring(node, state, moment)
+            sent = time.monotonic()
+            os.kill(node.pid, number)
+            code = node.wait(PATIENCE)
+            took[state].append(time.monotonic() - sent)
+            said = node.log()
+        told = f"trial {trial}, {number.name} while {state}, moment {moment:.2f}: {code}\n{said}"
+        assert code == 0, told
+        assert "Traceback" not in said, told
     for state, seconds in took.items():
         request.config.get_terminal_writer().line(
             f"{state}: {len(seconds)} signals, exit code 0 after {np.median(seconds):.2f} s "
@@ -82,9 +116,28 @@ def test_a_signal_at_any_moment_ends_the_node_cleanly(
         )
 
 
-def test_a_second_signal_ends_a_node_at_once(map_file: Path) -> None:
-    with NodeProcess({"map": str(map_file)}, namespace="/twice") as node:
-        seconds_until(node, "poses; method")
-        os.kill(node.pid, signal.SIGTERM)
-        os.kill(node.pid, signal.SIGINT)
-        assert node.wait(PATIENCE) in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+@pytest.mark.timeout(600)
+def test_a_second_signal_is_the_end_in_every_state(signalled: Signalled, map_file: Path) -> None:
+    """The node is halted, so that both wait for it: it cannot end by the first alone."""
+    for state in ("unconfigured", "configuring", "inactive", "active", "deactivating"):
+        with node_for(state, map_file) as node:
+            signalled.bring(node, state, 0.0)
+            os.kill(node.pid, signal.SIGSTOP)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+                os.kill(node.pid, number)
+            code = node.wait(PATIENCE)
+            said = node.log()
+        # The system gives the lower number first, so that SIGTERM is the second.
+        assert code in (128 + signal.SIGTERM, -signal.SIGTERM), f"{state}: {code}\n{said}"
+        assert "Traceback" not in said, said
+
+
+def test_so_is_one_that_comes_while_the_node_shuts_down(
+    signalled: Signalled, map_file: Path
+) -> None:
+    with node_for("active", map_file) as node:
+        signalled.bring(node, "active", 0.0)
+        while node.exit_code is None:
+            with suppress(ProcessLookupError):
+                os.kill(node.pid, signal.SIGTERM)
+        assert node.exit_code in (0, 128 + signal.SIGTERM, -signal.SIGTERM), node.log()

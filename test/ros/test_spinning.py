@@ -68,7 +68,7 @@ def test_what_another_thread_destroys_is_gone_after_the_wait_set_that_has_it(nod
     node.add_waitable(meanwhile)
     executor = MultiThreadedExecutor(num_threads=2, context=node.context)
     executor.add_node(node)
-    disposal.spin(executor, over)
+    disposal.spin(executor, over, pytest.fail)
     executor.shutdown()
     meanwhile.thread.join()
     assert publisher not in list(node.publishers)
@@ -95,3 +95,36 @@ def test_a_spun_node_is_at_rest_after_the_block(node: Node) -> None:
     before = len(ticks)
     assert not [thread for thread in threading.enumerate() if thread.name == "spin"]
     assert len(ticks) == before
+
+
+def test_a_callback_that_fails_is_reported_and_the_others_go_on(node: Node) -> None:
+    failed: list[Exception] = []
+    over = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("unforeseen")
+
+    def look() -> None:
+        if len(failed) >= 3:
+            over.set()
+
+    node.create_timer(0.001, fail, ReentrantCallbackGroup())
+    node.create_timer(0.001, look, ReentrantCallbackGroup())
+    executor = MultiThreadedExecutor(num_threads=2, context=node.context)
+    executor.add_node(node)
+    Disposal().spin(executor, over, failed.append)
+    executor.shutdown()
+    assert all(str(error) == "unforeseen" for error in failed[:3])
+
+
+def test_an_executor_that_only_fails_is_not_spun_for_ever(node: Node) -> None:
+    class Broken(MultiThreadedExecutor):
+        def spin_once(self, timeout_sec: float | None = None) -> None:
+            raise RuntimeError("broken")
+
+    executor = Broken(num_threads=2, context=node.context)
+    failed: list[Exception] = []
+    with pytest.raises(RuntimeError, match="broken"):
+        Disposal().spin(executor, threading.Event(), failed.append)
+    executor.shutdown()
+    assert len(failed) == 100
