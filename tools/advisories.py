@@ -36,7 +36,7 @@ def main() -> None:
     pins = all_pins()
     try:
         found = known_advisories(sorted(pins))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"{SERVICE} cannot be asked from here ({error}): advisories not checked")
         return
     for pin, names in found.items():

@@ -32,6 +32,10 @@ class OdometryReading:
     covariance: Array | None = None
 
 
+MOST_READINGS = 100_000
+"""However near each other their stamps are: 60 s of odometry at 1 kHz are 60,000."""
+
+
 class OdometryBuffer:
     """Odometry readings in time order; appending and looking up may happen in two threads."""
 
@@ -111,6 +115,8 @@ class OdometryBuffer:
     def _forget(self, before_ns: int) -> None:
         """Drop old readings, many at a time so that appending stays cheap."""
         keep_from = bisect_left(self._stamps, before_ns)
+        if len(self._stamps) > MOST_READINGS:
+            keep_from = max(keep_from, len(self._stamps) // 2 + 1)
         if keep_from > 1000 and keep_from > len(self._stamps) // 2:
             del self._stamps[:keep_from]
             del self._readings[:keep_from]

@@ -59,10 +59,10 @@ class Timeline(Generic[Item]):
         self._newest_ns = items[-1][0]
         return Admitted(items, jumped_back, strays)
 
-    def reset(self) -> None:
-        """Take the next stamp as it comes."""
+    def reset(self) -> int:
+        """Take the next stamp as it comes; says how many items that were held back are dropped."""
         self._newest_ns = None
-        self._held.clear()
+        return self._drop_held()
 
     def _drop_held(self) -> int:
         strays = len(self._held)

@@ -160,6 +160,10 @@ def _fill_turn(empty: Quaternion, yaw: float) -> None:
     empty.x, empty.y, empty.z, empty.w = quaternion_of(yaw)
 
 
+MOST_FRAMES = 10_000
+"""Of tf, whose names come from the network."""
+
+
 class TransformChain:
     """The pose of `base` in `odom` from the transforms of tf, as they come."""
 
@@ -173,6 +177,8 @@ class TransformChain:
         ValueError for a transform that is none, and for a loop.
         """
         child = transform.child_frame_id.lstrip("/")
+        if child not in self._edges and len(self._edges) >= MOST_FRAMES:
+            raise ValueError(f"tf has more than {MOST_FRAMES} frames")
         moved = Pose(orientation=transform.transform.rotation)
         moved.position.x = transform.transform.translation.x
         moved.position.y = transform.transform.translation.y

@@ -23,6 +23,8 @@ from rclpy.subscription import Subscription
 from kbf_localization.ros.diagnostics import Rate
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
 
+_PAUSE_S = 0.1
+"""After an error of the middleware."""
 _BATCH = 200
 """Messages taken from one topic before the others get their turn."""
 
@@ -59,12 +61,21 @@ class TopicWatch:
         self._rate = Rate(clock=clock)
         self._last = clock()
         self._arrived = False
+        self._sequence: int | None = None
+        self.missing = 0
+        """Messages of its publisher that never came, where the middleware numbers them."""
 
-    def arrived(self) -> None:
-        """A message has come."""
+    def arrived(self, sequence: int | None = None) -> None:
+        """A message has come; the publisher's number of it, where the middleware tells."""
         self._last = self._clock()
         self._arrived = True
         self._rate.happened()
+        before, self._sequence = self._sequence, sequence
+        if before is None or sequence is None or sequence <= before + 1:
+            return
+        # Each publisher counts by itself, and a message does not tell whose it is.
+        if self._node.count_publishers(self._topic) == 1:
+            self.missing += sequence - before - 1
 
     @property
     def age(self) -> float:
@@ -156,12 +167,13 @@ class Intake:
         while not self._closing and context.ok():
             try:
                 self._wait(context)
-            except _rclpy.RCLError:
-                if context.ok():
-                    raise
-                return
-            for topic, subscription in zip(self._topics, self._subscriptions, strict=True):
-                self._take(topic, subscription)
+                for topic, subscription in zip(self._topics, self._subscriptions, strict=True):
+                    self._take(topic, subscription)
+            except Exception as error:  # without this thread the node would be deaf
+                if not context.ok():
+                    return
+                self._failed(error)
+                time.sleep(_PAUSE_S)
 
     def _wait(self, context: Any) -> None:
         with context.handle:
@@ -180,7 +192,7 @@ class Intake:
             taken = subscription.handle.take_message(topic.type, topic.serialized)
             if taken is None:
                 return
-            watch.arrived()
+            watch.arrived(taken[1].get("publication_sequence_number"))
             try:
                 topic.callback(taken[0])
             except Exception as error:  # the thread must outlive one bad message

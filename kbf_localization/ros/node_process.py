@@ -30,7 +30,9 @@ from kbf_localization.ros.conversions import nanoseconds, planar_covariance, pla
 Value = bool | int | float | str
 QUEUE_DEPTH = 1000
 # Figures in a status that are no counts of what went wrong.
-_FIGURES = ("stamp_ns", "odometry_stamp_ns", "active_poses")
+_FIGURES = (
+    "stamp_ns", "odometry_stamp_ns", "active_poses", "odometry_received", "odometry_used",
+)  # fmt: skip
 
 
 class NodeProcess:

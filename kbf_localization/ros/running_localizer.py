@@ -35,7 +35,7 @@ from kbf_localization.ros.conversions import (
 )
 from kbf_localization.ros.diagnostics import Event, ImageHealth, Latency, Rate
 from kbf_localization.ros.intake import Intake, Topic
-from kbf_localization.ros.serialized import read_odometry, stamp_of
+from kbf_localization.ros.serialized import UNREADABLE, read_odometry, stamp_of
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ _RELIABILITY = {
     "best_effort": ReliabilityPolicy.BEST_EFFORT,
     "reliable": ReliabilityPolicy.RELIABLE,
 }
+_TRACE_PERIOD_S = 5.0
 _SURE = np.diag([0.01, 0.01, 0.01]) ** 2
 """Least covariance of a pose set by hand: one given with certainty would leave no way back."""
 
@@ -68,7 +69,8 @@ class RunningLocalizer:
         self._values = values
         self._publish, self._moved, self._log, self._warn = publish, moved, log, warn
         self._latency, self._pose_rate = Latency(), Rate()
-        self._last_step_ms = math.nan
+        self._last_step_ms, self._traced_at = math.nan, -math.inf
+        self._odometry_received = self._odometry_used = 0
         self._timeline: Timeline[tuple[Array, Array | None]] = Timeline()
         self._camera = CompressedImage if values["image_transport"] == "compressed" else Image
         self._chain = TransformChain(values["odom_frame_id"], values["base_frame_id"])
@@ -144,7 +146,7 @@ class RunningLocalizer:
     def time_jumped_back(self, why: str) -> None:
         """Start over, as when a bag is played again."""
         self._warn("time_jumped_back", f"{why}: starting over")
-        self._timeline.reset()
+        self.localizer.counts[Event.ODOMETRY_STRAY.value] += self._timeline.reset()
         self._health.time_jumped()
         self.drop_images()
         self.localizer.reset()
@@ -158,8 +160,14 @@ class RunningLocalizer:
 
     def failed(self, error: Exception) -> None:
         """Something unforeseen happened in a thread."""
-        logger.error("unexpected error", exc_info=error)
+        self._trace("unexpected error", error)
         self.refuse(Event.UNEXPECTED_ERROR, f"unexpected {type(error).__name__}: {error}")
+
+    def _trace(self, what: str, error: Exception) -> None:
+        """Log where an error comes from; not too often, for it may come with every message."""
+        if time.monotonic() - self._traced_at >= _TRACE_PERIOD_S:
+            self._traced_at = time.monotonic()
+            logger.error(what, exc_info=error)
 
     def refuse(self, event: Event, message: str) -> None:
         """Count what cannot be used or done, and warn of it."""
@@ -182,11 +190,14 @@ class RunningLocalizer:
             "latency_ms_p50": p50,
             "latency_ms_p99": p99,
             "odometry_stamp_ns": self.localizer.newest_odometry_ns or 0,
+            "odometry_received": self._odometry_received,
+            "odometry_used": self._odometry_used,
             "odometry_hz": odometry.hertz(),
             "image_hz": image.hertz(),
             "pose_hz": self._pose_rate.hertz(),
             "odometry_age_s": odometry.age,
             "image_age_s": image.age,
+            "odometry_missing": odometry.missing,
             **self._health.figures(),
             "dead_reckoned_s": math.nan if dead_reckoned is None else dead_reckoned,
             **dict(sorted(dict(self.localizer.counts).items())),
@@ -213,7 +224,12 @@ class RunningLocalizer:
         self._log(f"starting from the given pose ({pose[0]:.2f}, {pose[1]:.2f}, {pose[2]:.2f})")
 
     def _on_odometry(self, cdr: bytes) -> None:
-        message = read_odometry(cdr)
+        self._odometry_received += 1
+        try:
+            message = read_odometry(cdr)
+        except UNREADABLE as error:
+            self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
+            return
         frame, expected = message.frame_id, self._values["odom_frame_id"]
         if frame and frame != expected:
             self.refuse(
@@ -240,10 +256,12 @@ class RunningLocalizer:
             try:
                 pose = self._chain.add(transform)
             except ValueError as error:
+                self._odometry_received += 1
                 self.refuse(Event.ODOMETRY_INVALID, f"odometry from tf is not used: {error}")
                 continue
             stamp_ns = nanoseconds(transform.header.stamp)
             if pose is not None and stamp_ns:
+                self._odometry_received += 1
                 self._add_odometry(stamp_ns, pose)
 
     def _add_odometry(self, stamp_ns: int, pose: Array, covariance: Array | None = None) -> None:
@@ -252,12 +270,16 @@ class RunningLocalizer:
         if admitted.jumped_back:
             self.time_jumped_back("odometry's time has jumped back")
         for at_ns, reading in admitted.items:
-            self.localizer.add_odometry(at_ns, *reading)
+            self._odometry_used += self.localizer.add_odometry(at_ns, *reading)
         self._moved()
         self._worker.odometry_arrived()
 
     def _on_image(self, cdr: bytes) -> None:
-        stamp_ns = stamp_of(cdr, self._camera)
+        try:
+            stamp_ns = stamp_of(cdr, self._camera)
+        except UNREADABLE as error:
+            self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
+            return
         stamp_ns += round(self._values["camera_time_offset"] * 1e9)
         self._health.arrived(stamp_ns, self.localizer.newest_odometry_ns)
         self._worker.submit(stamp_ns, cdr)
@@ -269,11 +291,11 @@ class RunningLocalizer:
             localization = self.localizer.add_image(
                 pending.stamp_ns, lambda: decode(deserialize_message(pending.message, self._camera))
             )
-        except ImageError as error:
+        except (ImageError, *UNREADABLE) as error:
             self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
             return
         except FilterReset as error:
-            logger.error("the filter starts anew", exc_info=error)
+            self._trace("the filter starts anew", error)
             self._warn("filter_reset", str(error))
             return
         # Meanwhile the localizer may have been told to start anew: then this pose is of the past.

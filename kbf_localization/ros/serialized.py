@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from nav_msgs.msg import Odometry
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.serialization import deserialize_message
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import planar_block
 from kbf_localization.ros.conversions import nanoseconds, seven_numbers
 
+UNREADABLE = (ValueError, _rclpy.RMWError)
+"""What is raised for bytes that are no message of the type."""
 _BYTE_ORDERS = {b"\x00\x00": ">", b"\x00\x01": "<"}
 _ENCAPSULATION = 4
 """Bytes before the content, from which alignment counts."""

@@ -51,6 +51,37 @@ def test_quaternion_that_is_slightly_off_unit_length_is_used(survival: Survival)
     assert robot.count("odometry_invalid") == refused
 
 
+COVARIANCES = {
+    "not a number": (np.full(36, np.nan),) * 2,
+    "beyond all": (np.full(36, 1e308),) * 2,
+    "negative": (-np.eye(6).ravel(),) * 2,
+    "of standing and of driving": (
+        np.diag([1e-9] * 6).ravel(),
+        np.diag([1e-3] * 5 + [1e3]).ravel(),
+    ),
+    "falling": (np.eye(6).ravel(), 1e-3 * np.eye(6).ravel()),
+}
+
+
+@pytest.mark.parametrize("pair", COVARIANCES.values(), ids=COVARIANCES.keys())
+def test_covariance_that_is_made_up(
+    survival: Survival, pair: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """It is passed over: the motion's noise stays the map's."""
+    robot = survival.robot
+    for number in range(6):
+        robot.metres += 0.1
+        robot.stamp_ns += 100_000_000
+        message = robot.odometry_message(relative(robot.origin, robot.pose), robot.stamp_ns)
+        message.pose.covariance = pair[number % 2]
+        robot.odom.publish(message)
+        robot.compressed.publish(robot.image_message())
+        assert robot.answer(robot.stamp_ns) is not None
+        robot.state_at(robot.stamp_ns)
+        assert robot.value("motion_noise") == "map"
+    survival.check(frames=3)
+
+
 def test_frame_id_that_changes(survival: Survival) -> None:
     """Odometry of another frame is refused, named in the log, and counted."""
     robot = survival.robot

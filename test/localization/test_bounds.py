@@ -9,13 +9,15 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.geometry import sound_covariance
 from kbf_localization.limits import FARTHEST_M, VARIANCES
-from kbf_localization.localization import Localizer, State
+from kbf_localization.localization import Localizer, State, odometry_buffer
 from kbf_localization.localization.localizer import MOST_FAILURES, FilterReset
+from kbf_localization.localization.odometry_buffer import OdometryBuffer
 from kbf_localization.training_map import TrainingMap
 from test.filters.synthetic_world import BLACK, World, synthetic_map
+from test.fuzzing import SECONDS
 
 SECOND = 1_000_000_000
-SEQUENCES = 3_000
+SEQUENCES = 10_000 if SECONDS else 3_000
 
 HOSTILE = (
     np.nan, np.inf, -np.inf, 1e308, -1e308, 1e300, 1e154, 1e20, FARTHEST_M, -FARTHEST_M,
@@ -52,6 +54,7 @@ def random_prior(draw: np.random.Generator) -> GaussianPrior:
     return GaussianPrior(pose, covariance)
 
 
+@pytest.mark.fuzz
 @pytest.mark.timeout(600)
 def test_no_sequence_of_messages_gives_what_is_no_pose(tiny_map: TrainingMap) -> None:
     world, draw = World(), np.random.default_rng(0)
@@ -72,7 +75,8 @@ def test_no_sequence_of_messages_gives_what_is_no_pose(tiny_map: TrainingMap) ->
                     pose = pose + draw.normal(scale=(0.1, 0.1, 0.1))
                     pose[2] = (pose[2] + np.pi) % (2.0 * np.pi) - np.pi
                     wild = np.array([number(draw, 1e3) for _ in range(3)])
-                    localizer.add_odometry(stamp, wild if draw.random() < 0.3 else pose)
+                    told = random_prior(draw).covariance if draw.random() < 0.5 else None
+                    localizer.add_odometry(stamp, wild if draw.random() < 0.3 else pose, told)
                 elif kind < 0.87:
                     localizer.set_pose(random_prior(draw))
                 else:
@@ -154,3 +158,16 @@ def test_a_sound_covariance_is_left_alone_and_any_other_is_mended() -> None:
         assert mended.max() <= 1.001 * VARIANCES[1]
     with pytest.raises(ArithmeticError):
         sound_covariance(np.diag([1.0, np.nan, 1.0]))
+
+
+def test_odometry_whose_stamps_hardly_grow_does_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By their stamps these readings are never a minute old."""
+    monkeypatch.setattr(odometry_buffer, "MOST_READINGS", 4000)
+    buffer = OdometryBuffer()
+    for stamp in range(10_000):
+        assert buffer.append(stamp, [0.001 * stamp, 0.0, 0.0]) is None
+        assert buffer.newest_ns == stamp
+    assert stamp - buffer.oldest_ns <= 4000
+    assert buffer.at(stamp - 400).distance_m == pytest.approx(0.001 * (stamp - 400))

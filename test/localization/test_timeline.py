@@ -33,6 +33,13 @@ def test_a_stray_stamp_is_dropped_and_changes_nothing() -> None:
     assert strays == 2
 
 
+def test_what_is_held_back_when_time_starts_over_is_counted() -> None:
+    timeline: Timeline[int] = Timeline()
+    admitted(timeline, [100 * SECOND, 999 * SECOND, 999 * SECOND + 1])
+    assert timeline.reset() == 2
+    assert admitted(timeline, [5]) == ([5], 0)
+
+
 def test_silence_loses_no_message() -> None:
     timeline: Timeline[int] = Timeline()
     stamps = [SECOND, *(60 * SECOND + number for number in range(10))]

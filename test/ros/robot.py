@@ -24,7 +24,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from std_srvs.srv import Empty
 from tf2_msgs.msg import TFMessage
 
-from kbf_localization.geometry import compose, relative
+from kbf_localization.geometry import compose, relative, spatial_numbers
 from kbf_localization.ros.conversions import (
     header,
     nanoseconds,
@@ -70,6 +70,8 @@ class Robot:
         self.metres = 0.0
         self.stamp_ns = time.time_ns()
         self.origin = world.route(0.0)
+        self.odometry_sent = 0
+        self.covariance, self.variance_per_metre = np.zeros((3, 3)), 0.0
         self.poses: list[PoseWithCovarianceStamped] = []
         self.tf = TransformBuffer()
         self.status: DiagnosticStatus | None = None
@@ -144,6 +146,17 @@ class Robot:
 
         assert self.wait_for(heard, seconds), f"the node does not listen: {self.status}"
 
+    def odometry_account(self) -> dict[str, int]:
+        """Of the odometry sent: how much the node has received, used, refused and missed."""
+        refused = ("wrong_frame", "invalid", "stray", "not_finite", "too_far", "late")
+        return {
+            "sent": self.odometry_sent,
+            "received": self.count("odometry_received"),
+            "used": self.count("odometry_used"),
+            "refused": sum(self.count(f"odometry_{reason}") for reason in refused),
+            "missing": self.count("odometry_missing"),
+        }
+
     def refused_images(self) -> int:
         return sum(
             self.count(f"image_{reason}")
@@ -151,6 +164,7 @@ class Robot:
         )
 
     def publish_odometry(self, pose: np.ndarray | None = None, stamp_ns: int | None = None) -> None:
+        self.odometry_sent += 1
         seen = relative(self.origin, self.pose if pose is None else pose)
         stamp_ns = self.stamp_ns if stamp_ns is None else stamp_ns
         if self.drives_by_tf:
@@ -163,6 +177,7 @@ class Robot:
         message = Odometry(header=header("odom", stamp_ns))
         message.child_frame_id = "base_footprint"
         message.pose.pose = pose_message(pose)
+        message.pose.covariance = spatial_numbers(self.covariance)
         return message
 
     def image_message(self, stamp_ns: int | None = None, pose: Any = None) -> CompressedImage:
@@ -175,9 +190,19 @@ class Robot:
     def move(self, metres: float = 0.1, seconds: float = FRAME_SECONDS, readings: int = 2) -> None:
         """Drive on, publishing odometry on the way."""
         for _ in range(readings):
+            before = relative(self.origin, self.pose)
             self.metres += metres / readings
+            self._grow(relative(self.origin, self.pose)[:2] - before[:2])
             self.stamp_ns += int(1e9 * seconds / readings)
             self.publish_odometry()
+
+    def _grow(self, step: np.ndarray) -> None:
+        """The odometry's own covariance after a step, where it has one."""
+        if self.variance_per_metre:
+            lever = np.eye(3)
+            lever[:2, 2] = -step[1], step[0]
+            grown = self.variance_per_metre * np.hypot(*step) * np.eye(3)
+            self.covariance = lever @ self.covariance @ lever.T + grown
 
     def wait_until_driven(self) -> None:
         """Until the node has taken the newest odometry, which best effort may lose on its way."""

@@ -116,3 +116,13 @@ def test_transforms_that_loop_are_named() -> None:
     with pytest.raises(ValueError, match="base → wheels → base"):
         chain.add(edge("base", "wheels", (1.0, 0.0, 0.0)))
     np.testing.assert_allclose(chain.add(edge("odom", "wheels", (0.0, 0.0, 0.0))), [1.0, 0.0, 0.0])
+
+
+def test_tf_with_ever_new_frames_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversions, "MOST_FRAMES", 3)
+    chain = conversions.TransformChain("odom", "base")
+    for child in ("base", "a", "b"):
+        chain.add(edge("odom", child, (1.0, 0.0, 0.0)))
+    with pytest.raises(ValueError, match="more than 3 frames"):
+        chain.add(edge("odom", "c", (1.0, 0.0, 0.0)))
+    np.testing.assert_allclose(chain.add(edge("odom", "base", (2.0, 0.0, 0.0))), [2.0, 0.0, 0.0])

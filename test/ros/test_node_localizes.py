@@ -1,9 +1,11 @@
 """The node on a simulated drive, over DDS, in its own process."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 
+from kbf_localization.training_map import load_map
 from test.ros.robot import Robot
 
 
@@ -83,6 +85,28 @@ def test_reinitialization_starts_from_anywhere(robot: Robot) -> None:
     assert robot.wait_for(lambda: robot.state == "uninitialized")
     assert robot.tf.newest_ns is None
     assert robot.drive_until_tracking() > 1
+
+
+def test_odometry_that_knows_its_noise_is_believed_and_a_constant_is_not(
+    robot: Robot, map_file: Path
+) -> None:
+    def noise_of(frames: int) -> str | None:
+        assert len(robot.drive(frames)) == frames
+        robot.state_at(robot.stamp_ns)
+        return robot.value("motion_noise")
+
+    learned = load_map(map_file).learned.motion_noise
+    robot.drive_until_tracking()
+    assert noise_of(1) == "map"
+    try:
+        robot.covariance = 1e-3 * np.eye(3)
+        assert noise_of(3) == "map"
+        robot.variance_per_metre = 3.0 * min(learned.per_metre)
+        assert noise_of(3) == "odometry"
+        assert robot.error() < 0.5
+    finally:
+        robot.covariance, robot.variance_per_metre = np.zeros((3, 3)), 0.0
+    assert noise_of(3) == "map"
 
 
 def test_image_older_than_all_odometry_is_dropped_and_counted(lost_robot: Robot) -> None:

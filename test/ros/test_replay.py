@@ -55,7 +55,8 @@ def test_the_nodes_poses_equal_the_offline_replays(
     bag: Path, map_file: Path, tmp_path: Path
 ) -> None:
     """With odometry that knows its own noise, which both use."""
-    drive = RosbagDrive(with_growing_covariance(bag, tmp_path / "bag", per_metre=4e-3))
+    noise = 3.0 * min(load_map(map_file).learned.motion_noise.per_metre)
+    drive = RosbagDrive(with_growing_covariance(bag, tmp_path / "bag", noise))
     replayed = replay_through_node(
         drive, map_file, ReplaySettings(rate=4.0), parameters=WHOLE_QUEUE
     )

@@ -66,7 +66,7 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
         # Images are answered in order: after this one none of those before is on its way.
         assert robot.frame(0.0) is not None
         robot.state_at(robot.stamp_ns)
-        refused = robot.refused_images()
+        refused, before = robot.refused_images(), robot.odometry_account()
         for number in range(1, frames + 1):
             robot.move(step, FRAME_SECONDS, ODOMETRY_PER_FRAME)
             message = CompressedImage(header=header("camera", robot.stamp_ns), format="jpeg")
@@ -83,6 +83,10 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
         # What got no answer is in the node's counts; nothing has gone astray between.
         robot.wait_until_driven()
         assert robot.refused_images() - refused == unanswered <= frames // 500, robot.status
+        after = robot.odometry_account()
+        odometry = {name: after[name] - before[name] for name in after}
+        assert odometry["sent"] == odometry["received"] + odometry["missing"], odometry
+        assert odometry["received"] == odometry["used"] + odometry["refused"], odometry
         # The median of several looks: the allocator's coming and going is not growth.
         third = max(1, len(memory) // 3)
         assert np.median(memory[-third:]) - np.median(memory[:third]) < GROWTH_MB, memory
@@ -97,8 +101,9 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
         assert robot.state_at(robot.stamp_ns) == "tracking"
         assert robot.error() < 0.5
         request.config.get_terminal_writer().line(
-            f"{frames} frames; memory {memory[0]:.1f} to {memory[-1]:.1f} MB; threads and files "
-            f"{handles[0]} to {handles[-1]}; CPU time a frame {1e3 * at_first:.1f} to "
-            f"{1e3 * at_last:.1f} ms; median latency {1e3 * np.median(seconds[:part]):.1f} to "
+            f"{frames} frames, {unanswered} without an answer; odometry {odometry}; memory "
+            f"{memory[0]:.1f} to {memory[-1]:.1f} MB; threads and files {handles[0]} to "
+            f"{handles[-1]}; CPU time a frame {1e3 * at_first:.1f} to {1e3 * at_last:.1f} ms; "
+            f"median latency {1e3 * np.median(seconds[:part]):.1f} to "
             f"{1e3 * np.median(seconds[-part:]):.1f} ms"
         )
