@@ -68,7 +68,9 @@ export FASTRTPS_DEFAULT_PROFILES_FILE=\
 $(ros2 pkg prefix --share kbf_localization)/config/fastdds_large_images.xml
 ```
 
-`status` counts as `images_missing` what the camera's own rhythm lacks.
+`status` counts as `images_missing` what the camera's own rhythm lacks. Of the odometry it has
+`odometry_received`, which is `odometry_used` and what was refused, by reason; `odometry_missing`
+never came, by the middleware's own numbers.
 
 ## Standing still
 

@@ -63,9 +63,9 @@ COVARIANCES = {
 }
 
 
-@pytest.mark.parametrize("pair", COVARIANCES.values(), ids=COVARIANCES.keys())
+@pytest.mark.parametrize("told", COVARIANCES.values(), ids=COVARIANCES.keys())
 def test_covariance_that_is_made_up(
-    survival: Survival, pair: tuple[np.ndarray, np.ndarray]
+    survival: Survival, told: tuple[np.ndarray, np.ndarray]
 ) -> None:
     """It is passed over: the motion's noise stays the map's."""
     robot = survival.robot
@@ -73,7 +73,7 @@ def test_covariance_that_is_made_up(
         robot.metres += 0.1
         robot.stamp_ns += 100_000_000
         message = robot.odometry_message(relative(robot.origin, robot.pose), robot.stamp_ns)
-        message.pose.covariance = pair[number % 2]
+        message.pose.covariance = told[number % 2]
         robot.odom.publish(message)
         robot.compressed.publish(robot.image_message())
         assert robot.answer(robot.stamp_ns) is not None
@@ -85,14 +85,17 @@ def test_covariance_that_is_made_up(
 def test_frame_id_that_changes(survival: Survival) -> None:
     """Odometry of another frame is refused, named in the log, and counted."""
     robot = survival.robot
-    for _ in range(5):
-        robot.stamp_ns += 1_000_000
-        message = robot.odometry_message(np.array([50.0, 50.0, 1.0]), robot.stamp_ns)
-        message.header.frame_id = "other_odom"
+    message = robot.odometry_message(np.array([50.0, 50.0, 1.0]), robot.stamp_ns + 1_000_000)
+    message.header.frame_id = "other_odom"
+
+    def is_said() -> bool:
         robot.odom.publish(message)
+        time.sleep(0.05)
+        return "'other_odom'" in survival.node.log()
+
+    assert robot.wait_for(is_said)
     survival.check(frames=3)
-    assert robot.count("odometry_wrong_frame") >= 5
-    assert "'other_odom'" in survival.node.log()
+    assert robot.count("odometry_wrong_frame") >= 1
 
 
 def test_odometry_that_teleports_and_comes_back(survival: Survival) -> None:

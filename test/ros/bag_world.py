@@ -50,8 +50,9 @@ def with_growing_covariance(bag_path: Path, new_path: Path, per_metre: float) ->
             lever[:2, 2] = -step[1], step[0]
             grown = per_metre * float(np.hypot(*step)) * np.eye(3)
             covariance = lever @ covariance @ lever.T + grown
-            rows = np.ix_([0, 1, 5], [0, 1, 5])
-            message.pose.covariance.reshape(6, 6)[rows] = covariance
+            full = np.zeros((6, 6))
+            full[np.ix_([0, 1, 5], [0, 1, 5])] = covariance
+            message.pose.covariance = full.reshape(36)
     return write_messages(new_path, messages)
 
 
