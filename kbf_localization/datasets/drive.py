@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
+from kbf_localization.errors import DatasetError, ParameterError
+from kbf_localization.input_checks import check_grey, check_headings, check_stamps
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,32 @@ def summary(drive: Drive) -> str:
     seconds = (drive.stamps_ns[-1] - drive.stamps_ns[0]) * 1e-9 if len(drive) else 0.0
     poses = "without poses" if drive.poses is None else "with poses"
     return f"<{drive.kind} {drive.name}: {len(drive)} images in {seconds:.0f} s, {poses}>"
+
+
+def check_drive(drive: Drive) -> None:
+    """Refuse a drive of somebody's own whose stamps or poses are not as `Drive` documents them."""
+    logs = {"": (drive.stamps_ns, drive.poses)}
+    logs["odometry: "] = drive.odometry.stamps_ns, drive.odometry.poses
+    for whose, (stamps_ns, poses) in logs.items():
+        try:
+            check_stamps(stamps_ns)
+            if poses is not None:
+                check_headings(poses)
+        except ParameterError as error:
+            raise DatasetError(f"{drive.path}: {whose}{error}") from error
+
+
+def grey_images(
+    drive: Drive, indices: Sequence[int] | None = None
+) -> Iterator[tuple[int, Image | None]]:
+    """`drive.images`, of which one that is not grey is refused."""
+    for index, image in drive.images(indices):
+        if image is not None:
+            try:
+                check_grey(image)
+            except ParameterError as error:
+                raise DatasetError(f"{drive.path}: image {index}: {error}") from error
+        yield index, image
 
 
 class Drive(Protocol):

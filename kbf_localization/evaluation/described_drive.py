@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Rows, Stamps
-from kbf_localization.datasets.drive import Drive, OdometryLog
+from kbf_localization.datasets.drive import Drive, OdometryLog, check_drive, grey_images
 from kbf_localization.localization.localizer import Describer
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.vision.describer import ImageDescription
@@ -98,6 +98,9 @@ class DriveInPassing:
     indices: Rows | None = None
     """Of the images to describe, in order; None: all."""
 
+    def __post_init__(self) -> None:
+        check_drive(self.drive)
+
     @property
     def name(self) -> str:
         return self.drive.name
@@ -123,7 +126,7 @@ class DriveInPassing:
         waiting: deque[Future[Outcome] | None] = deque()
         with ThreadPoolExecutor(count) as pool:
             wanted = None if self.indices is None else self.indices.tolist()
-            for _, image in self.drive.images(wanted):
+            for _, image in grey_images(self.drive, wanted):
                 waiting.append(None if image is None else pool.submit(self._describe, image))
                 if len(waiting) > 2 * count:
                     yield _finished(waiting.popleft())

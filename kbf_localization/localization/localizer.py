@@ -24,13 +24,13 @@ from kbf_localization.geometry import (
     relative,
     sound_covariance,
 )
-from kbf_localization.limits import FARTHEST_M
-from kbf_localization.localization.input_checks import (
+from kbf_localization.input_checks import (
     check_grey,
     check_heading,
     check_prior,
     check_stamp,
 )
+from kbf_localization.limits import FARTHEST_M
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import StateMonitor
@@ -181,7 +181,7 @@ class Localizer:
 
     def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:
         """Start from a given pose, valid at `stamp_ns` (None: at the newest odometry)."""
-        check_prior(prior)
+        check_prior(prior.pose, prior.covariance)
         prior = GaussianPrior(prior.pose, sound_covariance(prior.covariance))
         with self._lock:
             self._start_again(prior)

@@ -18,9 +18,9 @@ from kbf_localization.errors import DatasetError, KbfError, ParameterError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import sound_covariance
+from kbf_localization.input_checks import check_prior
 from kbf_localization.limits import MAX_SAVED_POSE_BYTES
 from kbf_localization.localization import Localizer, LocalizerSettings
-from kbf_localization.localization.input_checks import check_prior
 from kbf_localization.training_map import load_map
 
 
@@ -62,7 +62,7 @@ def load_pose(path: Path) -> SavedPose:
         pose = np.array(content["pose"], dtype=np.float64).reshape(3)
         covariance = np.array(content["covariance"], dtype=np.float64).reshape(3, 3)
         identity, saved_at = str(content["map"]), float(content["saved_at"])
-        check_prior(GaussianPrior(pose, covariance))
+        check_prior(pose, covariance)
         prior = GaussianPrior(pose, sound_covariance(covariance))
     except DatasetError as error:
         raise SavedPoseError(f"no saved pose: {error}") from error

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
-from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.drive import Drive, grey_images
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
@@ -47,7 +47,7 @@ def image_size(frames: Frames, drives: Sequence[Drive]) -> tuple[int, int] | Non
     """Width and height of the first image that can be decoded."""
     for number, drive in enumerate(drives):
         indices = [int(index) for index in frames.index_of[frames.drive_of == number]]
-        for _, image in drive.images(indices):
+        for _, image in grey_images(drive, indices):
             if image is not None:
                 return image.shape[1], image.shape[0]
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.drive import Drive, check_drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import interpolate, relative
 from kbf_localization.motion.odometry_model import noise_between
@@ -65,6 +65,7 @@ def gather_frames(drives: Sequence[Drive]) -> Frames:
             raise MapError(
                 f"{drive.path}: has no known poses, so it cannot give a map; name its pose topic"
             )
+        check_drive(drive)
         following, motions, odometry = _steps(drive, poses)
         known = np.flatnonzero(np.isfinite(poses).all(axis=1))
         if len(known) == 0:

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import ParameterError
-from kbf_localization.localization.input_checks import check_grey, check_heading, check_stamp
+from kbf_localization.input_checks import (
+    check_grey,
+    check_heading,
+    check_headings,
+    check_stamp,
+    check_stamps,
+)
 
 
 @pytest.mark.parametrize("stamp", [1.5, 1e9, np.float64(3.0), "12", None])
@@ -14,6 +20,27 @@ def test_stamp_that_is_no_whole_number_is_refused_by_name(stamp: object) -> None
 @pytest.mark.parametrize("stamp", [0, -5, np.int64(7), np.uint32(7), 2**62])
 def test_whole_stamp_is_kept(stamp: int) -> None:
     assert check_stamp(stamp) == stamp and type(check_stamp(stamp)) is int
+
+
+@pytest.mark.parametrize("stamps", [[0.5, 1.5], [[1, 2]], 3, ["12"]])
+def test_stamps_of_another_kind_are_refused(stamps: object) -> None:
+    with pytest.raises(ParameterError, match="stamps_ns is .* give whole nanoseconds"):
+        check_stamps(np.asarray(stamps))
+
+
+def test_whole_stamps_and_poses_in_radians_pass() -> None:
+    check_stamps(np.arange(3))
+    check_headings([[0.0, 0.0, -6.2], [np.nan, np.nan, np.nan]])
+
+
+def test_one_heading_in_degrees_among_others_is_named() -> None:
+    with pytest.raises(ParameterError, match="heading is -90, beyond 2 pi: give radians"):
+        check_headings([[0.0, 0.0, 1.0], [0.0, 0.0, -90.0]])
+
+
+def test_poses_without_a_heading_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"shape \(4, 2\): give \(t, 3\)"):
+        check_headings(np.zeros((4, 2)))
 
 
 @pytest.mark.parametrize("heading", [90.0, -180.0, 6.3])

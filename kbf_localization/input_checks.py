@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Image
 from kbf_localization.errors import ParameterError
-from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.limits import (
     FARTHEST_M,
     LARGEST_SIGMA_M,
@@ -34,18 +33,39 @@ def check_stamp(stamp_ns: int) -> int:
     return stamp
 
 
-def check_heading(pose: ArrayLike) -> None:
-    """Refuse a pose (x, y, heading) whose heading can only be in degrees."""
-    values = np.asarray(pose, dtype=np.float64)
-    if values.shape == (3,) and LARGEST_HEADING < abs(values[2]) < np.inf:
+def check_stamps(stamps_ns: ArrayLike) -> None:
+    """Refuse stamps (t,) that are no whole numbers."""
+    stamps = np.asarray(stamps_ns)
+    if stamps.ndim != 1 or stamps.dtype.kind not in "iu":
         raise ParameterError(
-            f"the heading is {values[2]:g}, beyond 2 pi: give radians, in (-pi, pi]"
+            f"stamps_ns is {stamps.dtype} of the shape {stamps.shape}: give whole nanoseconds, "
+            "int64 of (t,)"
         )
 
 
-def check_prior(prior: GaussianPrior) -> None:
-    """Refuse a given pose that is far beyond any map, or whose covariance is none."""
-    pose, covariance = np.asarray(prior.pose), np.asarray(prior.covariance)
+def check_heading(pose: ArrayLike) -> None:
+    """Refuse a pose (x, y, heading) whose heading can only be in degrees."""
+    values = np.asarray(pose, dtype=np.float64)
+    if values.shape == (3,):
+        check_headings(values[None])
+
+
+def check_headings(poses: ArrayLike) -> None:
+    """Refuse poses (t, 3) of another shape, or with a heading that can only be in degrees."""
+    values = np.asarray(poses, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != 3:
+        raise ParameterError(f"poses have the shape {values.shape}: give (t, 3), x, y and heading")
+    headings = np.abs(values[:, 2])
+    beyond = np.flatnonzero((headings > LARGEST_HEADING) & (headings < np.inf))
+    if len(beyond):
+        raise ParameterError(
+            f"the heading is {values[beyond[0], 2]:g}, beyond 2 pi: give radians, in (-pi, pi]"
+        )
+
+
+def check_prior(pose: ArrayLike, covariance: ArrayLike) -> None:
+    """Refuse a given pose (3,) far beyond any map, or whose covariance (3, 3) is none."""
+    pose, covariance = np.asarray(pose), np.asarray(covariance)
     if pose.shape != (3,) or covariance.shape != (3, 3):
         raise ParameterError(
             f"a pose has the shape {pose.shape}, its covariance {covariance.shape}"
