@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -23,11 +24,17 @@ NewModel = Annotated[
     Optional[Path],
     typer.Option("--model", metavar="NET.onnx", help="The network of the describer onnx."),
 ]
-Describer = Annotated[
-    str,
+_DESCRIBER = (
+    "What describes images: sift, onnx, a product sift*onnx, or a weighted sum sift+onnx or "
+    "0.3*sift+0.7*onnx"
+)
+Describer = Annotated[str, typer.Option(help=f"{_DESCRIBER}.")]
+Describers = Annotated[
+    Optional[list[str]],
     typer.Option(
-        help="What describes images: sift, onnx, a product sift*onnx, or a weighted sum sift+onnx "
-        "or 0.3*sift+0.7*onnx."
+        "--describer",
+        metavar="NAME",
+        help=f"Repeated, a map with each is built and evaluated. {_DESCRIBER}; default: sift.",
     ),
 ]
 InputSize = Annotated[
@@ -52,27 +59,27 @@ Kernel = Annotated[
 ]
 
 
-def recipe_of(
-    text: str,
+def recipes_of(
+    texts: Sequence[str],
     model: Path | None,
     input_size: str | None,
     normalize: str,
     output_name: str | None,
     pool: str | None,
     kernel: str,
-) -> Recipe:
-    """The describer that these options ask for; the network is loaded and tried here."""
+) -> list[Recipe]:
+    """The describers that these options ask for; the network is loaded and tried here, once."""
     from kbf_localization.vision.onnx_describer import OnnxDescriber
     from kbf_localization.vision.recipe import Recipe
 
-    recipe = Recipe(text)
-    if OnnxDescriber.name not in recipe.names():
+    recipes = [Recipe(text) for text in dict.fromkeys(texts)]
+    if not any(OnnxDescriber.name in recipe.names() for recipe in recipes):
         if model is not None:
             raise ParameterError(
-                f"--model {model}: --describer {text} uses no network; write --describer onnx or "
-                f"'{text}*onnx'"
+                f"--model {model}: --describer {', '.join(texts)} uses no network; write "
+                f"--describer onnx or '{texts[0]}*onnx'"
             )
-        return recipe
+        return recipes
     if model is None:
         raise ParameterError("--describer onnx needs a network: name it with --model NET.onnx")
     network = OnnxDescriber(
@@ -83,7 +90,7 @@ def recipe_of(
         pool=pool,
         kernel=kernel,
     )
-    return Recipe(text, {OnnxDescriber.name: network})
+    return [Recipe(recipe.text, {OnnxDescriber.name: network}) for recipe in recipes]
 
 
 def _size(text: str | None) -> tuple[int, int] | None:

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from kbf_localization.cli.describers import Model
-from kbf_localization.cli.drives import SOURCE_HELP, Reading, Test, reads_drives
+from kbf_localization.cli.describers import (
+    Describers,
+    InputSize,
+    Kernel,
+    Model,
+    Normalize,
+    OutputName,
+    Pool,
+)
+from kbf_localization.cli.drives import SOURCE_HELP, Reading, Test, Train, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
 from kbf_localization.cli.methods import Methods, chosen_methods
+from kbf_localization.errors import ParameterError
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.evaluate import SourceResult
@@ -21,7 +30,10 @@ EXAMPLE = (
     "Example: [bold]kbf evaluate drives/cloudy3 --map office.kbfmap --method kbf,nai[/bold] "
     "writes metrics.json, trajectories in TUM format and report.html into results/latest. "
     "Several drives give a table for each lighting: "
-    "[bold]kbf evaluate drives/cloudy3 drives/night1 --map office.kbfmap[/bold]"
+    "[bold]kbf evaluate drives/cloudy3 drives/night1 --map office.kbfmap[/bold]. Describers side "
+    "by side, each with a map that is built for it: [bold]kbf evaluate drives/cloudy3 --build-from "
+    "drives/cloudy1 --build-from drives/cloudy2 --describer sift --describer 'sift*onnx' --model "
+    "net.onnx[/bold]"
 )
 
 
@@ -29,7 +41,9 @@ EXAMPLE = (
 @reads_drives
 def evaluate(
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
-    map_path: Annotated[Path, typer.Option("--map", metavar="MAP", help="The map to localize on.")],
+    map_path: Annotated[
+        Optional[Path], typer.Option("--map", metavar="MAP", help="The map to localize on.")
+    ] = None,
     method: Methods = None,
     output: Annotated[
         Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
@@ -40,7 +54,23 @@ def evaluate(
         bool,
         typer.Option("--smooth", help="Also look back: each pose by what came after it, too."),
     ] = False,
+    build_from: Annotated[
+        Optional[list[Path]],
+        typer.Option(
+            "--build-from",
+            metavar="DRIVE",
+            help="In place of --map: build it from this drive; repeated, from several.",
+        ),
+    ] = None,
+    train: Train = None,
+    poses: Annotated[int, typer.Option(min=1, help="Poses of a map that is built.")] = 1000,
+    describer: Describers = None,
     model: Model = None,
+    input_size: InputSize = None,
+    normalize: Normalize = "imagenet",
+    output_name: OutputName = None,
+    pool: Pool = None,
+    kernel: Kernel = "gaussian",
     floor_plan: FloorPlan = None,
     report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
     pictures: Annotated[
@@ -51,7 +81,8 @@ def evaluate(
 ) -> None:
     """Replay recorded drives offline against a map and measure the error.
 
-    Without --method it compares kbf with the nearest image alone, nai.
+    Without --method it compares kbf with the nearest image alone, nai. With --build-from a map is
+    built for each --describer and evaluated, in one table.
     """
     from kbf_localization.threads import limit_threads
 
@@ -59,7 +90,9 @@ def evaluate(
     limit_threads(1)
 
     from kbf_localization.cli.console import command_line, console, print_line
+    from kbf_localization.cli.describers import recipes_of
     from kbf_localization.cli.drives import print_missing_truth, print_notes
+    from kbf_localization.cli.evaluate_describers import evaluate_each
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
@@ -67,6 +100,56 @@ def evaluate(
     from kbf_localization.training_map import load_map
 
     names, stopwatch = chosen_methods(method, "kbf,nai"), Stopwatch()
+    if build_from:
+        if map_path is not None:
+            raise ParameterError("--build-from builds a map: leave --map away, or --build-from")
+        recipes = recipes_of(
+            describer or ["sift"], model, input_size, normalize, output_name, pool, kernel
+        )
+        evaluate_each(
+            recipes,
+            reading.open_all(build_from, train),
+            reading.open_all(sources, test),
+            names,
+            output=output,
+            config={
+                "command": command_line(),
+                "sources": sources,
+                "build_from": build_from,
+                "train": train,
+                "test": test,
+                "describers": [recipe.text for recipe in recipes],
+                "model": model,
+                "poses": poses,
+                "methods": names,
+                "odometry": reading.odometry,
+                "seed": seed,
+            },
+            floor_plan=floor_plan,
+            poses=poses,
+            seed=seed,
+            smooth=smooth,
+            report=report,
+            pictures=pictures,
+        )
+        return
+    if map_path is None:
+        raise ParameterError("name a map, --map MAP, or drives to build one, --build-from DRIVE")
+    defaults = {"poses": 1000, "normalize": "imagenet", "kernel": "gaussian"}
+    for name, value in {
+        "describer": describer,
+        "train": train,
+        "poses": poses,
+        "input-size": input_size,
+        "normalize": normalize,
+        "output-name": output_name,
+        "pool": pool,
+        "kernel": kernel,
+    }.items():
+        if value != defaults.get(name):
+            raise ParameterError(
+                f"--{name} is for a map that is built: name its drives with --build-from"
+            )
     with stopwatch.measuring("reading the map"):
         training_map = on_floor_plan(load_map(map_path, model), floor_plan)
     drives = reading.open_all(sources, test)

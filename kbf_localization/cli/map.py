@@ -83,7 +83,7 @@ def build(
     reading: Reading,
 ) -> None:
     """Build a map from one or more drives with known poses."""
-    from kbf_localization.cli.describers import recipe_of
+    from kbf_localization.cli.describers import recipes_of
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
@@ -95,7 +95,7 @@ def build(
     if base is not None and describer != "sift":
         raise ParameterError("--like takes the describer of that map: leave --describer away")
     recipe = (
-        recipe_of(describer, model, input_size, normalize, output_name, pool, kernel)
+        recipes_of([describer], model, input_size, normalize, output_name, pool, kernel)[0]
         if base is None
         else "sift"
     )

@@ -11,7 +11,8 @@ from kbf_localization.cli.main import app
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.evaluation.metric_texts import share_text
-from kbf_localization.training_map import build_map, save_map
+from kbf_localization.training_map import build_map, load_map, save_map
+from kbf_localization.vision.registry import formula
 from test.evaluation.stable_keys import STABLE_KEYS
 from test.evaluation.synthetic import SyntheticDrive, picture, read_tum
 
@@ -173,3 +174,52 @@ def test_an_unknown_method_is_one_line_and_exit_code_2(office: Path, tmp_path: P
     assert result.exit_code == 2
     assert "amcl" in result.output and "Traceback" not in result.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_a_map_is_built_and_evaluated_for_each_describer(office: Path, tmp_path: Path) -> None:
+    from test.vision.networks import random_convolutions
+
+    network = random_convolutions(tmp_path / "net.onnx")
+    output = kbf(
+        *(office / "seq1_night1", "--build-from", office / "seq1_cloudy1", "--poses", 20),
+        *("--describer", "sift", "--describer", "sift*onnx", "--model", network),
+        *("--method", "nai", "--no-report", "--output", tmp_path / "out"),
+    )
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    described = metrics["describers"]
+    assert list(described) == ["sift", "sift*onnx"] and "Bytes a pose" in output
+    for text, figures in described.items():
+        folder = tmp_path / "out" / figures["folder"]
+        assert json.loads((folder / "metrics.json").read_text())["methods"] == figures["methods"]
+        known = load_map(folder / "map.kbfmap", network if "onnx" in text else None)
+        assert formula(known.described_by) == text and len(known) == 20
+        # The built map gives the same when it is named.
+        again = tmp_path / "again" / figures["folder"]
+        model = ("--model", network) if "onnx" in text else ()
+        kbf(
+            *(office / "seq1_night1", "--map", folder / "map.kbfmap", *model),
+            *("--method", "nai", "--no-report", "--output", again),
+        )
+        told = json.loads((again / "metrics.json").read_text())["methods"]["nai"]
+        for key in ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames"):
+            assert told[key] == figures["methods"]["nai"][key]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--map MAP, or drives to build one"),
+        (("--map", "office.kbfmap", "--describer", "sift"), "--describer is for a map that is"),
+        (("--map", "office.kbfmap", "--kernel", "cosine"), "--kernel is for a map that is"),
+        (("--map", "office.kbfmap", "--build-from", "drive"), "leave --map away"),
+        (("--build-from", "drive", "--describer", "onnx"), "--describer onnx needs a network"),
+        (("--build-from", "drive", "--model", "net.onnx"), "uses no network"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    office: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    result = CliRunner().invoke(app, ["evaluate", str(office / "seq1_cloudy1"), *arguments])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
