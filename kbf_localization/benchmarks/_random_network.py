@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kbf_localization.arrays import Floats
 from kbf_localization.errors import naming_missing_extras
 
 GRID = (3, 4)
@@ -22,11 +23,14 @@ def random_convolutions(
     filters: tuple[int, ...] = (16, 48),
     pooled: bool = True,
     batch: int | str = "N",
+    projection: tuple[Floats, Floats] | None = None,
 ) -> Path:
     """Write it as ONNX; `size` is the height and width of its input, names where they are free.
 
     The image is normalized in brightness and contrast. Each layer has zero-mean filters and a
-    stride of 2. The features are pooled to `GRID` and flattened, or left as they are.
+    stride of 2. The features are pooled to `GRID` and flattened, or left as they are. A
+    `projection` of weights (length, d) and bias (d,) comes last, after the flattened features x:
+    xW + b.
     """
     with naming_missing_extras():
         from onnx import TensorProto, helper, numpy_helper
@@ -57,8 +61,11 @@ def random_convolutions(
         window = [int(side) // 2 ** len(filters) // cells for side, cells in zip(size, GRID)]
         nodes += [
             helper.make_node("AveragePool", [name], ["grid"], kernel_shape=window, strides=window),
-            helper.make_node("Flatten", ["grid"], ["out"]),
+            helper.make_node("Flatten", ["grid"], ["out" if projection is None else "flat"]),
         ]
+    if projection is not None:
+        weights |= {"projection": projection[0], "bias": projection[1]}
+        nodes.append(helper.make_node("Gemm", ["flat", "projection", "bias"], ["out"]))
     output = ("N", "D") if pooled else ("N", depth, "rows", "columns")
     graph = helper.make_graph(
         nodes,

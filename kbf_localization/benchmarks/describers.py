@@ -1,7 +1,8 @@
 """Describers side by side: time and room an image takes, and how well they localize, day and night.
 
-The network has fixed random convolutions: it needs no training and no download. Your own is
-measured by building a map with it (docs/describers.md).
+Two networks need no download: one of fixed random convolutions, and the same with a projection that
+is trained here, in seconds, on other simulated offices. Your own network is measured by `kbf
+evaluate --build-from … --describer …` (docs/describers.md).
 """
 
 from __future__ import annotations
@@ -14,25 +15,32 @@ from typing import Any
 import numpy as np
 
 from kbf_localization.benchmarks._random_network import random_convolutions
+from kbf_localization.benchmarks._trained_network import trained_network
 from kbf_localization.datasets.open import open_drive
-from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.evaluation.describers import Variant, evaluate_describers
 from kbf_localization.evaluation.metrics import trajectory_metrics
-from kbf_localization.evaluation.run import replay
-from kbf_localization.localization.localizer import Localizer
+from kbf_localization.parallel import workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.simulator import simulate
-from kbf_localization.training_map import build_map
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from kbf_localization.vision.recipe import Recipe
 from kbf_localization.vision.vectors import VectorGallery, to_rows
 
-DESCRIBERS = ("sift", "onnx", "sift*onnx", "sift+onnx")
-CONDITIONS = ("cloudy", "cloudy", "cloudy", "night")
-"""Two drives to map, one to test by day, one by night."""
+DESCRIBERS = ("sift", "random", "trained", "sift*random", "sift*trained", "sift+trained")
+CONDITIONS = ("cloudy", "cloudy", "cloudy", "night", "sunny")
+MAPPED = 2
+"""So many of these drives are mapped, by a cloudy day; the others are the tests."""
 
-FRAMES, POSES, SIZE, SEED = 200, 200, (320, 240), 5
+FRAMES, POSES, SIZE, SEED = 400, 400, (320, 240), 5
 NETWORK_SIZE, FILTERS = (120, 160), (16, 32, 64)
-FIGURES = ("position_median_m", "share_beyond_1m", "share_tracking", "share_confident_wrong")
+FIGURES = {
+    "kbf_rmse_m": ("kbf", "position_rmse_m"),
+    "kbf_median_m": ("kbf", "position_median_m"),
+    "kbf_tracking_share": ("kbf", "share_tracking"),
+    "kbf_confident_wrong_share": ("kbf", "share_confident_wrong"),
+    "nearest_beyond_1m_share": ("nai", "share_beyond_1m"),
+}
+TIMED = 20
 MANY, LENGTH, SEARCHES = 100_000, 512, 20
 
 
@@ -44,6 +52,7 @@ def run(progress: Progress = no_progress) -> dict[str, Any]:
 
 
 def _localization(folder: Path, progress: Progress) -> dict[str, float]:
+    cores = workers(-1)
     paths = simulate(
         folder,
         runs=len(CONDITIONS),
@@ -51,25 +60,48 @@ def _localization(folder: Path, progress: Progress) -> dict[str, float]:
         frames=FRAMES,
         size=SIZE,
         seed=SEED,
+        workers=cores,
         progress=progress,
     )
     drives = [open_drive(path) for path in paths]
-    network = OnnxDescriber(
-        random_convolutions(folder / "net.onnx", size=NETWORK_SIZE, filters=FILTERS)
+    random = random_convolutions(folder / "random.onnx", size=NETWORK_SIZE, filters=FILTERS)
+    trained = trained_network(
+        folder / "trained.onnx", size=NETWORK_SIZE, filters=FILTERS, progress=progress
+    )
+    networks = {"random": OnnxDescriber(random), "trained": OnnxDescriber(trained)}
+    variants = evaluate_describers(
+        [Recipe(text, networks) for text in DESCRIBERS],
+        drives[:MAPPED],
+        drives[MAPPED:],
+        ("kbf", "nai"),
+        poses=POSES,
+        seed=SEED,
+        workers=cores,
+        progress=progress,
     )
     found: dict[str, float] = {}
-    for text in DESCRIBERS:
-        recipe = Recipe(text, {"onnx": network})
-        known = build_map(drives[:2], poses=POSES, describer=recipe, seed=SEED, progress=progress)
-        found[f"{text} bytes a pose"] = float(
-            known.features.shape[1] + (0 if known.word_grids is None else known.word_grids.shape[1])
-        )
-        for drive, light in zip(drives[2:], ("day", "night"), strict=True):
-            described = describe_drive(drive, known.describer(), progress)
-            metrics = trajectory_metrics(replay(described, Localizer(known)))
-            found[f"{text} ms an image"] = float(np.median(described.describe_ms))
-            found |= {f"{text} {light} {key}": float(metrics[key]) for key in FIGURES}
+    for variant in variants:
+        name = variant.describer
+        found[f"{name}_bytes_per_pose"] = float(variant.bytes_per_pose)
+        found[f"{name}_ms_per_image"] = _describing_ms(variant)
+        for result in variant.results:
+            metrics = {method: trajectory_metrics(one) for method, one in result.runs.items()}
+            found |= {
+                f"{name}_{result.drive.condition}_{figure}": float(metrics[method][key])
+                for figure, (method, key) in FIGURES.items()
+            }
     return found
+
+
+def _describing_ms(variant: Variant) -> float:
+    """Median milliseconds for one image, one after the other."""
+    describer, spent = variant.training_map.describer(), []
+    for _, image in variant.results[0].drive.images(range(TIMED)):
+        assert image is not None
+        start = time.perf_counter()
+        describer.describe(image)
+        spent.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(spent))
 
 
 def _search() -> dict[str, float | str]:

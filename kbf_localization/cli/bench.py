@@ -107,6 +107,8 @@ UNITS = {
     "mb": "MB",
     "percent": "%",
     "frames": "frames",
+    "bytes": "bytes",
+    "m": "m",
 }
 """What a name's words say about its figure's unit, the first that fits."""
 

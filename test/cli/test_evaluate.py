@@ -15,6 +15,7 @@ from kbf_localization.training_map import build_map, load_map, save_map
 from kbf_localization.vision.registry import formula
 from test.evaluation.stable_keys import STABLE_KEYS
 from test.evaluation.synthetic import SyntheticDrive, picture, read_tum
+from test.vision.networks import random_convolutions
 
 
 def write_cold_folder(folder: Path, drive: SyntheticDrive) -> Path:
@@ -178,8 +179,6 @@ def test_an_unknown_method_is_one_line_and_exit_code_2(office: Path, tmp_path: P
 
 @pytest.mark.usefixtures("quick_learning")
 def test_a_map_is_built_and_evaluated_for_each_describer(office: Path, tmp_path: Path) -> None:
-    from test.vision.networks import random_convolutions
-
     network = random_convolutions(tmp_path / "net.onnx")
     output = kbf(
         *(office / "seq1_night1", "--build-from", office / "seq1_cloudy1", "--poses", 20),
