@@ -54,6 +54,9 @@ class KernelBayesRule:
             # Made here, once: it does not depend on the prior.
             self._factor = low_rank_factor(self._gram, len(self._gram) if rank is None else rank)
 
+    def __repr__(self) -> str:
+        return f"KernelBayesRule({len(self.states)} pairs, {self.state_kernel!r}, {self.form})"
+
     def prior_weights(self, prior: KernelMean) -> Array:
         """β = (G_X + nεI)⁻¹ (m_Π(X_1), …, m_Π(X_n))."""
         if not self.state_kernel.same_as(prior.kernel):

@@ -20,6 +20,11 @@ class ConjugacyError(ValueError):
 class Density(ABC):
     """A probability density p on R^m, used as noise and, centred, as a kernel's shape."""
 
+    def __repr__(self) -> str:
+        widths = (np.sqrt(np.diag(part.scale)) for _, part in self.components())
+        told = "; ".join(", ".join(f"{width:.3g}" for width in one) for one in widths)
+        return f"{type(self).__name__}(widths {told})"
+
     @property
     @abstractmethod
     def dimension(self) -> int:

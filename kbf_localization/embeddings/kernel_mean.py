@@ -43,7 +43,7 @@ class KernelMean:
         negative = int((self.weights < 0.0).sum())
         return (
             f"KernelMean({count} points in {dimension} dimensions, {negative} negative weights, "
-            f"{type(self.kernel).__name__})"
+            f"{self.kernel!r})"
         )
 
     def evaluate(self, at: ArrayLike) -> Array:

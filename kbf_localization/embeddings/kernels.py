@@ -27,6 +27,9 @@ class DensityKernel:
     def __init__(self, profile: Density) -> None:
         self.profile = profile
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({repr(self.profile).partition('(')[2]}"
+
     @property
     def dimension(self) -> int:
         return self.profile.dimension

@@ -30,6 +30,10 @@ class AffineMap:
         rows = len(self.matrix)
         self.offset = np.zeros(rows) if offset is None else as_vector("offset", offset, rows)
 
+    def __repr__(self) -> str:
+        rows, columns = self.matrix.shape
+        return f"AffineMap(from {columns} to {rows} dimensions)"
+
     def __call__(self, points: Array) -> Array:
         return np.asarray(points @ self.matrix.T + self.offset)
 
@@ -49,6 +53,9 @@ class ModelBasedSumRule:
         self.noise = noise
         self.kernel = kernel
         self.profile = kernel.smoothed(noise)
+
+    def __repr__(self) -> str:
+        return f"ModelBasedSumRule({self.noise!r}, {self.kernel!r})"
 
     def moved(self, points: ArrayLike, control: Any = None) -> Array:
         """f(points) or f(points, control), checked, as an array (n, m')."""
@@ -116,6 +123,9 @@ class NonparametricSumRule:
             gram = gram * control_kernel.gram(self.controls, self.controls)
         ridge = len(self.inputs) * as_positive("regularization", regularization)
         self._solver = RidgeSolver(gram, ridge)
+
+    def __repr__(self) -> str:
+        return f"NonparametricSumRule({len(self.inputs)} pairs, {self.output_kernel!r})"
 
     def weights(self, prior_values: ArrayLike, control: Any = None) -> Array:
         """(G_X + nεI)⁻¹ (m_Π(X_1), …, m_Π(X_n)) for `prior_values` (n,) (weight-NPKSR-eval)."""

@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 Figures = dict[str, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SourceResult:
     """One drive and each method's estimates, by the method's name."""
 
     drive: Drive
     runs: Mapping[str, Run]
+
+    def __repr__(self) -> str:
+        return f"SourceResult({self.drive.name}: {', '.join(self.runs)})"
 
 
 def evaluate_drives(
