@@ -36,9 +36,10 @@ EVERY, IMAGES = 10, 40
 class Prediction:
     """What a check `of` a map expected in an office, and what the later drive met.
 
-    Of so many `starts`, `named` were on stretches and looked where the check says that the map has
-    no picture, `failed` found no pose or a wrong one, `both` are both. `expected_m` is the check's
-    median error, `measured_m` the drive's, where the map has pictures.
+    Of so many `starts`, `named` are those most of whose images were taken on stretches that the
+    check names, looking where it says that the map has no picture; `failed` found no pose or a
+    wrong one; `both` are both. `expected_m` is the check's median error, `measured_m` the drive's,
+    where the map has pictures.
     """
 
     office: int
@@ -145,7 +146,8 @@ def compare(
     )
     found = []
     for of, check in checks.items():
-        named = check.sees_nothing(later.truth[starts])
+        blind = check.sees_nothing(later.truth)
+        named = np.array([blind[start : start + IMAGES].mean() > 0.5 for start in starts])
         assert check.median_m is not None
         found.append(
             Prediction(

@@ -22,11 +22,6 @@ from kbf_localization.evaluation.map_check.held_out import (
     localize_fold,
     make_folds,
 )
-from kbf_localization.evaluation.map_check.later_drive import (
-    error_scale,
-    nearness_weights,
-    weighted_percentile,
-)
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike, distinct, look_alikes
 from kbf_localization.evaluation.map_check.stretches import (
     Stretch,
@@ -54,9 +49,9 @@ GOOD_MEDIAN_M, GOOD_BEYOND = 0.3, 0.02
 class MapCheck:
     """What came out of a check.
 
-    `path` (t, 3) are the replayed poses, `errors` (t,) how far off to expect a later drive at each,
-    `weights` (t,) how much each tells about such a drive, `covered` (t,) whether the part of the
-    map without that drive covers it, `in_sigmas` (t,) the errors in published standard deviations,
+    `path` (t, 3) are the replayed poses, `errors` (t,) how far off the localizer was at each,
+    `expected` (t,) their running median, `covered` (t,) whether the part of the map without that
+    drive covers the pose, `in_sigmas` (t,) the errors in published standard deviations,
     `tracking` (t,) whether the state was "tracking". `stretches` come in the order of what driving
     them again would gain. `flatters` says that drives were held against their own poses.
     """
@@ -64,7 +59,6 @@ class MapCheck:
     training_map: TrainingMap
     path: Array
     errors: Array
-    weights: Array
     expected: Array
     covered: NDArray[np.bool_]
     in_sigmas: Array
@@ -148,18 +142,12 @@ class MapCheck:
 
     def _expected(self, percent: float) -> float | None:
         """A percentile of the expected errors; None where nothing could be checked."""
-        if not self.covered.any():
-            return None
-        errors, weights = self.errors[self.covered], self.weights[self.covered]
-        return weighted_percentile(errors, weights, percent)
+        return _percentile(self.errors[self.covered], percent)
 
     @property
     def _beyond(self) -> float | None:
         """The share of images with a gross error."""
-        if not self.covered.any():
-            return None
-        gross = self.errors[self.covered] > GROSS_ERROR_M
-        return float(np.average(gross, weights=self.weights[self.covered]))
+        return _mean(self.errors[self.covered] > GROSS_ERROR_M)
 
     @cached_property
     def spread_m(self) -> Array:
@@ -258,12 +246,10 @@ def check_map(
         for trial in localize_fold(fold, progress):
             path = trial.truth
             shares = covered_share(fold.training_map, path)
-            scale = error_scale(len(training_map.sources)) if fold.held_out else 1.0
-            errors = scale * position_errors(trial.run)
+            errors = position_errors(trial.run)
             sigmas, expected = error_in_sigmas(trial.run), _smoothed(errors)
             tracking = np.array([state == "tracking" for state in trial.run.states])
-            held_out = np.full(len(path), fold.held_out)
-            columns.append((path, errors, expected, shares, sigmas, tracking, held_out))
+            columns.append((path, errors, expected, shares, sigmas, tracking))
             mistaken = (_smoothed(sigmas) > 3.0) & tracking & (shares >= LEAST_SHARE)
             dishonest += [path[run] for run in runs_where(mistaken, path, training_map)]
         confused += look_alikes(fold, -(-LOOK_ALIKE_SAMPLES // count), progress)
@@ -275,22 +261,15 @@ def check_map(
         stretches += badly_known(training_map, way, source, once=not flatters)
     for path, _, expected, *_ in columns:
         stretches += _confusing(training_map, path, expected, confused)
-    path, errors, expected, shares, sigmas, tracking, held_out = (
+    path, errors, expected, shares, sigmas, tracking = (
         np.concatenate(column) for column in zip(*columns, strict=True)
     )
-    covered = shares >= LEAST_SHARE
-    weights = np.ones(len(path))
-    known = covered & held_out
-    if known.any():
-        weights[known] = nearness_weights(shares[known], len(training_map.sources))
-        weights[known] /= weights[known].mean()
     return MapCheck(
         training_map=training_map,
         path=path,
         errors=errors,
-        weights=weights,
         expected=expected,
-        covered=covered,
+        covered=shares >= LEAST_SHARE,
         in_sigmas=sigmas,
         tracking=tracking,
         stretches=tuple(

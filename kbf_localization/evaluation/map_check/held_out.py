@@ -39,14 +39,12 @@ METRES_PER_SECOND, RADIANS_PER_SECOND, SHORTEST_STEP_S = 0.5, 0.8, 0.1
 class Fold:
     """A drive and the map without it; `thinned` where the drive itself gave that map's poses.
 
-    `held_out` where the map of the other drives is part of the whole map. `windows` are the rows
-    of the drive to replay, each from an unknown pose.
+    `windows` are the rows of the drive to replay, each from an unknown pose.
     """
 
     drive: DescribedDrive
     training_map: TrainingMap
     windows: tuple[Rows, ...]
-    held_out: bool = False
     thinned: bool = False
 
 
@@ -118,7 +116,7 @@ def _make_folds(
             yield Fold(drive.part(left), thinned, own, thinned=True)
         elif (training_map.source_of != number).any():
             others = np.flatnonzero(training_map.source_of != number)
-            yield Fold(drive, subset(training_map, others), windows, held_out=True)
+            yield Fold(drive, subset(training_map, others), windows)
 
 
 def _sampled(

@@ -244,8 +244,8 @@ def _how(check: MapCheck) -> str:
         )
     return (
         "How this was found: each drive was localized, by the localizer that the robot runs, on "
-        "the part of the map that the other drives gave. Errors are those to expect of a later "
-        "drive in similar light, which will have the whole map. The time zone is this computer's."
+        "the part of the map that the other drives gave. A later drive in similar light should err "
+        "about as much. The time zone is this computer's."
     )
 
 

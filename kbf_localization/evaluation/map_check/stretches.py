@@ -22,7 +22,7 @@ SHORTEST = 0.5
 BRIDGED = 1.0
 """Two stretches with less than this between them, in d₀, are one."""
 
-ON = 0.5
+ON = 0.35
 """In d₀ and φ₀: a pose so near to one of a stretch is on it."""
 
 DIRECTIONS = 16

@@ -203,7 +203,7 @@ def test_the_spread_is_that_of_the_errors_nearby(checked: MapCheck, tmp_path: Pa
     path[3:, 0] = 50.0
     errors = np.array([0.1, 0.3, 0.2, 1.0, 1.0, 1.0])
     covered = np.array([True, True, True, True, True, False])
-    columns = {"errors": errors, "expected": errors, "weights": np.ones(6), "in_sigmas": errors}
+    columns = {"errors": errors, "expected": errors, "in_sigmas": errors}
     found = replace(checked, path=path, covered=covered, tracking=covered, **columns)
     np.testing.assert_allclose(found.spread_m, [0.16, 0.16, 0.16, 0.0, 0.0, np.nan])
     write_check(ResultsFolder(tmp_path), found, {"command": "kbf map check"})
