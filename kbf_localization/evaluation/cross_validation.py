@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from kbf_localization.arrays import Array
+from kbf_localization.datasets.files import read_lines
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import FramePool, covered_share
 from kbf_localization.evaluation.metrics import position_errors
@@ -233,14 +234,16 @@ class Journal:
     def __init__(self, path: Path | None, context: str = "") -> None:
         self._path, self._context = path, context
         self._scores: dict[str, float] = {}
-        if path is not None and path.is_file():
-            for line in path.read_text(encoding="utf-8").splitlines():
+        if path is not None and path.exists():
+            for line in read_lines(path):
                 try:
                     entry = json.loads(line)
-                    self._scores[entry["key"]] = float(entry["rmse_m"])
-                except (ValueError, KeyError, TypeError):
+                    key, score = entry["key"], float(entry["rmse_m"])
+                except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
                     # The line that was being written when tuning was interrupted.
                     continue
+                if isinstance(key, str) and score >= 0.0:
+                    self._scores[key] = score
 
     def score(self, candidate: Candidate, final: bool) -> float | None:
         return self._scores.get(self._key(candidate, final))
@@ -250,7 +253,8 @@ class Journal:
         self._scores[key] = rmse_m
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "rmse_m": rmse_m}) + "\n")
+                # On a line of its own, even after one that was interrupted.
+                file.write("\n" + json.dumps({"key": key, "rmse_m": rmse_m}) + "\n")
 
     def _key(self, candidate: Candidate, final: bool) -> str:
         values = {name: round(value, 9) for name, value in sorted(candidate.parameters.items())}

@@ -1,11 +1,13 @@
 """The journal of a search belongs to its drives, seed and words."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kbf_localization.evaluation.cross_validation import _Trial, tune
+from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.cross_validation import Candidate, Journal, _Trial, tune
 from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.training_map.description import Described
 from kbf_localization.training_map.frames import gather_frames
@@ -50,3 +52,26 @@ def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
     for other in (other_words, renamed, wheels):
         assert new_scores(other, [0, 1], 0) > 0
     assert new_scores(pool, [0, 1], 0) == 0
+
+
+def candidate(bandwidth: float) -> Candidate:
+    return Candidate("nai", 30, 0, {"nai.bandwidth": bandwidth})
+
+
+def test_a_damaged_journal_gives_what_is_whole_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    Journal(path).add(candidate(1.0), final=False, rmse_m=0.25)
+    whole = path.read_text().strip()
+    forged = [whole.replace("0.25", number) for number in ("NaN", "-3.0", "1" + "0" * 400, "[]")]
+    nonsense = [b"\xff\xfe", b"[" * 100_000, b'{"key": [], "rmse_m": 1}', whole[:20].encode()]
+    path.write_bytes(b"\n".join([*(line.encode() for line in forged), *nonsense]))
+    journal = Journal(path)
+    assert journal.score(candidate(1.0), final=False) is None
+    journal.add(candidate(2.0), final=False, rmse_m=0.5)
+    assert Journal(path).score(candidate(2.0), final=False) == 0.5
+
+
+def test_a_pipe_in_the_journals_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "journal")
+    with pytest.raises(KbfError, match="is not a regular file"):
+        Journal(tmp_path / "journal")
