@@ -23,7 +23,7 @@ from kbf_localization.errors import KbfError, naming_missing_extras
 from kbf_localization.threads import THREAD_VARIABLES
 
 if TYPE_CHECKING:
-    from distributed import Future
+    from distributed import Client, Future
 
 WORKERS_LOOKED_AFTER_S, WORKERS_AWAITED_S = 2.0, 20.0
 """How often is looked whether a cluster has workers still, and how long it may have none."""
@@ -177,10 +177,22 @@ class DaskCluster:
         with naming_missing_extras():
             from distributed import Client
         self._address = address
-        try:
-            self._client = Client(address, timeout=timeout_s)
-        except (OSError, ValueError) as error:
-            raise KbfError(f"no Dask scheduler answers at {address}: {error}") from error
+        made: list[Any] = []
+
+        def connect() -> None:
+            try:
+                made.append(Client(address, timeout=timeout_s))
+            except Exception as error:
+                made.append(error)
+
+        # What listens there but is no scheduler would be waited for without end.
+        connecting = Thread(target=connect, daemon=True)
+        connecting.start()
+        connecting.join(2.0 * timeout_s)
+        if not made or isinstance(made[0], Exception):
+            reason = made[0] if made else "what listens there is silent"
+            raise KbfError(f"no Dask scheduler answers at {address}: {reason}")
+        self._client: Client = made[0]
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         threads = self._threads()

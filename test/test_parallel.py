@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -156,6 +157,31 @@ def test_a_dask_cluster_of_two_workers_agrees() -> None:
         pool = DaskCluster(cluster.scheduler_address)
         assert list(pool.map(square, range(7))) == EXPECTED
         pool.close()
+
+
+CONNECT = """
+import sys
+from kbf_localization.errors import KbfError
+from kbf_localization.parallel import DaskCluster
+try:
+    DaskCluster(sys.argv[1], timeout_s=0.5)
+except KbfError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_what_listens_but_is_no_scheduler_is_not_waited_for() -> None:
+    """Neither when it is asked nor when the process ends."""
+    pytest.importorskip("distributed", reason="Dask is optional")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-c", CONNECT, address], capture_output=True, text=True, timeout=100
+        )
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip().splitlines()[-1].startswith(f"no Dask scheduler answers at {address}")
+    )
 
 
 def test_an_address_without_a_scheduler_is_one_clear_error() -> None:
