@@ -23,7 +23,7 @@ def map_check(
     ] = 4,
     poses: Annotated[int, typer.Option(min=50, help="Poses of each map.")] = 500,
     size: common.ImageSize = "320x240",
-    seed: common.Seed = 31,
+    seed: common.Seed = 61,
     drives: common.KeptDrives = None,
     jobs: common.Jobs = -1,
     output: common.Output = None,
