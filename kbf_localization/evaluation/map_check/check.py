@@ -315,9 +315,11 @@ def _confusing(
 
 
 def _reason(stretch: Stretch) -> str:
-    if stretch.why == "uncovered":
-        return "no picture in the map" if stretch.drives == 0 else "seen by one drive only"
+    if stretch.drives == 0:
+        all_round = stretch.blind.mean() > 0.5
+        return "no picture in the map" if all_round else "no picture in the direction of driving"
     return {
+        "uncovered": "seen by one drive only",
         "one_way": "seen in one direction only",
         "light": "seen in one light only",
         "look_alike": "confused with a place far away",

@@ -18,6 +18,7 @@ from kbf_localization.evaluation.map_check.check import MapCheck
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, make_folds
 from kbf_localization.evaluation.map_check.page import write_check
 from kbf_localization.evaluation.map_check.stretches import (
+    DIRECTIONS,
     Stretch,
     badly_known,
     drift_m,
@@ -131,6 +132,16 @@ def test_a_drive_that_the_map_does_not_know_shows_the_hole(
     assert middle
     assert all(x < -1.0 for x in middle)
     assert "no picture in the map" in found.advice[0]
+
+
+def test_a_place_that_is_known_from_other_sides_is_said_to_be(world_map: TrainingMap) -> None:
+    """The loop was driven one way round; a drive the other way round meets no picture."""
+    way = world_map.way(0)[::-1] + np.array([0.0, 0.0, np.pi])
+    missing = [one for one in badly_known(world_map, way) if one.drives == 0]
+    assert missing
+    for stretch in missing:
+        assert stretch.blind[:, 0].mean() > 0.9
+        assert not stretch.blind[:, DIRECTIONS // 2].any()
 
 
 def test_a_map_of_one_drive_says_that_the_check_flatters(world: World) -> None:
