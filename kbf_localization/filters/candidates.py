@@ -44,11 +44,18 @@ class BankMap(PoseMap, Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A hypothesis with what the picture tells round it."""
+    """A hypothesis with what the picture tells round it: how well it fits there."""
 
     hypothesis: Hypothesis
     view: View
-    ratio: float
+    fit: float
+
+    def ratio(self, floor: float = 0.0) -> float:
+        """The log-likelihood ratio against elsewhere of a picture that fits nowhere above `floor`.
+
+        Such a picture tells nothing where it fits best, nor where the map has nothing to compare.
+        """
+        return self.view.share**2 * (self.fit - floor)
 
 
 class Candidates:
@@ -76,7 +83,7 @@ class Candidates:
 
     def look(self, one: Hypothesis, picture: Observation) -> Candidate:
         view = self._views.look(picture, one.pose, one.covariance, self._learned.readout)
-        return Candidate(one, view, view.ratio(self._learned.evidence))
+        return Candidate(one, view, view.fit(self._learned.evidence))
 
     def sought(
         self,
@@ -116,7 +123,7 @@ class Candidates:
             if measured is not None:
                 self._numbers += 1
                 one = born(measured, self._numbers)
-                found.append(Candidate(one, view, view.ratio(self._learned.evidence)))
+                found.append(Candidate(one, view, view.fit(self._learned.evidence)))
         return found
 
     def measured(self, view: View, fresh: float, trust: float) -> MeasuredPose | None:

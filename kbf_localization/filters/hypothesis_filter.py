@@ -29,6 +29,7 @@ from kbf_localization.filters.film import NOTICED, Continuity, Film
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, given
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.geometry import relative, wrap_angle
+from kbf_localization.training_map.learned import SAME_VIEW, novelty
 from kbf_localization.training_map.view import ViewParameters
 
 LEAK_PER_TRAVEL, LEAK_OFF_THE_MAP = 1e-3, 0.02
@@ -66,11 +67,18 @@ GIVEN = 0
 GIVEN_DOUBT = 0.05
 """Chance that a pose which somebody told is wrong."""
 
+MEMORY = 3.0
+"""Correlation lengths that the running evidence goes back: one odd view is no reason to be lost."""
+
 UNKNOWN_MOTION = 0.5
 """Standard deviation, in d₀ and φ₀, of a motion that the odometry does not tell."""
 
 FARTHEST = 1e6
 """A motion of more metres or radians, or of none that is a number, is unknown."""
+
+DOUBLED, MOST_SURPRISE = 2.0 * float(np.log(2.0)), 4.0
+"""Of a mean square that should be one: a variance of two explains this as well as one of one does,
+the reference of a cumulative sum; and what is farther off is an outlier, and counts no more."""
 
 MOST_INFLATION, BROKEN_ODOMETRY = 100.0, 25.0
 """Bound of the motion noise's adaptation to the drive, ten times the odometry's usual error; and
@@ -146,11 +154,11 @@ class HypothesisFilter:
         predicted = self._hypotheses
         seen = [self._candidates.look(one, observation) for one in predicted]
         births = self._candidates.sought(observation, seen, film, fresh, travel)
-        best = max((one.ratio for one in (*seen, *births)), default=0.0)
+        best = max((one.fit for one in (*seen, *births)), default=0.0)
         leaks = self._weigh(seen, best, film, fresh, travel)
         elsewhere = self._log_elsewhere
         self._follow_evidence(seen, fresh)
-        corrected = self._corrected(seen, fresh)
+        corrected = self._corrected(seen, fresh, travel)
         new = self._born(births, corrected, best, fresh)
         self._hypotheses, heirs = self._kept([*corrected, *new])
         if self.history is not None:
@@ -229,8 +237,8 @@ class HypothesisFilter:
             if leak > 0.0:
                 leaked = np.log(leak) + weight
                 self._log_elsewhere = float(np.logaddexp(self._log_elsewhere, leaked))
-            weight += float(np.log1p(-leak)) + fresh * (one.ratio - floor)
-            seen[index] = Candidate(one.hypothesis.weighed(weight), one.view, one.ratio)
+            weight += float(np.log1p(-leak)) + fresh * one.ratio(floor)
+            seen[index] = Candidate(one.hypothesis.weighed(weight), one.view, one.fit)
         return leaks
 
     def _born(
@@ -250,30 +258,31 @@ class HypothesisFilter:
         known = {one.number: one for one in old}
         return [
             known.get(one.hypothesis.number, one.hypothesis).weighed(
-                share + fresh * (one.ratio - min(best, 0.0))
+                share + fresh * one.ratio(min(best, 0.0))
             )
             for one in births
         ]
 
     def _follow_evidence(self, seen: Sequence[Candidate], fresh: float) -> None:
-        """The running evidence of the published hypothesis, over one correlation length."""
-        ratio = next((one.ratio for one in seen if one.hypothesis.number == self._published), None)
+        """The running evidence of the published hypothesis."""
+        ratio = next(
+            (one.ratio() for one in seen if one.hypothesis.number == self._published), None
+        )
         if ratio is not None:
-            self._running += fresh * (ratio - self._running)
+            self._running += fresh / MEMORY * (ratio - self._running)
 
     # Poses
 
-    def _corrected(self, seen: Sequence[Candidate], fresh: float) -> list[Hypothesis]:
-        """Kalman steps; the motion noise follows the published hypothesis.
-
-        Both the innovations and the lasting error have a mean square of one. Wheels that err always
-        the same way do not show in the first, but the second takes their error upon itself.
-        """
+    def _corrected(
+        self, seen: Sequence[Candidate], fresh: float, travel: float
+    ) -> list[Hypothesis]:
+        """Kalman steps; the motion noise follows the published hypothesis."""
         corrected = []
+        passing = max(fresh, novelty(travel, SAME_VIEW))
         for one in seen:
             # The less the picture fits there, the less the match is trusted.
-            trust = float(expit(one.ratio)) * max(one.view.share, 1e-3)
-            measured = None if fresh == 0.0 else self._candidates.measured(one.view, fresh, trust)
+            trust = float(expit(one.ratio())) * max(one.view.share, 1e-3)
+            measured = None if fresh == 0.0 else self._candidates.measured(one.view, passing, trust)
             if measured is None:
                 corrected.append(one.hypothesis)
                 continue
@@ -283,10 +292,24 @@ class HypothesisFilter:
             hypothesis, innovation = one.hypothesis.corrected(measured)
             corrected.append(hypothesis)
             if hypothesis.number == self._published:
-                surprise = min(max(innovation, hypothesis.lasting_error), 4.0) - 1.0
-                scaled = self._inflation * float(np.exp(fresh * surprise))
-                self._inflation = float(np.clip(scaled, 1.0, MOST_INFLATION))
+                self._follow_odometry(innovation, hypothesis.lasting_error, fresh, travel)
         return corrected
+
+    def _follow_odometry(
+        self, innovation: float, lasting_error: float, fresh: float, travel: float
+    ) -> None:
+        """The motion noise's scale follows what the published hypothesis meets.
+
+        Both mean squares are one where the odometry is as it was. Wheels that err always the same
+        way do not show in the innovation, but the lasting error takes their error upon itself.
+        """
+        lasting_fresh = novelty(travel, self._learned.readout.correlation)
+        surprise = max(
+            fresh * (min(innovation, MOST_SURPRISE) - DOUBLED),
+            lasting_fresh * (min(lasting_error, MOST_SURPRISE) - 1.0),
+        )
+        scaled = self._inflation * float(np.exp(surprise))
+        self._inflation = float(np.clip(scaled, 1.0, MOST_INFLATION))
 
     def _kept(self, hypotheses: Sequence[Hypothesis]) -> tuple[list[Hypothesis], dict[int, int]]:
         """Near ones merged, weights normalized with elsewhere's, improbable ones dropped.

@@ -16,6 +16,9 @@ from kbf_localization.arrays import Array
 FARTHEST_APPARENT = 2.0
 """Pictures further apart than 2 d₀ look all alike different."""
 
+SAME_VIEW = 0.1
+"""Travel in d₀ and φ₀ over which pictures show one view; what errs in passing errs anew after it."""
+
 
 @dataclass(frozen=True)
 class Resemblance:
@@ -75,24 +78,23 @@ class Evidence:
     usual: float
     low: float
 
-    def ratio(self, contrast: ArrayLike, prominence: ArrayLike, share: ArrayLike) -> Array:
-        """z of pictures with these features; 0 where the map has nothing to compare with."""
-        share = np.asarray(share, dtype=np.float64)
+    def fit(self, contrast: ArrayLike, prominence: ArrayLike, share: ArrayLike) -> Array:
+        """How well pictures with these features fit, whatever the map has there."""
         logit = (
             self.contrast * np.asarray(contrast)
             + self.prominence * np.asarray(prominence)
-            + self.expected * share
+            + self.expected * np.asarray(share)
             + self.bias
         )
-        return np.asarray(share**2 * np.clip(logit, -self.limit, self.limit))
+        return np.asarray(np.clip(logit, -self.limit, self.limit))
+
+    def ratio(self, contrast: ArrayLike, prominence: ArrayLike, share: ArrayLike) -> Array:
+        """z of pictures with these features; 0 where the map has nothing to compare with."""
+        return np.asarray(np.asarray(share) ** 2 * self.fit(contrast, prominence, share))
 
     def novelty(self, travel: float) -> float:
-        """The share of a picture's evidence that is new after `travel` since the last picture.
-
-        Of errors with the correlation ρ = exp(−travel/ℓ), a further sample adds (1 − ρ)/(1 + ρ) of
-        what an independent one would.
-        """
-        return float(np.tanh(0.5 * travel / self.correlation))
+        """The share of a picture's evidence that is new after `travel` since the last picture."""
+        return novelty(travel, self.correlation)
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,14 @@ class Learned:
     drives: int
     probes: int
     revisits: bool
+
+
+def novelty(travel: float, correlation: float) -> float:
+    """What a further sample adds of what an independent one would, (1 − ρ)/(1 + ρ).
+
+    The errors' correlation is ρ = exp(−travel/correlation).
+    """
+    return float(np.tanh(0.5 * travel / correlation))
 
 
 def triple(values: ArrayLike) -> tuple[float, float, float]:

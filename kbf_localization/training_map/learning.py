@@ -24,6 +24,7 @@ from kbf_localization.training_map.fits import (
     robust_ridge,
 )
 from kbf_localization.training_map.learned import (
+    SAME_VIEW,
     Evidence,
     Learned,
     MotionNoise,
@@ -305,16 +306,14 @@ class _Lesson:
         errors = np.array([relative(self._probes.poses[k % count], right[k].pose) for k in used])
         result = fit_variances(readout, errors, prominence, apparent, self._resemblance.scales)
         residuals = errors / np.sqrt(result.variances(prominence, apparent))
-        correlation, lasting = self._correlation(np.clip(residuals, -3.0, 3.0), numbers)
+        correlation, lasting = self._correlation(np.clip(residuals, -3.0, 3.0), numbers, 5.0)
         return replace(result, correlation=correlation, lasting=lasting)
 
-    def _correlation(
-        self, residuals: Array, numbers: Rows, all_lasts: bool = False
-    ) -> tuple[float, float]:
+    def _correlation(self, residuals: Array, numbers: Rows, longest: float) -> tuple[float, float]:
         """The travel over which residuals (u, k) of these probes become independent.
 
         Their correlation along the runs is fitted by a · exp(−travel/ℓ); gives ℓ and a, the share
-        that lasts (1 where `all_lasts`).
+        that lasts.
         """
         travels, products = [], []
         for first in range(len(numbers)):
@@ -330,11 +329,10 @@ class _Lesson:
             return 1.0, 1.0
         measured = np.array(products) / max(float(np.mean(residuals**2)), 1e-12)
         best = (np.inf, 1.0, 1.0)
-        for length in np.geomspace(0.05, 5.0, 60):
+        for length in np.geomspace(SAME_VIEW, longest, 60):
             shape = np.exp(-np.array(travels) / length)
             share = float(np.clip(shape @ measured / max(shape @ shape, 1e-300), 0.0, 1.0))
-            lasting = 1.0 if all_lasts else share
-            best = min(best, (float(np.mean((measured - lasting * shape) ** 2)), length, lasting))
+            best = min(best, (float(np.mean((measured - share * shape) ** 2)), length, share))
         return float(best[1]), float(best[2])
 
     def _elsewhere(self, covariance: Array, readout: Readout) -> tuple[list[View], list[View]]:
@@ -388,8 +386,10 @@ class _Lesson:
         if len(covered) < FEWEST:
             return evidence
         ratios = np.array([right[k].ratio(evidence) for k in covered])
-        correlation, _ = self._correlation((ratios - ratios.mean())[:, None], covered, True)
+        length, lasting = self._correlation((ratios - ratios.mean())[:, None], covered, 1.0)
         usual, low = (float(value) for value in np.quantile(ratios, (0.5, 0.005)))
+        # Of many pictures along a way, as much is new as of one for each integral of the correlation.
+        correlation = max(lasting * length, SAME_VIEW)
         return replace(evidence, correlation=correlation, usual=usual, low=min(low, 0.0))
 
     def _fit_film(self) -> Evidence:

@@ -95,6 +95,10 @@ class View:
     prominence: float
     pose: Array | None
 
+    def fit(self, evidence: Evidence) -> float:
+        """How well the picture fits, whatever the map has there."""
+        return float(evidence.fit(self.contrast, self.prominence, self.share))
+
     def ratio(self, evidence: Evidence) -> float:
         """The log-likelihood ratio of "here" against "elsewhere"."""
         return float(evidence.ratio(self.contrast, self.prominence, self.share))

@@ -61,7 +61,9 @@ def test_figures_are_those_of_the_paper(results) -> None:
 
 
 def test_same_seed_gives_the_same_numbers_on_other_workers(results) -> None:
-    assert run_trials(2, seed=0, workers=Cores(2)) == results[:2]
+    # A worker has another number of BLAS threads, which add up in another order.
+    for ours, theirs in zip(results, run_trials(2, seed=0, workers=Cores(2))):
+        assert ours == pytest.approx(theirs, rel=1e-9)
     assert run_trials(1, seed=1) != results[:1]
 
 
