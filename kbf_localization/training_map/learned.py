@@ -16,8 +16,8 @@ from kbf_localization.arrays import Array
 FARTHEST_APPARENT = 2.0
 """Pictures further apart than 2 d₀ look all alike different."""
 
-SAME_VIEW = 0.1
-"""Travel in d₀ and φ₀ over which pictures show one view; what errs in passing errs anew after it."""
+SAME_VIEW = 0.2
+"""Travel, in the map's scales, over which pictures show one view: passing errors are new after it."""
 
 
 @dataclass(frozen=True)

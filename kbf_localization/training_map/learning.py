@@ -388,7 +388,7 @@ class _Lesson:
         ratios = np.array([right[k].ratio(evidence) for k in covered])
         length, lasting = self._correlation((ratios - ratios.mean())[:, None], covered, 1.0)
         usual, low = (float(value) for value in np.quantile(ratios, (0.5, 0.005)))
-        # Of many pictures along a way, as much is new as of one for each integral of the correlation.
+        # Many pictures along a way tell as much as one for each integral of the correlation.
         correlation = max(lasting * length, SAME_VIEW)
         return replace(evidence, correlation=correlation, usual=usual, low=min(low, 0.0))
 
