@@ -17,7 +17,7 @@ FARTHEST_APPARENT = 2.0
 """Pictures further apart than 2 d₀ look all alike different."""
 
 SAME_VIEW = 0.2
-"""Travel, in the map's scales, over which pictures show one view: passing errors are new after it."""
+"""Travel, in the map's scales, over which pictures show one view: passing errors then are new."""
 
 
 @dataclass(frozen=True)
