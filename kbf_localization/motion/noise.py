@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import relative
@@ -67,7 +67,7 @@ def noise_growth(errors: Array, ways: Array, window_m: float) -> tuple[Array, Ar
         for _ in range(SWEEPS):
             # A squared error scatters as its own variance does, so it counts by the inverse.
             bounded = np.minimum(squares, OUTLIER * variances)
-            growth, _ = nnls(ways / variances[:, None], bounded / variances)
+            growth, _ = scipy.optimize.nnls(ways / variances[:, None], bounded / variances)
             variances = np.maximum(ways @ growth, 1e-12)
         per_metre[axis] = max(float(growth[0]), least)
         per_radian[axis] = max(float(growth[1]), least * (0.1 if axis < 2 else 1.0))

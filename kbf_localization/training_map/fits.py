@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import least_squares, minimize
+import scipy  # whose parts are imported at their first use: only learning needs the optimizer
 
 from kbf_localization.arrays import Array
 from kbf_localization.training_map.learned import Evidence, Readout, Resemblance, triple
@@ -30,7 +30,7 @@ def fit_resemblance(
     lower = (0.02, 1e-3 * extent, 0.05, 1.0)
     upper = (5.0, extent, 1.2, 2.0)
     first = (start.amplitude, start.distance_m, start.angle_rad, start.exponent)
-    fit = least_squares(
+    fit = scipy.optimize.least_squares(
         misfit,
         np.clip(first, np.multiply(lower, 1.001), np.multiply(upper, 0.999)),
         bounds=(lower, upper),
@@ -79,7 +79,7 @@ def fit_variances(
 
         # A better alignment never makes a pose worse, nor does a picture that looks farther.
         start = (float(np.log(np.median(squares))) + 0.8, 0.0, 0.0)
-        fit = minimize(loss, start, bounds=((None, None), (None, 0.0), (0.0, None)))
+        fit = scipy.optimize.minimize(loss, start, bounds=((None, None), (None, 0.0), (0.0, None)))
         slopes = fit.x[1:] / spread
         # A Student variable's variance is its squared scale times ν / (ν − 2).
         intercept = fit.x[0] - slopes @ centre + np.log(STUDENT / (STUDENT - 2.0))
@@ -123,7 +123,7 @@ def fit_evidence(right: Features, hardest: Features, random: Features) -> Eviden
 
     # More likeness is never evidence against; more was expected never evidence for.
     bounds = ((0.0, None), (0.0, None), (None, 0.0), (None, None))
-    fit = minimize(loss, np.zeros(4), jac=True, bounds=bounds)
+    fit = scipy.optimize.minimize(loss, np.zeros(4), jac=True, bounds=bounds)
     contrast, prominence, expected = (float(value) for value in fit.x[:3] / scale)
     limit = float(np.log(2.0 + len(hardest)))
     return replace(
