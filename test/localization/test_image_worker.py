@@ -3,18 +3,29 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kbf_localization.localization.image_worker import ImageWorker, PendingImage
 
+PATIENCE = 60.0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
 
 class Bench:
     """A worker whose processing and coverage a test controls."""
 
-    def __init__(self, depth: int = 1, patience: float = 1.0) -> None:
+    def __init__(self, depth: int = 1, patience: float = PATIENCE) -> None:
         self.covered_to = 10**9
+        self.asked: list[int] = []
+        self.begun: list[int] = []
         self.processed: list[int] = []
         self.errors: list[Exception] = []
         self.counts: Counter[str] = Counter()
@@ -22,23 +33,26 @@ class Bench:
         self.gate.set()
         self.worker = ImageWorker(
             self._process,
-            lambda stamp: stamp <= self.covered_to,
+            self._covers,
             self.errors.append,
             self.counts,
             depth,
             patience,
         )
 
+    def _covers(self, stamp_ns: int) -> bool:
+        self.asked.append(stamp_ns)
+        return stamp_ns <= self.covered_to
+
     def _process(self, image: PendingImage) -> None:
-        self.gate.wait(5.0)
+        self.begun.append(image.stamp_ns)
+        self.gate.wait(PATIENCE)
         self.processed.append(image.stamp_ns)
         if image.message == "fail":
             raise RuntimeError("broken image")
 
     def wait_for(self, stamps: list[int]) -> None:
-        end = time.monotonic() + 3.0
-        while self.processed != stamps and time.monotonic() < end:
-            time.sleep(0.002)
+        wait_until(lambda: len(self.processed) >= len(stamps))
         assert self.processed == stamps
 
 
@@ -53,7 +67,7 @@ def bench() -> Iterator[Bench]:
 def test_newest_image_wins_and_the_others_are_counted(bench: Bench) -> None:
     bench.gate.clear()
     bench.worker.submit(1, None)
-    time.sleep(0.05)
+    wait_until(lambda: bench.begun == [1])
     for stamp in range(2, 8):
         bench.worker.submit(stamp, None)
     bench.gate.set()
@@ -75,7 +89,7 @@ def test_deep_queue_drops_nothing() -> None:
 def test_image_waits_for_its_odometry(bench: Bench) -> None:
     bench.covered_to = 5
     bench.worker.submit(6, None)
-    time.sleep(0.05)
+    wait_until(lambda: 6 in bench.asked)
     assert bench.processed == []
     bench.covered_to = 6
     bench.worker.odometry_arrived()
@@ -95,9 +109,7 @@ def test_image_without_odometry_is_given_up() -> None:
     bench = Bench(patience=0.05)
     bench.covered_to = 0
     bench.worker.submit(9, None)
-    end = time.monotonic() + 2.0
-    while not bench.counts and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until(lambda: bool(bench.counts))
     assert bench.counts["image_without_odometry"] == 1
     bench.worker.stop()
 
