@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kbf_localization.benchmarks import case
 from kbf_localization.benchmarks._random_network import random_convolutions
 from kbf_localization.benchmarks._trained_network import trained_network
 from kbf_localization.datasets.open import open_drive
@@ -124,9 +125,4 @@ def _search(many: int) -> dict[str, float | str]:
         ours.append(middle - start)
         assert found == expected == turn
     mine, other = 1e3 * float(np.median(ours)), 1e3 * float(np.median(theirs))
-    return {
-        "ours_ms": mine,
-        "reference_ms": other,
-        "ratio": other / mine,
-        "reference": f"the same product of {LENGTH} single-precision numbers a row",
-    }
+    return case(mine, other, f"the same product of {LENGTH} single-precision numbers a row")

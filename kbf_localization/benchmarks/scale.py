@@ -11,6 +11,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from kbf_localization.arrays import Array
+from kbf_localization.benchmarks import case
 from kbf_localization.benchmarks._start_on_map import start_on_map
 from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synthetic_map
 from kbf_localization.filters.base import GaussianPrior
@@ -176,10 +177,7 @@ def _started(path: Path, drive: _Drive) -> Figures:
 def _case(ours: _Times, reference: _Times, what: str) -> dict[str, float | str]:
     ours_ms, reference_ms = float(np.median(ours.clock)), float(np.median(reference.clock))
     return {
-        "ours_ms": ours_ms,
-        "reference_ms": reference_ms,
-        "ratio": reference_ms / ours_ms,
-        "reference": what,
+        **case(ours_ms, reference_ms, what),
         "ours_p99_ms": float(np.percentile(ours.clock, 99)),
         "reference_p99_ms": float(np.percentile(reference.clock, 99)),
         "ours_cpu_ms": float(np.median(ours.cpu)),

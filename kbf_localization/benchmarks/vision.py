@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Floats, Image
+from kbf_localization.benchmarks import case
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.simulator import simulate
@@ -106,24 +107,15 @@ def _measure_speed(folder: Path, progress: Progress) -> dict[str, Any]:
     grid = f"OpenCV SIFT.compute on the same {settings.patches} grid points"
     usual = f"{grid}, keypoint size {settings.grid_step}"
     return {
-        "dense_sift_640x480": _case(median["ours"], median["customary"], usual),
-        "image_to_pyramid_640x480": _case(
+        "dense_sift_640x480": case(median["ours"], median["customary"], usual),
+        "image_to_pyramid_640x480": case(
             median["ours whole"], median["customary whole"], f"{usual}, our words and pyramid"
         ),
-        "dense_sift_same_patch_640x480": _case(
+        "dense_sift_same_patch_640x480": case(
             median["ours"],
             median["same patch"],
             f"{grid}, keypoint size {settings.patch_size / 6.0:.2f} (our 16-pixel patch)",
         ),
-    }
-
-
-def _case(ours: float, reference: float, name: str) -> dict[str, Any]:
-    return {
-        "ours_ms": ours,
-        "reference_ms": reference,
-        "ratio": reference / ours,
-        "reference": name,
     }
 
 

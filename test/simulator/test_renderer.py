@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import cv2
 import numpy as np
 import pytest
 
 from kbf_localization.simulator.floor_plan import CEILING_M
-from kbf_localization.simulator.invented_drive import drive_through
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
 from kbf_localization.simulator.people import Walker
@@ -117,25 +114,3 @@ def test_turning_fast_smears_upright_edges() -> None:
     sharp = sensor.expose(light, 0.0, rng).astype(float).mean(axis=(0, 2))
     smeared = sensor.expose(light, 1.5, rng).astype(float).mean(axis=(0, 2))
     assert np.abs(np.diff(smeared)).max() < 0.5 * np.abs(np.diff(sharp)).max()
-
-
-def test_a_frame_takes_no_longer_than_a_dozen_of_opencvs_jpegs_of_it() -> None:
-    """In CPU time of one core, side by side, so that it holds on any machine."""
-    plan, camera, lighting = plan_office(1), Camera(), lighting_for("cloudy", 1, 0)
-    drive = drive_through(plan, np.random.default_rng(0), 10**18, 400)
-    renderer = Renderer(scene(plan, lighting, camera.width), camera)
-    sensor, rng = Sensor(camera, lighting), np.random.default_rng(0)
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    rendering, encoding = 0.0, 0.0
-    try:
-        for pose in drive.poses[::8]:
-            start = time.process_time()
-            image = sensor.expose(renderer.render(pose), 0.2, rng)
-            between = time.process_time()
-            cv2.imencode(".jpeg", image)
-            rendering += between - start
-            encoding += time.process_time() - between
-    finally:
-        cv2.setNumThreads(threads)
-    assert rendering < 12 * encoding
