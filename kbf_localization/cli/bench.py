@@ -10,6 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from kbf_localization import benchmarks
+from kbf_localization.cli.options import Results
 from kbf_localization.errors import KbfError
 
 app = typer.Typer(add_completion=False)
@@ -28,9 +29,7 @@ def bench(
     names: Annotated[
         Optional[list[str]], typer.Argument(metavar="NAME", help="Which ones; all by default.")
     ] = None,
-    output: Annotated[
-        Optional[Path], typer.Option(help="Folder for the results instead of results/.")
-    ] = None,
+    output: Results = None,
 ) -> None:
     """Measure speed, as ratios against a named reference measured in the same run."""
     modules = available()

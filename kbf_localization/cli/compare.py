@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from kbf_localization.cli.methods import Methods
+from kbf_localization.cli.options import Results
 
 app = typer.Typer(add_completion=False)
 
@@ -32,9 +33,7 @@ def compare(
         ),
     ] = 10.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 0,
-    output: Annotated[
-        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
-    ] = None,
+    output: Results = None,
 ) -> None:
     """Put two or more runs of the same drive side by side, with what is noise.
 

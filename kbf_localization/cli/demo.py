@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from kbf_localization.cli.options import Jobs, Results
 
 if TYPE_CHECKING:
     from kbf_localization.datasets.rosbag import RosbagDrive
@@ -46,15 +48,13 @@ MARK_SHARE_BEYOND_1M = 0.05
 
 @app.command(epilog=EXAMPLE)
 def demo(
-    output: Annotated[
-        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
-    ] = None,
+    output: Results = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another office.")] = 0,
     kidnap: Annotated[
         bool,
         typer.Option("--kidnap", help="Carry the robot elsewhere half-way, and film what follows."),
     ] = False,
-    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
+    jobs: Jobs = -1,
 ) -> None:
     """Show everything in one go: simulate, convert, map, run the node, evaluate."""
     from kbf_localization.threads import limit_threads

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from kbf_localization.cli.options import parse_image_size
 from kbf_localization.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -84,19 +84,10 @@ def recipes_of(
         raise ParameterError("--describer onnx needs a network: name it with --model NET.onnx")
     network = OnnxDescriber(
         model,
-        input_size=_size(input_size),
+        input_size=None if input_size is None else parse_image_size(input_size, "--input-size"),
         normalize=normalize,
         output_name=output_name,
         pool=pool,
         kernel=kernel,
     )
     return [Recipe(recipe.text, {OnnxDescriber.name: network}) for recipe in recipes]
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
-    if found is None:
-        raise ParameterError(f"--input-size must be such as 320x240, not '{text}'")
-    return int(found[1]), int(found[2])

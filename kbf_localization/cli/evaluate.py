@@ -19,6 +19,7 @@ from kbf_localization.cli.describers import (
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Test, Train, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
 from kbf_localization.cli.methods import Methods, chosen_methods
+from kbf_localization.cli.options import Pictures, Report, Results
 from kbf_localization.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def evaluate(
         Optional[Path], typer.Option("--map", metavar="MAP", help="The map to localize on.")
     ] = None,
     method: Methods = None,
-    output: Annotated[
-        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
-    ] = None,
+    output: Results = None,
     test: Test = None,
     seed: Annotated[int, typer.Option(help="Seed of the methods that draw samples.")] = 0,
     smooth: Annotated[
@@ -72,10 +71,8 @@ def evaluate(
     pool: Pool = None,
     kernel: Kernel = "gaussian",
     floor_plan: FloorPlan = None,
-    report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
-    pictures: Annotated[
-        bool, typer.Option("--pictures", help="Write paths, errors and σ as PNG pictures too.")
-    ] = False,
+    report: Report = True,
+    pictures: Pictures = False,
     *,
     reading: Reading,
 ) -> None:

@@ -20,6 +20,7 @@ from kbf_localization.cli.describers import (
 )
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, Force, NoThumbnails, Output, on_floor_plan
+from kbf_localization.cli.options import Dask, Jobs, Seed
 from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
@@ -73,11 +74,9 @@ def build(
     pool: Pool = None,
     kernel: Kernel = "gaussian",
     words: Annotated[int, typer.Option(min=2, max=5000, help="Visual words to learn.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
-    dask: Annotated[
-        Optional[str], typer.Option(metavar="ADDRESS", help="Describe images on this Dask cluster.")
-    ] = None,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    dask: Dask = None,
     train: Train = None,
     *,
     reading: Reading,

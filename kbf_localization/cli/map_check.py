@@ -11,6 +11,7 @@ import typer
 from kbf_localization.cli.describers import Model
 from kbf_localization.cli.drives import Reading, reads_drives
 from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
+from kbf_localization.cli.options import Results, Seed
 
 EXAMPLE = (
     "Example: [bold]kbf map check office.kbfmap[/bold] writes check.html; "
@@ -40,12 +41,10 @@ def check(
         typer.Option(metavar="M", min=0.0, help="Exit code 1 if the median error is above (m)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics.json, no table.")] = False,
-    output: Annotated[
-        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
-    ] = None,
+    output: Results = None,
     model: Model = None,
     floor_plan: FloorPlan = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    seed: Seed = 0,
     *,
     reading: Reading,
 ) -> None:

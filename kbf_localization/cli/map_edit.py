@@ -11,6 +11,7 @@ import typer
 from kbf_localization.cli.describers import Model
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
 from kbf_localization.cli.map_files import Force, NoThumbnails, Output
+from kbf_localization.cli.options import Jobs, Seed
 from kbf_localization.errors import MapError
 
 MapFile = Annotated[Path, typer.Argument(metavar="MAP", help="The map file.")]
@@ -42,8 +43,8 @@ def add(
         Optional[int],
         typer.Option(min=1, help="How many poses to add; default: as many a drive as the map has."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
     train: Train = None,
     *,
     reading: Reading,

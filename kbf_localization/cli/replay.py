@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from kbf_localization.cli.describers import Model
+from kbf_localization.cli.options import Pictures, Report, Results
 
 if TYPE_CHECKING:
     from kbf_localization.datasets.rosbag import RosbagDrive
@@ -39,17 +40,13 @@ def replay(
     queue: Annotated[
         int, typer.Option(help="Images that may wait in the node; 1 is what a robot has.", min=1)
     ] = 1,
-    output: Annotated[
-        Optional[Path], typer.Option(metavar="DIR", help="Folder for the results.")
-    ] = None,
+    output: Results = None,
     model: Model = None,
     odom_topic: Annotated[Optional[str], typer.Option(help="The bag's odometry topic.")] = None,
     image_topic: Annotated[Optional[str], typer.Option(help="The bag's image topic.")] = None,
     pose_topic: Annotated[Optional[str], typer.Option(help="The bag's true-pose topic.")] = None,
-    report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
-    pictures: Annotated[
-        bool, typer.Option("--pictures", help="Write paths, errors and σ as PNG pictures too.")
-    ] = False,
+    report: Report = True,
+    pictures: Pictures = False,
 ) -> None:
     """Play a bag to the real node through ROS and measure its poses' error."""
     from kbf_localization.cli.console import command_line, print_line

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
+from kbf_localization.cli.options import Jobs, parse_image_size
 from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False)
@@ -58,7 +58,7 @@ def simulate(
         typer.Option(min=2, help="Images a drive (default: 1000, or all of a trajectory's)."),
     ] = None,
     size: Annotated[str, typer.Option(metavar="WxH", help="Size of the images.")] = "640x480",
-    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
+    jobs: Jobs = -1,
 ) -> None:
     """Render drives through a simulated office, in COLD's layout."""
     from kbf_localization import simulator
@@ -66,12 +66,9 @@ def simulate(
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
 
-    match = re.fullmatch(r"(\d+)x(\d+)", size)
-    if match is None:
-        raise ParameterError(f"--size {size}: give width and height in pixels, such as 640x480")
     if office_from and not trajectory:
         raise ParameterError("--office-from needs --trajectory: without one the office is invented")
-    pixels = (int(match[1]), int(match[2]))
+    pixels = parse_image_size(size)
     with show_progress() as progress:
         if trajectory:
             written = simulator.simulate_along(

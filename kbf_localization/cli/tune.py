@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
 from kbf_localization.cli.methods import Methods, chosen_methods
+from kbf_localization.cli.options import Dask, Jobs, Seed
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
@@ -30,11 +31,9 @@ def tune(
     poses: Annotated[int, typer.Option(min=10, help="Poses of the maps that are tried.")] = 400,
     budget: Annotated[int, typer.Option(min=1, help="Settings tried for each method.")] = 32,
     method: Methods = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Worker processes; -1: one for each core.")] = -1,
-    dask: Annotated[
-        Optional[str], typer.Option(metavar="ADDRESS", help="Try settings on this Dask cluster.")
-    ] = None,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    dask: Dask = None,
     train: Train = None,
     *,
     reading: Reading,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbf_localization.cli.experiments import common
+from kbf_localization.cli.options import Jobs, Results, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ def ablation(
     trials: common.Trials = 5,
     offices: Annotated[int, typer.Option(min=1, help="Offices, of consecutive seeds.")] = 2,
     seed: common.Seed = 0,
-    jobs: common.Jobs = -1,
+    jobs: Jobs = -1,
     sizes: common.Sizes = "200,800",
     trajectories: common.Trajectories = None,
     drives: common.KeptDrives = None,
     size: common.ImageSize = "320x240",
-    output: common.Output = None,
+    output: Results = None,
 ) -> None:
     """The error of localization with one part of the filter left out after the other."""
     limit_threads(1)
@@ -32,7 +33,7 @@ def ablation(
     from kbf_localization.experiments.trials import write_csv
     from kbf_localization.parallel import workers
 
-    numbers, pixels = common.parse_sizes(sizes), common.parse_image_size(size)
+    numbers, pixels = common.parse_sizes(sizes), parse_image_size(size)
     record = common.Record("ablation", output, trials=trials, seed=seed, sizes=numbers)
     record.note(offices=offices, size=size, trajectories=trajectories)
     staff = workers(jobs)

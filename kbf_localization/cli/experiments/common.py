@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 Trials = Annotated[int, typer.Option(min=1, help="Independent trials.")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")]
-Jobs = Annotated[int, typer.Option(help="Processes; -1 means one for each core.")]
-Output = Annotated[Optional[Path], typer.Option(help="Folder for the results instead of results/.")]
 Sizes = Annotated[str, typer.Option(help="Numbers n of training poses, separated by commas.")]
 ImageSize = Annotated[str, typer.Option(help="Size of rendered images.")]
 Trajectories = Annotated[
@@ -42,15 +40,6 @@ def parse_sizes(text: str) -> list[int]:
     if numbers[0] < 4:
         raise ParameterError(f"--sizes {text}: cross validation needs at least 4 training pairs")
     return numbers
-
-
-def parse_image_size(text: str) -> tuple[int, int]:
-    from kbf_localization.errors import ParameterError
-
-    width, cross, height = text.partition("x")
-    if not (cross and width.isdigit() and height.isdigit()):
-        raise ParameterError(f"--size {text}: give width and height, such as 320x240")
-    return int(width), int(height)
 
 
 class Record:

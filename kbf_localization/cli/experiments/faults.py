@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from kbf_localization.cli.experiments import common
+from kbf_localization.cli.options import Jobs, Results, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def faults(
     ] = 500,
     size: common.ImageSize = "320x240",
     seed: common.Seed = 0,
-    jobs: common.Jobs = -1,
-    output: common.Output = None,
+    jobs: Jobs = -1,
+    output: Results = None,
 ) -> None:
     """21 faults of camera, odometry, map and place: does it notice, and does it come back?"""
     limit_threads(1)
@@ -46,7 +47,7 @@ def faults(
     from kbf_localization.experiments.faults_run import check_faults, metrics_of, run_faults
     from kbf_localization.parallel import workers
 
-    pixels, names = common.parse_image_size(size), check_faults(only)
+    pixels, names = parse_image_size(size), check_faults(only)
     record = common.Record("faults", output, buildings=buildings, trajectories=trajectories)
     record.note(seed=seed, kidnappings=kidnappings, poses=poses, frames=frames, size=size)
     staff = workers(jobs)

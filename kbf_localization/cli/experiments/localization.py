@@ -10,6 +10,7 @@ import typer
 
 from kbf_localization.cli.experiments import common
 from kbf_localization.cli.methods import ManyMethods, chosen_methods
+from kbf_localization.cli.options import Dask, Jobs, Results, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def localization(
     trials: common.Trials = 10,
     seed: common.Seed = 0,
-    jobs: common.Jobs = -1,
+    jobs: Jobs = -1,
     sizes: common.Sizes = "100,200,400,800",
     methods: ManyMethods = None,
     cold: Annotated[
@@ -34,10 +35,8 @@ def localization(
     ] = None,
     drives: common.KeptDrives = None,
     size: common.ImageSize = "320x240",
-    dask: Annotated[
-        Optional[str], typer.Option(metavar="ADDRESS", help="Run on this Dask cluster.")
-    ] = None,
-    output: common.Output = None,
+    dask: Dask = None,
+    output: Results = None,
 ) -> None:
     """Section 6.3: the position's error against the size of the map, for all methods."""
     limit_threads(1)
@@ -48,7 +47,7 @@ def localization(
     from kbf_localization.experiments.localization_figure import FIGURE_NAME, write_files
     from kbf_localization.parallel import workers
 
-    numbers, pixels = common.parse_sizes(sizes), common.parse_image_size(size)
+    numbers, pixels = common.parse_sizes(sizes), parse_image_size(size)
     names = chosen_methods(methods, "kbf,fkbf,nn,nai,kmcf")
     if cold is not None and trajectories is not None:
         raise ParameterError("--cold has its own trajectories: give it or --trajectories, not both")

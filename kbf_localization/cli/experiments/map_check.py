@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbf_localization.cli.experiments import common
+from kbf_localization.cli.options import Jobs, Results, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ def map_check(
     size: common.ImageSize = "320x240",
     seed: common.Seed = 61,
     drives: common.KeptDrives = None,
-    jobs: common.Jobs = -1,
-    output: common.Output = None,
+    jobs: Jobs = -1,
+    output: Results = None,
 ) -> None:
     """Cut holes into maps: does a later drive fail where 'kbf map check' says, and err as much?"""
     limit_threads(1)
@@ -41,7 +42,7 @@ def map_check(
     from kbf_localization.experiments.trials import write_csv
     from kbf_localization.parallel import workers
 
-    pixels = common.parse_image_size(size)
+    pixels = parse_image_size(size)
     record = common.Record("map-check", output, buildings=buildings, poses=poses, size=size)
     record.note(seed=seed)
     staff = workers(jobs)

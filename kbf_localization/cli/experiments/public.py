@@ -9,6 +9,7 @@ import typer
 
 from kbf_localization.cli.experiments import common
 from kbf_localization.cli.methods import ManyMethods, chosen_methods
+from kbf_localization.cli.options import Jobs, Results
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ def public(
     seeds: Annotated[
         int, typer.Option(min=1, help="Times that odometry is simulated where there is none.")
     ] = 3,
-    jobs: common.Jobs = -1,
-    output: common.Output = None,
+    jobs: Jobs = -1,
+    output: Results = None,
 ) -> None:
     """All methods on every public data set in FOLDER: map from one time, test at another.
 

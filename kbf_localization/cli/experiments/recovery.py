@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbf_localization.cli.experiments import common
+from kbf_localization.cli.options import Jobs, Results, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def recovery(
     size: common.ImageSize = "320x240",
     drives: Annotated[int, typer.Option(min=1, help="Undisturbed test drives.")] = 3,
     seed: common.Seed = 0,
-    jobs: common.Jobs = -1,
-    output: common.Output = None,
+    jobs: Jobs = -1,
+    output: Results = None,
 ) -> None:
     """Global starts, kidnappings, honesty of the covariance, and another light than the map's."""
     limit_threads(1)
@@ -34,7 +35,7 @@ def recovery(
     from kbf_localization.experiments.recovery_world import make_world
     from kbf_localization.parallel import workers
 
-    pixels = common.parse_image_size(size)
+    pixels = parse_image_size(size)
     record = common.Record("recovery", output, trials=trials, poses=poses, frames=frames)
     record.note(drives=drives, size=size, seed=seed)
     staff = workers(jobs)

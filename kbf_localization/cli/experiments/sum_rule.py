@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbf_localization.cli.experiments import common
+from kbf_localization.cli.options import Jobs, Results
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 def sum_rule(
     trials: common.Trials = 30,
     seed: common.Seed = 0,
-    jobs: common.Jobs = -1,
-    output: common.Output = None,
+    jobs: Jobs = -1,
+    output: Results = None,
 ) -> None:
     """Section 6.1: the sum rules' exact errors where the truth is known in closed form."""
     limit_threads(1)

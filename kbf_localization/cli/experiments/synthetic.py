@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbf_localization.cli.experiments import common
+from kbf_localization.cli.options import Jobs, Results
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 def synthetic(
     trials: common.Trials = 30,
     seed: common.Seed = 0,
-    jobs: common.Jobs = -1,
+    jobs: Jobs = -1,
     sizes: Annotated[
         str, typer.Option(help="Numbers n of training pairs, separated by commas.")
     ] = "50,100,200",
-    output: common.Output = None,
+    output: Results = None,
 ) -> None:
     """Section 6.2: filtering with the model-based and the non-parametric sum rule, two grids."""
     limit_threads(1)
