@@ -13,7 +13,7 @@ from kbf_localization.evaluation.metrics import position_errors, position_sigmas
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map.picture import draw_floor_plan
+from kbf_localization.training_map.picture import COLOURS, draw_floor_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from kbf_localization.training_map.training_map import TrainingMap
 
-# Okabe and Ito's palette: told apart by colour-blind people; line styles tell them apart in print.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Line styles tell runs apart in print.
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 JUMP_M = 0.8
 """No robot drives so far between two images."""
@@ -167,6 +166,27 @@ def draw_sigma_and_error(axes: Axes, runs: Mapping[str, Run]) -> None:
     axes.legend(frameon=False)
 
 
+def draw_weights(axes: Axes, points: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
+    """Weights (n,) on points (n, 2), the area in proportion: positive discs, negative diamonds."""
+    areas = 300.0 * np.abs(weights) / np.abs(weights).max()
+    for sign, marker, colour, label in (
+        (1, "o", COLOURS[0], "positive weights"),
+        (-1, "D", COLOURS[1], "negative weights"),
+    ):
+        own = (np.sign(weights) == sign) & (areas > 0.5)
+        x, y = points[own].T
+        axes.scatter(
+            x,
+            y,
+            s=areas[own],
+            marker=marker,
+            facecolor=colour if sign > 0 else "none",
+            edgecolor=colour,
+            alpha=0.7,
+            label=f"{label}, {weights[np.sign(weights) == sign].sum():+.2f} in all",
+        )
+
+
 def draw_belief(
     axes: Axes, run: Run, frame: int, map_poses: NDArray[np.float64], title: str
 ) -> None:
@@ -174,25 +194,7 @@ def draw_belief(
     axes.plot(*map_poses[:, :2].T, ".", color="0.8", markersize=3, label="map poses")
     weights = run.beliefs[frame] if run.beliefs is not None else None
     if weights is not None and len(weights.rows):
-        sizes = 220 * np.abs(weights.values) / np.abs(weights.values).max()
-        for sign, marker, colour, label in (
-            (1, "o", COLOURS[0], "positive weight"),
-            (-1, "D", COLOURS[1], "negative weight"),
-        ):
-            chosen = (np.sign(weights.values) == sign) & (sizes > 0.5)
-            if not chosen.any():
-                continue
-            x, y = map_poses[weights.rows[chosen], :2].T
-            axes.scatter(
-                x,
-                y,
-                s=sizes[chosen],
-                marker=marker,
-                facecolor=colour if sign > 0 else "none",
-                edgecolor=colour,
-                alpha=0.7,
-                label=label,
-            )
+        draw_weights(axes, map_poses[weights.rows, :2], weights.values)
     if run.truth is not None:
         axes.plot(*run.truth[frame, :2], "o", ms=11, mfc="none", mec="black", mew=2, label="truth")
     axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal", title=title.replace("$", r"\$"))

@@ -9,7 +9,8 @@ import numpy as np
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.faults_run import FIGURES, Outcome
-from kbf_localization.experiments.trials import COLOURS, save_figure, write_csv
+from kbf_localization.experiments.trials import save_figure, write_csv
+from kbf_localization.training_map.picture import COLOURS
 
 FIGURE_NAME = "faults.png"
 

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.recovery import BEFORE_KIDNAPPING, FOUND_WITHIN_M, Outcome, Trace
-from kbf_localization.experiments.trials import COLOURS, save_figure, write_csv
+from kbf_localization.experiments.trials import save_figure, write_csv
+from kbf_localization.training_map.picture import COLOURS
 
 
 def write_files(folder: ResultsFolder, outcome: Outcome) -> None:

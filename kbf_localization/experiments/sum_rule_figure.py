@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.sum_rule import Errors
 from kbf_localization.experiments.trials import (
-    COLOURS,
     draw_curve,
     finish_panel,
     save_figure,
     trials_text,
     write_csv,
 )
+from kbf_localization.training_map.picture import COLOURS
 
 COMBINED_LABELS = {
     "np_np": "NP + NP",

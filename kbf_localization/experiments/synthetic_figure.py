@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from kbf_localization.evaluation.plots import draw_weights
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.synthetic import (
     Outcome,
@@ -18,7 +19,6 @@ from kbf_localization.experiments.synthetic import (
 )
 from kbf_localization.experiments.synthetic_model import curve
 from kbf_localization.experiments.trials import (
-    COLOURS,
     draw_curve,
     finish_panel,
     save_figure,
@@ -41,7 +41,7 @@ def write_files(
     write_csv(folder, "errors.csv", *rows_of(outcomes))
     pictures = {
         "synthetic.png": draw_errors(metrics, trials),
-        "weights.png": draw_weights(weight_picture(outcomes)),
+        "weights.png": draw_picture(weight_picture(outcomes)),
     }
     for name, figure in pictures.items():
         save_figure(folder, name, figure)
@@ -66,29 +66,13 @@ def draw_errors(metrics: Mapping[str, Any], trials: int) -> Figure:
     return figure
 
 
-def draw_weights(picture: WeightPicture) -> Figure:
-    """Weights on the plane of states, the area in proportion: positive discs, negative diamonds."""
+def draw_picture(picture: WeightPicture) -> Figure:
+    """Weights on the plane of states."""
     figure = Figure(figsize=(7.0, 6.4), layout="constrained")
     axes = figure.subplots()
     axes.plot(*curve(np.linspace(0.0, 2.0 * np.pi, 400)).T, color="0.6", lw=1.0, label="curve")
     axes.plot(*picture.states.T, ".", color="0.75", markersize=3, label="training states")
-    areas = 400.0 * np.abs(picture.weights) / np.abs(picture.weights).max()
-    for sign, marker, colour, label in (
-        (1, "o", COLOURS[0], "positive weights"),
-        (-1, "D", COLOURS[1], "negative weights"),
-    ):
-        rows = np.sign(picture.weights) == sign
-        u, v = picture.states[rows].T
-        axes.scatter(
-            u,
-            v,
-            s=areas[rows],
-            marker=marker,
-            facecolor=colour if sign > 0 else "none",
-            edgecolor=colour,
-            alpha=0.7,
-            label=f"{label}, {picture.weights[rows].sum():+.2f} in all",
-        )
+    draw_weights(axes, picture.states, picture.weights)
     axes.plot(*picture.true_state, "*", color="black", markersize=13, label="true state")
     axes.plot(*picture.observation, "x", color="black", markersize=9, mew=2, label="observation")
     axes.set(xlabel="u", ylabel="v", aspect="equal")

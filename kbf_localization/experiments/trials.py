@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.training_map.picture import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which colour-blind people tell apart, with a marker of its own for each.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
