@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -139,10 +140,18 @@ def browser() -> "Iterator[Chromium]":
         yield one
 
 
-@pytest.fixture
-def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def learning_quickly() -> Iterator[None]:
     """Maps learn from a sixth of the images: for tests that do not ask how well they learn."""
-    monkeypatch.setattr("kbf_localization.training_map.build.RUNS", 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kbf_localization.training_map.build.RUNS", 4)
+        yield
+
+
+@pytest.fixture
+def quick_learning() -> Iterator[None]:
+    with learning_quickly():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -181,9 +190,14 @@ def world_drive(world: "World") -> "SyntheticDrive":
 
 
 @pytest.fixture(scope="session")
-def office_map(office_drives: tuple[Path, Path]) -> "TrainingMap":
+def office_map(office_drives: tuple[Path, Path], made_once: MadeOnce) -> "TrainingMap":
     """100 poses of the first of the office's drives: a map of one drive."""
     from kbf_localization.datasets.cold import ColdDrive
-    from kbf_localization.training_map import build_map
+    from kbf_localization.training_map import build_map, load_map, save_map
 
-    return build_map([ColdDrive(office_drives[0])], poses=100, words=100)
+    def make(folder: Path) -> None:
+        with learning_quickly():
+            built = build_map([ColdDrive(office_drives[0])], poses=100, words=100)
+        save_map(built, folder / "office.kbfmap")
+
+    return load_map(made_once("office-map", make) / "office.kbfmap")

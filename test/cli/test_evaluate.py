@@ -13,6 +13,7 @@ from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.evaluation.metric_texts import share_text
 from kbf_localization.training_map import build_map, load_map, save_map
 from kbf_localization.vision.registry import formula
+from test.conftest import learning_quickly
 from test.evaluation.stable_keys import STABLE_KEYS
 from test.evaluation.synthetic import SyntheticDrive, picture, read_tum
 from test.vision.networks import random_convolutions
@@ -41,7 +42,8 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("office")
     write_cold_folder(folder / "seq1_cloudy1", SyntheticDrive(24))
     write_cold_folder(folder / "seq1_night1", SyntheticDrive(12))
-    save_map(build_map([SyntheticDrive(60)], poses=30, words=10), folder / "office.kbfmap")
+    with learning_quickly():
+        save_map(build_map([SyntheticDrive(60)], poses=30, words=10), folder / "office.kbfmap")
     return folder
 
 

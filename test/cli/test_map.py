@@ -12,7 +12,10 @@ from typer.testing import CliRunner
 from kbf_localization.cli.main import app
 from kbf_localization.datasets.floor_plan_image import FREE, write_floor_plan
 from kbf_localization.training_map import TrainingMap, load_map, save_map
+from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
+
+pytestmark = pytest.mark.usefixtures("quick_learning")
 
 
 def kbf(*arguments: object, cwd: Path) -> Result:
@@ -30,11 +33,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("maps")
     make_cold_drive(folder / "seq1_cloudy1", 24)
     (folder / "tuned.yaml").write_text("parameters: {power: 8}\n\n")
-    built = kbf(
-        *("map", "build", "seq1_cloudy1", "--output", "office.kbfmap", "--poses", 10),
-        *("--words", 20, "--jobs", 1, "--parameters", "tuned.yaml"),
-        cwd=folder,
-    )
+    with learning_quickly():
+        built = kbf(
+            *("map", "build", "seq1_cloudy1", "--output", "office.kbfmap", "--poses", 10),
+            *("--words", 20, "--jobs", 1, "--parameters", "tuned.yaml"),
+            cwd=folder,
+        )
     assert built.exit_code == 0, built.output
     assert "seq1_cloudy1" in built.output
     return folder

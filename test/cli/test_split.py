@@ -43,6 +43,7 @@ def test_an_interleaved_split_is_labelled(scene: Path, tmp_path: Path) -> None:
     assert len(open_drive(tmp_path / "p" / "train")) == 12
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_map_and_test_come_from_different_times_and_results_are_marked(
     scene: Path, tmp_path: Path
 ) -> None:

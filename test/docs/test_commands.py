@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kbf_localization.cli.main import COMMANDS, app, load_command
-from test.conftest import HAS_ROS, MadeOnce
+from test.conftest import HAS_ROS, MadeOnce, learning_quickly
 from test.datasets.public_folders import make_seven_scenes
 from test.docs.commands import (
     DOCUMENTS,
@@ -66,7 +66,8 @@ def recordings(made_once: MadeOnce) -> Path:
 
     Three drives, as folders and as bags, COLD's archive, and a sequence in the layout of 7-Scenes.
     """
-    return made_once("recordings", record)
+    with learning_quickly():
+        return made_once("recordings", record)
 
 
 def record(folder: Path) -> None:
@@ -82,7 +83,6 @@ def record(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("quick_learning")
 def test_the_commands_of_a_document_run_in_their_order(
     document: Path, recordings: Path, tmp_path: Path

@@ -11,6 +11,7 @@ from kbf_localization.evaluation.run import Run, localize_drive, replay
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.training_map import TrainingMap, build_map
+from test.conftest import learning_quickly
 from test.evaluation.synthetic import SyntheticDrive
 
 
@@ -21,7 +22,8 @@ def drive() -> SyntheticDrive:
 
 @pytest.fixture(scope="module")
 def training_map() -> TrainingMap:
-    return build_map([SyntheticDrive(60)], poses=30, words=10, seed=1)
+    with learning_quickly():
+        return build_map([SyntheticDrive(60)], poses=30, words=10, seed=1)
 
 
 def localizer(training_map: TrainingMap, method: str = "kbf") -> Localizer:

@@ -8,14 +8,14 @@ import pytest
 from kbf_localization import build_map, evaluate, localize, open_drive
 from kbf_localization.errors import ParameterError
 from kbf_localization.training_map import TrainingMap
+from test.conftest import learning_quickly
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def office(office_drives: tuple[Path, Path]) -> TrainingMap:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbf_localization.training_map.build.RUNS", 4)
+    with learning_quickly():
         return build_map(open_drive(office_drives[0]), poses=80)
 
 

@@ -18,6 +18,7 @@ from kbf_localization.training_map.learned import (
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
+from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
 
 
@@ -28,7 +29,8 @@ def wall_drive(tmp_path_factory: pytest.TempPathFactory) -> ColdDrive:
 
 @pytest.fixture(scope="session")
 def wall_map(wall_drive: ColdDrive) -> TrainingMap:
-    return build_map([wall_drive], poses=15, words=30)
+    with learning_quickly():
+        return build_map([wall_drive], poses=15, words=30)
 
 
 LEARNED = Learned(

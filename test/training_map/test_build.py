@@ -16,6 +16,8 @@ from kbf_localization.training_map import TrainingMap, build_map
 from kbf_localization.training_map.frames import WAY_STEP_M
 from test.datasets.cold_folders import make_cold_drive
 
+pytestmark = pytest.mark.usefixtures("quick_learning")
+
 
 def test_a_map_holds_poses_and_their_images(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
     assert len(wall_map) == 15
@@ -66,14 +68,12 @@ def test_motions_lead_from_each_pose_to_the_next(wall_map: TrainingMap) -> None:
     np.testing.assert_allclose(wall_map.motions[known], np.tile(expected, (known.sum(), 1)), 1e-6)
 
 
-@pytest.mark.slow
 def test_workers_change_nothing(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
     parallel = build_map([wall_drive], poses=15, words=30, workers=Cores(2))
     assert parallel.identity == wall_map.identity
     assert parallel.learned == wall_map.learned
 
 
-@pytest.mark.slow
 def test_describing_leaves_opencvs_threads_as_they_were(wall_drive: ColdDrive) -> None:
     threads = cv2.getNumThreads()
     cv2.setNumThreads(3)
@@ -93,7 +93,6 @@ def test_seed_and_selection_change_the_map(wall_drive: ColdDrive, wall_map: Trai
     assert len(other) == 15
 
 
-@pytest.mark.usefixtures("quick_learning")
 def test_several_drives_make_one_map(tmp_path: Path, wall_drive: ColdDrive) -> None:
     night = ColdDrive(make_cold_drive(tmp_path / "seq1_night1", 20, seed=5))
     both = build_map([wall_drive, night], poses=60, words=30, select="random")
@@ -104,7 +103,6 @@ def test_several_drives_make_one_map(tmp_path: Path, wall_drive: ColdDrive) -> N
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(both.motions[:, 0])), [39, 59])
 
 
-@pytest.mark.usefixtures("quick_learning")
 def test_an_undecodable_image_is_left_out_with_a_warning(tmp_path: Path) -> None:
     folder = make_cold_drive(tmp_path / "drive", 12)
     broken = sorted((folder / "std_cam").iterdir())[4]
@@ -148,7 +146,6 @@ def test_a_drive_without_poses_is_refused(wall_drive: ColdDrive) -> None:
         build_map([drive])
 
 
-@pytest.mark.usefixtures("quick_learning")
 def test_frames_without_a_known_pose_are_passed_over(wall_drive: ColdDrive) -> None:
     built = build_map([WithNanPoses(wall_drive.path)], poses=100, words=20)
     assert len(built) == 37
@@ -156,7 +153,6 @@ def test_frames_without_a_known_pose_are_passed_over(wall_drive: ColdDrive) -> N
     assert np.isnan(built.motions[:, 0]).sum() == 3
 
 
-@pytest.mark.usefixtures("quick_learning")
 def test_a_gap_ends_a_step(tmp_path: Path) -> None:
     folder = make_cold_drive(tmp_path / "drive", 20)
     for path in sorted((folder / "std_cam").iterdir())[8:14]:
@@ -174,7 +170,6 @@ def test_asking_for_no_poses_or_no_drives_is_refused(wall_drive: ColdDrive) -> N
         build_map([wall_drive], select="best")
 
 
-@pytest.mark.usefixtures("quick_learning")
 def test_images_of_another_size_are_brought_to_the_maps(tmp_path: Path) -> None:
     folder = make_cold_drive(tmp_path / "drive", 6)
     path = sorted((folder / "std_cam").iterdir())[3]

@@ -21,6 +21,7 @@ from kbf_localization.vision.combination import Product
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from kbf_localization.vision.recipe import Recipe
 from kbf_localization.vision.registry import describer_names
+from test.conftest import learning_quickly
 from test.vision.networks import random_convolutions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "describers.md"
@@ -33,7 +34,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def learned_map(wall_drive: ColdDrive, network: Path) -> TrainingMap:
-    return build_map([wall_drive], poses=15, describer=OnnxDescriber(network))
+    with learning_quickly():
+        return build_map([wall_drive], poses=15, describer=OnnxDescriber(network))
 
 
 def test_a_stored_map_compares_and_describes_as_before(
@@ -82,6 +84,7 @@ def test_the_node_starts_with_no_other_network(
         load_localizer({**values, "descriptor_model": ""}, lambda: True)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_product_with_the_pyramid_keeps_the_read_out(
     wall_drive: ColdDrive, network: Path, map_path: Path
 ) -> None:
@@ -137,6 +140,7 @@ def test_a_forged_describer_is_refused(
     assert str(caught.value).startswith(str(map_path)) and "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_the_page_s_describer_works_once_it_is_installed(
     wall_drive: ColdDrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, map_path: Path
 ) -> None:

@@ -149,6 +149,17 @@ def test_a_shift_reads_as_a_turn_by_the_cameras_field_of_view(world_map):
     assert abs(world_map.learned.readout.coefficients[0][1]) > 1.0
 
 
+@pytest.fixture(scope="module")
+def two_drives(world):
+    return [drive(world, loop(300, wobble=0.05 * k), 20 + k) for k in range(2)]
+
+
+@pytest.fixture(scope="module")
+def taught(two_drives):
+    """What a map of 100 poses of these drives learned."""
+    return map_of(two_drives, 100).learned
+
+
 def test_drives_of_the_same_place_are_revisits_one_pass_is_none(world, world_map):
     assert world_map.learned.revisits and world_map.learned.drives == 2
     once = map_of([drive(world, loop(300), 1)], 100)
@@ -157,29 +168,26 @@ def test_drives_of_the_same_place_are_revisits_one_pass_is_none(world, world_map
     assert twice.learned.revisits
 
 
-def test_the_same_drives_teach_the_same_and_others_similar(world, world_map):
-    drives = [drive(world, loop(300, wobble=0.05 * k), 20 + k) for k in range(2)]
-    first, second = map_of(drives, 100).learned, map_of(drives, 100).learned
-    assert first == second
-    taught = world_map.learned.resemblance
-    assert first.resemblance.distance_m == pytest.approx(taught.distance_m, rel=0.4)
-    assert first.resemblance.angle_rad == pytest.approx(taught.angle_rad, rel=0.3)
+def test_the_same_drives_teach_the_same_and_others_similar(two_drives, taught, world_map):
+    assert map_of(two_drives, 100).learned == taught
+    by_others = world_map.learned.resemblance
+    assert taught.resemblance.distance_m == pytest.approx(by_others.distance_m, rel=0.4)
+    assert taught.resemblance.angle_rad == pytest.approx(by_others.angle_rad, rel=0.3)
 
 
-def test_a_map_in_other_units_learns_the_same_in_its_own_scales(world):
+def test_a_map_in_other_units_learns_the_same_in_its_own_scales(two_drives, taught):
     """The world twice as large: d₀ doubles, angles stay, and so does the evidence."""
-    drives = [drive(world, loop(300, wobble=0.05 * k), 20 + k) for k in range(2)]
     larger = [
         replace(one, poses=one.poses * (2.0, 2.0, 1.0), motions=one.motions * (2.0, 2.0, 1.0))
-        for one in drives
+        for one in two_drives
     ]
-    small, large = map_of(drives, 100).learned, map_of(larger, 100).learned
-    ratio = large.resemblance.distance_m / small.resemblance.distance_m
+    large = map_of(larger, 100).learned
+    ratio = large.resemblance.distance_m / taught.resemblance.distance_m
     assert ratio == pytest.approx(2.0, rel=0.1)
-    assert large.resemblance.angle_rad == pytest.approx(small.resemblance.angle_rad, rel=0.1)
+    assert large.resemblance.angle_rad == pytest.approx(taught.resemblance.angle_rad, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("quick_learning")
 def test_a_map_of_a_demo_is_a_map_that_a_user_builds(office_drives, office_map):
     """The same drive in the same order teaches the same, whoever asks."""
     again = build_map([ColdDrive(office_drives[0])], poses=100, words=100)
