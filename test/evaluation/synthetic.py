@@ -161,3 +161,11 @@ def read_tum(path: Path) -> tuple[list[int], np.ndarray]:
     headings = Rotation.from_quat(numbers[:, 3:]).as_euler("zyx")[:, 0]
     stamps = [int(Decimal(row[0]) * 10**9) for row in rows]
     return stamps, np.column_stack((numbers[:, :2], headings))
+
+
+def drive_named(text: str, frames: int) -> SyntheticDrive:
+    """A drive in which everything that a data set can name is called `text`."""
+    labels, path = (text,) * frames, Path(text)
+    return SyntheticDrive(
+        frames, name=text, condition=text, labels=labels, warnings=(text,), path=path
+    )

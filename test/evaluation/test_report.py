@@ -19,7 +19,13 @@ from kbf_localization.evaluation.report_data import report_data
 from kbf_localization.evaluation.report_images import shrink, small_images
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.verdict import verdict
-from test.evaluation.synthetic import SyntheticDrive, picture, synthetic_map, synthetic_run
+from test.evaluation.synthetic import (
+    SyntheticDrive,
+    drive_named,
+    picture,
+    synthetic_map,
+    synthetic_run,
+)
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{DATA}}\u2028'\""
 
@@ -47,14 +53,7 @@ def test_the_page_asks_for_nothing_from_outside(tmp_path: Path) -> None:
 
 
 def test_names_from_data_stay_text(tmp_path: Path) -> None:
-    drive = SyntheticDrive(
-        20,
-        name=HOSTILE,
-        condition=HOSTILE,
-        labels=(HOSTILE,) * 20,
-        warnings=(HOSTILE,),
-        path=Path(HOSTILE),
-    )
+    drive = drive_named(HOSTILE, 20)
     page = write(tmp_path, drive, command=HOSTILE, source=HOSTILE)
     assert "<img src=x" not in page
     assert page.count("<script") == page.count("</script>") == 2

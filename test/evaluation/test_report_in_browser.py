@@ -14,6 +14,7 @@ from test.evaluation.chromium import Chromium
 from test.evaluation.synthetic import (
     LEAST_EVIDENCE,
     SyntheticDrive,
+    drive_named,
     synthetic_map,
     synthetic_run,
 )
@@ -34,14 +35,7 @@ VISIBLE = """((selector) => {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    drive = SyntheticDrive(
-        200,
-        name=HOSTILE,
-        condition=HOSTILE,
-        labels=(HOSTILE,) * 200,
-        warnings=(HOSTILE,),
-        path=Path(HOSTILE),
-    )
+    drive = drive_named(HOSTILE, 200)
     training_map = synthetic_map()
     runs = {name: synthetic_run(drive, training_map.poses, name) for name in ("kbf", "nn", "nai")}
     folder = ResultsFolder(tmp_path_factory.mktemp("report"))
