@@ -54,7 +54,7 @@ def running(number: int) -> bool:
 
 
 def wait_until_gone(numbers: set[int]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while any(map(running, numbers)):
         assert time.monotonic() < end, "a worker is left"
         time.sleep(0.02)

@@ -12,7 +12,6 @@ runner = CliRunner()
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.timeout(300)
 def test_writes_parameters_that_a_map_can_take(office_drives, tmp_path: Path):
     output = tmp_path / "parameters.yaml"
     first, second = office_drives

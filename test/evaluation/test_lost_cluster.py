@@ -35,7 +35,7 @@ def test_workers_that_leave_during_the_work_are_one_line(
     monkeypatch.setattr(parallel, "WORKERS_LOOKED_AFTER_S", 0.2)
     monkeypatch.setattr(parallel, "WORKERS_AWAITED_S", 1.0)
     pool = DaskCluster(local_cluster.scheduler_address)
-    results = pool.map(_slow, range(50))
+    results = pool.map(_slow, range(1000))
     assert next(results) == 0
     local_cluster.scale(0)
     with pytest.raises(KbfError, match="gone"):

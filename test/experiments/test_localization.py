@@ -17,7 +17,6 @@ class Named:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.timeout(600)
 def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
     pool = pool_of([drive(world, loop(80, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)

@@ -55,7 +55,6 @@ def random_prior(draw: np.random.Generator) -> GaussianPrior:
 
 
 @pytest.mark.fuzz
-@pytest.mark.timeout(600)
 def test_no_sequence_of_messages_gives_what_is_no_pose(tiny_map: TrainingMap) -> None:
     world, draw = World(), np.random.default_rng(0)
     views = [world.view(pose, draw) for pose in tiny_map.poses] + [BLACK]

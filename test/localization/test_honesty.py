@@ -8,7 +8,7 @@ from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors
 from kbf_localization.evaluation.run import replay
 from test.filters.synthetic_world import World, drive, localizer, loop, synthetic_map
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 DRIVES = 4
 

@@ -24,7 +24,7 @@ from test.filters.synthetic_world import (
     without_words,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 STEP_NS = 100_000_000
 

@@ -223,13 +223,15 @@ class Robot:
         self.origin = compose(self.pose, relative(odometry, np.zeros(3)))
         self.call_empty("reinitialize_global_localization")
 
-    def frame(self, metres: float = 0.1, wait: float = 10.0) -> PoseWithCovarianceStamped | None:
+    def frame(
+        self, metres: float = 0.1, wait: float = PATIENCE
+    ) -> PoseWithCovarianceStamped | None:
         """Drive on by one frame, publish it, and give the node's answer (None: there was none)."""
         self.move(metres)
         self.compressed.publish(self.image_message())
         return self.answer(self.stamp_ns, wait)
 
-    def answer(self, stamp_ns: int, wait: float = 10.0) -> PoseWithCovarianceStamped | None:
+    def answer(self, stamp_ns: int, wait: float = PATIENCE) -> PoseWithCovarianceStamped | None:
         """The node's pose for the image of this stamp."""
 
         def find() -> PoseWithCovarianceStamped | None:
@@ -240,7 +242,7 @@ class Robot:
 
         return self.wait_for(find, wait)
 
-    def state_at(self, stamp_ns: int, wait: float = 10.0) -> str | None:
+    def state_at(self, stamp_ns: int, wait: float = PATIENCE) -> str | None:
         """The state that the node published for the image of this stamp."""
         self.wait_for(lambda: self.value("stamp_ns") == str(stamp_ns), wait)
         return self.state

@@ -12,7 +12,7 @@ from nav2_msgs.srv import SetInitialPose
 from kbf_localization.ros.conversions import planar_pose, pose_with_covariance
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.lifecycle_manager import LifecycleManager
-from test.ros.robot import BEST_EFFORT, Robot, robot_with_node
+from test.ros.robot import BEST_EFFORT, PATIENCE, Robot, robot_with_node
 from test.ros.world import World
 
 
@@ -49,7 +49,7 @@ def test_deactivation_and_the_end_of_the_process_break_the_bond_at_once(
     assert robot.transition("activate")
     manager.bind()
     assert robot.wait_for(lambda: manager.is_formed)
-    process.interrupt(30.0)
+    process.interrupt(PATIENCE)
     assert robot.wait_for(lambda: not manager.statuses[-1].active)
 
 
@@ -121,11 +121,11 @@ def test_negative_save_pose_rate_saves_nothing(
     with robot_with_node(world, parameters) as (robot, process):
         robot.wait_until_heard()
         robot.drive_until_tracking()
-        assert process.interrupt(30.0) == 0
+        assert process.interrupt(PATIENCE) == 0
     assert not path.exists()
     parameters["save_pose_rate"] = 0.0
     with robot_with_node(world, parameters) as (robot, process):
         robot.wait_until_heard()
         robot.drive_until_tracking()
-        assert process.interrupt(30.0) == 0
+        assert process.interrupt(PATIENCE) == 0
     assert len(json.loads(path.read_text())["pose"]) == 3

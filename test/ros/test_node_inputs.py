@@ -1,7 +1,7 @@
 """What a robot's topics may be like: rates, QoS, encodings, namespaces, clocks."""
 
 import array
-import time
+import threading
 from pathlib import Path
 
 import cv2
@@ -58,31 +58,28 @@ def test_one_stamp_from_the_future_changes_nothing(robot: Robot) -> None:
     assert robot.count("odometry_stray") >= 1
 
 
-def test_a_thousand_odometry_messages_a_second_do_not_starve_images(robot: Robot) -> None:
-    """Of images at 10 Hz about as many are answered as with 20 odometry messages a second."""
+def test_odometry_as_fast_as_it_can_be_sent_does_not_starve_images(robot: Robot) -> None:
+    """The robot stands; each image, stamped with the newest odometry, is answered all the same."""
     robot.drive_until_tracking()
-    quiet = sum(_answered_in_two_seconds(robot, odometry_hz=20))
-    stormy = _answered_in_two_seconds(robot, odometry_hz=1000)
-    assert float(robot.value("odometry_hz") or 0.0) > 300.0
-    assert sum(stormy) >= 0.8 * quiet
-
-
-def _answered_in_two_seconds(robot: Robot, odometry_hz: int) -> list[bool]:
-    """Which images at 10 Hz are answered, the robot standing, with odometry at this rate."""
     message = robot.odometry_message(relative(robot.origin, robot.pose), 0)
-    first_ns, start = robot.stamp_ns + 1_000_000, time.perf_counter()
-    stamps = []
-    for number in range(2 * odometry_hz):
-        stamp_ns = first_ns + number * 1_000_000_000 // odometry_hz
-        message.header.stamp = time_message(stamp_ns)
-        robot.odom.publish(message)
-        if number % (odometry_hz // 10) == 0:
+    over = threading.Event()
+
+    def send() -> None:
+        while not over.is_set():
+            robot.stamp_ns += 200_000
+            message.header.stamp = time_message(robot.stamp_ns)
+            robot.odom.publish(message)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        for _ in range(15):
+            stamp_ns = robot.stamp_ns
             robot.compressed.publish(robot.image_message(stamp_ns))
-            stamps.append(stamp_ns)
-        time.sleep(max(0.0, start + number / odometry_hz - time.perf_counter()))
-    robot.stamp_ns = stamp_ns
-    robot.answer(stamps[-1])
-    return [robot.answer(stamp_ns, 0.0) is not None for stamp_ns in stamps]
+            assert robot.answer(stamp_ns) is not None, robot.status
+    finally:
+        over.set()
+        sender.join()
 
 
 def test_raw_and_compressed_images_give_the_same_pose(world: World, map_file: Path) -> None:
@@ -181,9 +178,8 @@ def test_watchdog_names_the_topic_and_the_reason(world: World, map_file: Path) -
                 f"no message on {robot.odom.topic_name}" in process.log()
                 and "BEST_EFFORT" in process.log()
             ),
-            15.0,
         ), process.log()
         assert "robot offers reliability" in process.log()
         assert robot.wait_for(
-            lambda: "/image/compressed" in process.log() and "sends nothing" in process.log(), 5.0
+            lambda: "/image/compressed" in process.log() and "sends nothing" in process.log()
         )

@@ -36,7 +36,7 @@ def test_missing_map_leaves_the_node_unconfigured_and_says_why(
         assert robot.transition("configure")
         assert "~nobody-of-that-name/pose.json: there is no such user's home" in process.log()
         assert robot.lifecycle_state() == "inactive"
-        assert process.interrupt(30.0) == 0, process.log()
+        assert process.interrupt(60.0) == 0, process.log()
 
 
 def test_deactivating_keeps_the_belief_and_cleaning_up_drops_it(
@@ -81,7 +81,7 @@ def test_a_map_that_is_no_file_is_refused_and_services_answer(world: World, tmp_
         assert robot.wait_for_lifecycle_state("unconfigured")
         assert robot.get_parameter("map") == str(path)
         assert not robot.transition("configure")
-        assert process.interrupt(30.0) == 0, process.log()
+        assert process.interrupt(60.0) == 0, process.log()
 
 
 class Failing(SafeLifecycleNode):

@@ -69,15 +69,20 @@ def listener() -> object:
     rclpy.try_shutdown(context=context)
 
 
+def player_of_a_bag(node: Node, path: Path) -> tuple[BagPlayer, BagTopic, int, int]:
+    """A player of a bag of 20 frames, its odometry, and the bag's start and end."""
+    write_bag(MemoryDrive(frames=20), path)
+    with open_bag(path) as bag:
+        start, stop, topics = bag.start_ns, bag.end_ns, bag.topics
+    odom = next(one for one in topics if one.name == "/odom")
+    return BagPlayer(node, path, choose_playlist(topics, [odom]), "odom"), odom, start, stop
+
+
 def test_messages_arrive_in_order_none_early_and_the_clock_never_runs_backwards(
     tmp_path: Path, listener: tuple[Node, list[tuple[str, int, float]]]
 ) -> None:
     node, heard = listener
-    write_bag(MemoryDrive(frames=20), tmp_path / "bag")
-    with open_bag(tmp_path / "bag") as bag:
-        start, stop, topics = bag.start_ns, bag.end_ns, bag.topics
-    odom = next(one for one in topics if one.name == "/odom")
-    player = BagPlayer(node, tmp_path / "bag", choose_playlist(topics, [odom]), "odom")
+    player, odom, start, stop = player_of_a_bag(node, tmp_path / "bag")
     give_up = time.monotonic() + 60.0
     while not player.heard_by(odom) and time.monotonic() < give_up:
         time.sleep(0.05)
@@ -118,11 +123,7 @@ def test_every_message_is_sent_at_its_moment_and_the_clock_goes_on_between(
     tmp_path: Path, listener: tuple[Node, Any], monkeypatch: pytest.MonkeyPatch, rate: float
 ) -> None:
     node, _ = listener
-    write_bag(MemoryDrive(frames=20), tmp_path / "bag")
-    with open_bag(tmp_path / "bag") as bag:
-        start, stop, topics = bag.start_ns, bag.end_ns, bag.topics
-    odom = next(one for one in topics if one.name == "/odom")
-    player = BagPlayer(node, tmp_path / "bag", choose_playlist(topics, [odom]), "odom")
+    player, _, start, stop = player_of_a_bag(node, tmp_path / "bag")
     exact = ExactTime()
     monkeypatch.setattr(player_module, "time", exact)
     played = player.play(start, stop, rate)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization.startup import SavedPoseError, load_pose, save_pose, usable_pose
-from test.ros.robot import robot_with_node
+from test.ros.robot import PATIENCE, robot_with_node
 from test.ros.world import World
 
 PRIOR = GaussianPrior(np.array([1.0, -2.0, 0.5]), np.diag([0.1, 0.2, 0.05]))
@@ -87,7 +87,7 @@ def test_node_starts_where_it_was_stopped(world: World, map_file: Path, tmp_path
         robot.wait_until_heard()
         robot.drive_until_tracking()
         where = robot.metres
-        assert process.interrupt(30.0) == 0
+        assert process.interrupt(PATIENCE) == 0
     assert np.hypot(*(load_pose(path).prior.pose[:2] - world.route(where)[:2])) < 0.5
     with robot_with_node(world, parameters) as (robot, process):
         robot.metres = where
