@@ -197,7 +197,7 @@ def office_map(office_drives: tuple[Path, Path], made_once: MadeOnce) -> "Traini
 
     def make(folder: Path) -> None:
         with learning_quickly():
-            built = build_map([ColdDrive(office_drives[0])], poses=100, words=100)
+            built = build_map([ColdDrive(office_drives[0])], poses=100, words=50)
         save_map(built, folder / "office.kbfmap")
 
     return load_map(made_once("office-map", make) / "office.kbfmap")

@@ -17,19 +17,20 @@ from kbf_localization.training_map import load_map
 
 @pytest.mark.ros
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_learning")
 def test_a_small_demo_leaves_everything_that_it_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "FRAMES", 150)
+    monkeypatch.setattr(demo, "FRAMES", 90)
     monkeypatch.setattr(demo, "IMAGE_SIZE", (160, 120))
-    monkeypatch.setattr(demo, "MAP_POSES", 120)
+    monkeypatch.setattr(demo, "MAP_POSES", 60)
     monkeypatch.setattr(demo, "MARK_MEDIAN_M", 100.0)
     monkeypatch.setattr(demo, "MARK_SHARE_BEYOND_1M", 1.0)
     result = CliRunner().invoke(app, ["demo", "--output", str(tmp_path), "--jobs", "1"])
     assert result.exit_code == 0, result.output
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     node, nai = metrics["methods"]["node"], metrics["methods"]["nai"]
-    assert node["frames"] == nai["frames"] == 150 and node["frames_dropped"] == 0
+    assert node["frames"] == nai["frames"] == 90 and node["frames_dropped"] == 0
     assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
     assert load_map(tmp_path / "office.kbfmap").floor_plan is not None
     assert "<title>seq1_cloudy3 on office</title>" in (tmp_path / "report.html").read_text()

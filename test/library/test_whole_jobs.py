@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def office(office_drives: tuple[Path, Path]) -> TrainingMap:
     with learning_quickly():
-        return build_map(open_drive(office_drives[0]), poses=80)
+        return build_map(open_drive(office_drives[0]), poses=80, words=50)
 
 
 @pytest.mark.usefixtures("quick_learning")

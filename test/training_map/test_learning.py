@@ -160,6 +160,7 @@ def taught(two_drives):
     return map_of(two_drives, 100).learned
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_drives_of_the_same_place_are_revisits_one_pass_is_none(world, world_map):
     assert world_map.learned.revisits and world_map.learned.drives == 2
     once = map_of([drive(world, loop(300), 1)], 100)
@@ -168,8 +169,7 @@ def test_drives_of_the_same_place_are_revisits_one_pass_is_none(world, world_map
     assert twice.learned.revisits
 
 
-def test_the_same_drives_teach_the_same_and_others_similar(two_drives, taught, world_map):
-    assert map_of(two_drives, 100).learned == taught
+def test_other_drives_teach_similar_things(taught, world_map):
     by_others = world_map.learned.resemblance
     assert taught.resemblance.distance_m == pytest.approx(by_others.distance_m, rel=0.4)
     assert taught.resemblance.angle_rad == pytest.approx(by_others.angle_rad, rel=0.3)
@@ -190,7 +190,7 @@ def test_a_map_in_other_units_learns_the_same_in_its_own_scales(two_drives, taug
 @pytest.mark.usefixtures("quick_learning")
 def test_a_map_of_a_demo_is_a_map_that_a_user_builds(office_drives, office_map):
     """The same drive in the same order teaches the same, whoever asks."""
-    again = build_map([ColdDrive(office_drives[0])], poses=100, words=100)
+    again = build_map([ColdDrive(office_drives[0])], poses=100, words=50)
     assert again.learned == office_map.learned
     assert again.identity == office_map.identity
 
