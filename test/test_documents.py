@@ -34,10 +34,11 @@ def test_the_picture_of_the_layers_is_what_import_linter_checks() -> None:
     assert drawn == [re.split(r" [|:] ", layer) for layer in layers]
 
 
-def test_the_picture_of_an_images_way_is_how_the_files_import_each_other() -> None:
+@pytest.mark.parametrize("way", ["one odometry reading", "one image", "`kbf evaluate`"])
+def test_the_picture_of_a_way_is_how_the_files_import_each_other(way: str) -> None:
     """A file hangs below one that imports it, or imports its package."""
     text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    picture = text.partition("## The way of one image")[2].split("```")[1].strip().splitlines()
+    picture = text.partition(f"## The way of {way}\n")[2].split("```")[1].strip().splitlines()
     path: list[str] = []
     for line in picture:
         match = re.search(r"[\w/]+\.py", line)
