@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class Ending:
-    """SIGINT and SIGTERM, from before the first import to the end of the process.
+    """SIGINT, SIGTERM and SIGHUP, from before the first import to the end of the process.
 
     The first asks for a shutdown, and before there is anything to shut down ends the process; a
     second one ends it at once: while it is shut down, by the system itself, whatever Python does.
@@ -27,7 +27,10 @@ class Ending:
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._started = False
-        for number in (signal.SIGINT, signal.SIGTERM):
+        # Started by nohup, the node is not to hear of the hang-up.
+        hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+        self._numbers = (signal.SIGINT, signal.SIGTERM, *hang_up)
+        for number in self._numbers:
             signal.signal(number, self._received)
 
     def start(self) -> threading.Event:
@@ -38,7 +41,7 @@ class Ending:
     def let_the_system_end_it(self) -> None:
         """Of a signal that comes from now on Python need not know."""
         if self._asked.is_set():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in self._numbers:
                 signal.signal(number, signal.SIG_DFL)
 
     def _received(self, number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM at any moment and in every state: a clean end, and a second one is the end.
+"""A signal at any moment and in every state: a clean end; and a second one is the end.
 
 `make test` tries each state once, `make soak` 200 moments (KBF_SIGNAL_TRIALS), and both say how
 long the node took.
@@ -97,7 +97,7 @@ def test_a_signal_at_any_moment_ends_the_node_cleanly(
 ) -> None:
     draw, took = random.Random(0), defaultdict(list)
     for trial in range(TRIALS):
-        number = draw.choice((signal.SIGINT, signal.SIGTERM))
+        number = draw.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         state, moment = STATES[trial % len(STATES)], draw.random()
         with node_for(state, map_file) as node:
             signalled.bring(node, state, moment)
