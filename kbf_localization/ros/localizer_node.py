@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
 LONGEST_SHUTDOWN_S = 1.6
@@ -17,20 +18,24 @@ def main(arguments: list[str] | None = None) -> int:
     return _run(arguments, Ending())
 
 
+ECHO_S = 0.5
+"""A signal so soon after another is its echo."""
+
+
 class Ending:
     """SIGINT, SIGTERM and SIGHUP, from before the first import to the end of the process.
 
     The first asks for a shutdown, and before there is anything to shut down ends the process; a
-    second one ends it at once: while it is shut down, by the system itself, whatever Python does.
+    second one ends it at once. One that comes with the first is the same order told twice: systemd
+    tells all processes of a service, and launch then tells its own once more.
     """
 
     def __init__(self) -> None:
         self._asked = threading.Event()
-        self._started = False
+        self._started, self._asked_at = False, 0.0
         # Started by nohup, the node is not to hear of the hang-up.
         hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-        self._numbers = (signal.SIGINT, signal.SIGTERM, *hang_up)
-        for number in self._numbers:
+        for number in (signal.SIGINT, signal.SIGTERM, *hang_up):
             signal.signal(number, self._received)
 
     def start(self) -> threading.Event:
@@ -38,17 +43,14 @@ class Ending:
         self._started = True
         return self._asked
 
-    def let_the_system_end_it(self) -> None:
-        """Of a signal that comes from now on Python need not know."""
-        if self._asked.is_set():
-            for number in self._numbers:
-                signal.signal(number, signal.SIG_DFL)
-
     def _received(self, number: int, _frame: FrameType | None) -> None:
         if not self._started:
             os._exit(0)
         if self._asked.is_set():
-            os._exit(128 + number)
+            if time.monotonic() - self._asked_at > ECHO_S:
+                os._exit(128 + number)
+            return
+        self._asked_at = time.monotonic()
         self._asked.set()
         last = threading.Timer(LONGEST_SHUTDOWN_S, os._exit, (0,))
         last.daemon = True
@@ -91,7 +93,6 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     except ExternalShutdownException:
         pass
     finally:
-        ending.let_the_system_end_it()
         # Nothing is destroyed under the hands of a transition that is under way.
         node.finish_transitions(1.0)
         node.close()
