@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.bag_topics import IMAGE
 from kbf_localization.datasets.image_messages import grey_from_compressed, grey_from_raw
 from kbf_localization.geometry import heading_of, planar_block
+from kbf_localization.limits import FARTHEST_M
 
 PlanarPose = tuple[float, float, float]
 
@@ -19,7 +19,8 @@ def pose_of(position: Any, orientation: Any) -> PlanarPose | None:
     """(x, y, heading) of a position and a quaternion; None where they mean no pose."""
     heading = heading_of(orientation.x, orientation.y, orientation.z, orientation.w)
     x, y = float(position.x), float(position.y)
-    if heading is None or not (math.isfinite(x) and math.isfinite(y)):
+    # A comparison with NaN is false.
+    if heading is None or not (abs(x) <= FARTHEST_M and abs(y) <= FARTHEST_M):
         return None
     return x, y, heading
 

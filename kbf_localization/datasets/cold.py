@@ -16,6 +16,7 @@ from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
 from kbf_localization.datasets.files import read_lines
 from kbf_localization.datasets.image_files import ImageFiles
 from kbf_localization.errors import DatasetError
+from kbf_localization.limits import FARTHEST_M
 
 IMAGES = "std_cam"
 ODOMETRY = "odom_scans/odom.tdf"
@@ -25,7 +26,9 @@ SIMULATED_NOTE = "SIMULATED"
 CONDITIONS = ("cloudy", "sunny", "night")
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
-_FRAME_NAME = re.compile(rf"t(\d+)\.(\d+)_x{_NUMBER}_y{_NUMBER}_a{_NUMBER}\.(?:jpe?g|png)", re.I)
+_FRAME_NAME = re.compile(
+    rf"t(\d{{1,18}})\.(\d+)_x{_NUMBER}_y{_NUMBER}_a{_NUMBER}\.(?:jpe?g|png)", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def parse_frame_name(name: str) -> ColdFrame | None:
     # In integers: a double keeps only a quarter of a microsecond of a time since 1970.
     stamp_ns = int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))
     pose = (float(x), float(y), float(heading))
-    if stamp_ns >= 2**63 or not np.isfinite(pose).all():
+    if stamp_ns >= 2**63 or max(map(abs, pose)) > FARTHEST_M:
         return None
     return ColdFrame(name, stamp_ns, pose)
 

@@ -17,6 +17,7 @@ from kbf_localization.datasets.image_files import (
 )
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_trajectory
 from kbf_localization.errors import DatasetError
+from kbf_localization.limits import FARTHEST_M
 
 KINECT_PERIOD_NS = 33_333_333
 BEGIN_NS = 1_000_000_000
@@ -227,7 +228,8 @@ def _matrix(text: str) -> Array | None:
         values = np.array([float(field) for field in text.split()])
     except ValueError:
         return None
-    if values.size not in (12, 16) or not np.isfinite(values).all():
+    # A comparison with NaN is false.
+    if values.size not in (12, 16) or not (np.abs(values) <= FARTHEST_M).all():
         return None
     matrix = values[:12].reshape(3, 4)
     error = np.abs(matrix[:, :3] @ matrix[:, :3].T - np.eye(3)).max()

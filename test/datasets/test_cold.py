@@ -47,6 +47,8 @@ def test_any_number_of_decimals_is_read(tmp_path: Path, decimals: int) -> None:
         "t1152212857.193444_x0.3_y0.0_a0.1.gif",
         f"t{10**12}.193444_x0.3_y0.0_a0.1.jpeg",
         f"t1152212857.193444_x{'9' * 400}.0_y0.0_a0.1.jpeg",
+        "t1152212857.193444_x0.3_y-1000001.0_a0.1.jpeg",
+        f"t{'9' * 5000}.193444_x0.3_y0.0_a0.1.jpeg",
     ],
 )
 def test_other_names_are_no_frames(name: str) -> None:

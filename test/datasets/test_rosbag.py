@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 import yaml
 
+from kbf_localization.datasets.bag_messages import pose_of_message
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import compose, relative
+from kbf_localization.limits import FARTHEST_M
 from test.datasets.bags import (
     START_NS,
     MemoryDrive,
@@ -425,3 +427,10 @@ def test_odometry_that_carries_the_camera_is_not_taken_for_known_poses(tmp_path:
         messages.append(("/tf", stamp, transforms(stamp, edges)))
     bag = write_messages(tmp_path / "bag", sorted(messages, key=lambda one: one[1]))
     assert RosbagDrive(bag).poses is None
+
+
+@pytest.mark.parametrize("x", [np.nan, np.inf, 1e200, -1.1 * FARTHEST_M])
+def test_a_pose_that_can_be_nowhere_is_passed_over(x: float) -> None:
+    assert pose_of_message(pose_stamped(1, 0.9 * FARTHEST_M, 0.0, 0.0)) is not None
+    assert pose_of_message(pose_stamped(1, x, 0.0, 0.0)) is None
+    assert pose_of_message(pose_stamped(1, 0.0, x, 0.0)) is None
