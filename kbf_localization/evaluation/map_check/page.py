@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REASONS = {
-    "uncovered": ("#D55E00", "no picture, or of one drive only"),
+    "hole": ("#D55E00", "no picture"),
+    "uncovered": ("#0072B2", "of one drive only"),
     "one_way": ("#56B4E9", "one direction only"),
     "look_alike": ("#CC79A7", "looks like another place"),
     "light": ("#E69F00", "one light only"),
@@ -189,17 +190,18 @@ def _draw_stretches(axes: Axes, check: MapCheck) -> None:
     extent = float(np.ptp(check.training_map.poses[:, :2], axis=0).max())
     shown: set[str] = set()
     for stretch in check.stretches:
-        colour, label = REASONS[stretch.why]
-        aside = 0.012 * extent * (1 + list(REASONS).index(stretch.why))
+        kind = "hole" if stretch.drives == 0 else stretch.why
+        colour, label = REASONS[kind]
+        aside = 0.012 * extent * (1 + list(REASONS).index(kind))
         heading = stretch.poses[:, 2]
         normal = np.stack((-np.sin(heading), np.cos(heading)), axis=-1)
         axes.plot(
             *(stretch.poses[:, :2] + aside * normal).T,
             color=colour,
             lw=2.0,
-            label=None if stretch.why in shown else label,
+            label=None if kind in shown else label,
         )
-        shown.add(stretch.why)
+        shown.add(kind)
 
 
 def _side_by_side(check: MapCheck, pair: LookAlike) -> Figure | None:
