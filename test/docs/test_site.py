@@ -17,6 +17,7 @@ def make_site(pages: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_site_has_every_page(tmp_path: Path) -> None:
     done = make_site(PROJECT / "docs", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -25,6 +26,7 @@ def test_site_has_every_page(tmp_path: Path) -> None:
     assert "ModelBasedSumRule" in (tmp_path / "api.html").read_text()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("link", ["nowhere.md", "index.md#nowhere"])
 def test_broken_link_fails(tmp_path: Path, link: str) -> None:
     (tmp_path / "index.md").write_text(f"# Title\n\n[a link]({link})\n")
