@@ -27,6 +27,7 @@ def pool(drives) -> FramePool:
     return pool_of(drives)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_random_map_holds_frames_of_the_chosen_drives(pool, drives):
     chosen = pool.random_map([1], 30, seed=0)
     assert len(chosen) == 30
@@ -41,6 +42,7 @@ def test_a_random_map_holds_frames_of_the_chosen_drives(pool, drives):
     np.testing.assert_allclose(chosen.motion_variances, expected)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_map_of_the_pool_is_the_map_that_is_built_of_those_drives(pool, drives):
     """What experiments measure is what users get: the same poses, and the same learned."""
     ours, built = pool.random_map([0, 2], 60, seed=3), map_of([drives[0], drives[2]], 60, seed=3)
@@ -55,6 +57,7 @@ def test_a_replay_of_the_pool_follows_the_drive(pool):
     assert np.median(position_errors(run)) < 0.3
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_pose_of_the_map_is_covered_wholly_and_a_far_one_not_at_all(pool):
     training_map = pool.random_map([0, 1], 80, seed=0)
     resemblance = training_map.learned.resemblance

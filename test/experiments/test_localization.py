@@ -18,18 +18,18 @@ class Named:
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
 def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
-    pool = pool_of([drive(world, loop(80, wobble=0.03 * i), seed=i) for i in range(3)])
+    pool = pool_of([drive(world, loop(50, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)
     setup = localization.Setup("synthetic", (_fold(),))
-    outcome = localization.run_trials(setup, trials=2, sizes=(30, 50), budget=1, tune_at=40)
+    outcome = localization.run_trials(setup, trials=2, sizes=(15, 25), budget=1, tune_at=20)
     metrics = localization.metrics_of(outcome)
-    assert list(metrics) == ["30", "50"]
-    assert set(metrics["30"]) == {*localization.METHODS, "kbf_untuned"}
-    rmse = metrics["50"]["nai"]["position_rmse_m"]
+    assert list(metrics) == ["15", "25"]
+    assert set(metrics["15"]) == {*localization.METHODS, "kbf_untuned"}
+    rmse = metrics["25"]["nai"]["position_rmse_m"]
     of_trials = [
         one.figures["position_rmse_m"]
         for one in outcome.trials
-        if one.method == "nai" and one.poses == 50
+        if one.method == "nai" and one.poses == 25
     ]
     assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
     folder = ResultsFolder.create("experiment", tmp_path / "out")

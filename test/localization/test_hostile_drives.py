@@ -13,6 +13,7 @@ from kbf_localization.geometry import wrap_angle
 from kbf_localization.localization import Localizer
 from kbf_localization.training_map import subset
 from kbf_localization.vision.describer import ImageDescription
+from test.conftest import learning_quickly
 from test.filters.synthetic_world import (
     BLACK,
     SETTINGS,
@@ -46,17 +47,18 @@ def maps(world, world_map):
     """Maps by their names, some of them hardly maps at all."""
     along = np.column_stack((np.linspace(-3.0, 3.0, 80), np.ones(80), np.zeros(80)))
     few = drive(world, loop(120), 11)
-    return {
-        "usual": world_map,
-        "one pose": subset(world_map, np.array([7])),
-        "one pose, nothing known": replace(subset(world_map, np.array([7])), known=None),
-        "two equal poses": replace(subset(world_map, np.array([7, 7])), known=None),
-        "one line": map_of([drive(world, along, 12)], 40),
-        "no words": without_words(world_map),
-        "one drive": map_of([few], 60),
-        "stood still": map_of([drive(world, np.tile(few.poses[3], (30, 1)), 13)], 20),
-        "five poses": map_of([few], 5),
-    }
+    with learning_quickly():
+        return {
+            "usual": world_map,
+            "one pose": subset(world_map, np.array([7])),
+            "one pose, nothing known": replace(subset(world_map, np.array([7])), known=None),
+            "two equal poses": replace(subset(world_map, np.array([7, 7])), known=None),
+            "one line": map_of([drive(world, along, 12)], 40),
+            "no words": without_words(world_map),
+            "one drive": map_of([few], 60),
+            "stood still": map_of([drive(world, np.tile(few.poses[3], (30, 1)), 13)], 20),
+            "five poses": map_of([few], 5),
+        }
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +91,7 @@ motions = st.one_of(
 names = st.sampled_from(["black", "full", "strange", "noise", "wordless", "good", "next", "far"])
 steps = st.lists(st.tuples(motions, names), min_size=1, max_size=12)
 anything = settings(
-    max_examples=15,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
