@@ -77,6 +77,13 @@ never came, by the middleware's own numbers.
 While the robot tracks and stands still, an image is used each `standing_update_period` only, for
 they all show the same; `request_nomotion_update` asks for one at once. The pose is published for
 every image all the same.
+
+## Stopping
+
+SIGINT, SIGTERM and SIGHUP end the node in every state with exit code 0, within about two seconds:
+the pose is saved and the bond broken. Another one, half a second later or more, ends it at once.
+One that comes with the first changes nothing: systemd tells all processes of a service, and launch
+tells its own once more.
 """
 
 # Every topic and service needs its line here: one that has none, or is no more, is an error.
