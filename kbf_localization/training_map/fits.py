@@ -9,7 +9,13 @@ import numpy as np
 import scipy  # whose parts are imported at their first use: only learning needs the optimizer
 
 from kbf_localization.arrays import Array
-from kbf_localization.training_map.learned import Evidence, Readout, Resemblance, triple
+from kbf_localization.training_map.learned import (
+    SAME_VIEW,
+    Evidence,
+    Readout,
+    Resemblance,
+    triple,
+)
 
 STUDENT = 4.0
 """Degrees of freedom of the errors' Student distribution: matches have heavy tails."""
@@ -134,3 +140,14 @@ def fit_evidence(right: Features, hardest: Features, random: Features) -> Eviden
         bias=float(fit.x[3]),
         limit=limit,
     )
+
+
+def fit_correlation(travels: Array, correlations: Array, longest: float) -> tuple[float, float]:
+    """ℓ and a of a · exp(−travel/ℓ), by least squares: what lasts, beside what errs in passing."""
+    best = (np.inf, 1.0, 1.0)
+    for length in np.geomspace(SAME_VIEW, longest, 60):
+        shape = np.exp(-travels / length)
+        share = float(np.clip(shape @ correlations / max(shape @ shape, 1e-300), 0.0, 1.0))
+        error = float(np.mean((correlations - share * shape) ** 2))
+        best = min(best, (error, float(length), share))
+    return best[1], best[2]

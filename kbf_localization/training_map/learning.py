@@ -18,6 +18,7 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.geometry import compose, embed, relative, wrap_angle
 from kbf_localization.training_map.fits import (
     FEWEST,
+    fit_correlation,
     fit_evidence,
     fit_resemblance,
     fit_variances,
@@ -310,11 +311,7 @@ class _Lesson:
         return replace(result, correlation=correlation, lasting=lasting)
 
     def _correlation(self, residuals: Array, numbers: Rows, longest: float) -> tuple[float, float]:
-        """The travel over which residuals (u, k) of these probes become independent.
-
-        Their correlation along the runs is fitted by a · exp(−travel/ℓ); gives ℓ and a, the share
-        that lasts.
-        """
+        """The travel over which residuals (u, k) of these probes last, and the share that does."""
         travels, products = [], []
         for first in range(len(numbers)):
             for second in range(first + 1, min(first + RUN_LENGTH + 2, len(numbers))):
@@ -328,12 +325,7 @@ class _Lesson:
         if len(travels) < FEWEST:
             return 1.0, 1.0
         measured = np.array(products) / max(float(np.mean(residuals**2)), 1e-12)
-        best = (np.inf, 1.0, 1.0)
-        for length in np.geomspace(SAME_VIEW, longest, 60):
-            shape = np.exp(-np.array(travels) / length)
-            share = float(np.clip(shape @ measured / max(shape @ shape, 1e-300), 0.0, 1.0))
-            best = min(best, (float(np.mean((measured - share * shape) ** 2)), length, share))
-        return float(best[1]), float(best[2])
+        return fit_correlation(np.array(travels), measured, longest)
 
     def _elsewhere(self, covariance: Array, readout: Readout) -> tuple[list[View], list[View]]:
         """Views of the probes at the place that looks most like theirs, and at random ones."""

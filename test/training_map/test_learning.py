@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.training_map import build_map
 from kbf_localization.training_map.fits import (
+    fit_correlation,
     fit_evidence,
     fit_resemblance,
     fit_variances,
@@ -113,6 +115,21 @@ def test_novelty_is_the_information_that_a_further_sample_adds(travel):
         return np.linalg.inv(correlation**between).sum()
 
     assert evidence.novelty(travel) == pytest.approx(information(21) - information(20), rel=1e-6)
+
+
+@pytest.mark.parametrize(("length", "share"), [(0.3, 1.0), (0.8, 0.5)])
+def test_what_lasts_of_errors_is_told_from_what_passes(length, share):
+    """An AR(1) process beside white noise: the correlation is a · exp(−travel/ℓ)."""
+    generator = np.random.default_rng(5)
+    step, count = 0.1, 40_000
+    kept = np.exp(-step / length)
+    lasting = lfilter([np.sqrt(1.0 - kept**2)], [1.0, -kept], generator.normal(size=count))
+    errors = np.sqrt(share) * lasting + np.sqrt(1.0 - share) * generator.normal(size=count)
+    lags = np.arange(1, 15)
+    correlations = np.array([np.mean(errors[lag:] * errors[:-lag]) for lag in lags])
+    found = fit_correlation(step * lags, correlations, 5.0)
+    # 40,000 steps are some 2,000 independent samples; the grid's lengths are 6 % apart.
+    assert found == pytest.approx((length, share), rel=0.15)
 
 
 def test_the_ridge_is_the_planted_line_in_spite_of_outliers():
