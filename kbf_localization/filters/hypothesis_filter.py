@@ -76,13 +76,12 @@ UNKNOWN_MOTION = 0.5
 FARTHEST = 1e6
 """A motion of more metres or radians, or of none that is a number, is unknown."""
 
-DOUBLED, MOST_SURPRISE = 2.0 * float(np.log(2.0)), 4.0
-"""Of a mean square that should be one: a variance of two explains this as well as one of one does,
-the reference of a cumulative sum; and what is farther off is an outlier, and counts no more."""
+MOST_SURPRISE = 4.0
+"""Of a mean square that should be one: what is farther off is an outlier, and counts no more."""
 
-MOST_INFLATION, BROKEN_ODOMETRY = 100.0, 25.0
+MOST_INFLATION, BROKEN_ODOMETRY = 100.0, 16.0
 """Bound of the motion noise's adaptation to the drive, ten times the odometry's usual error; and
-from where on, five times that error, odometry is broken and no pose is to be relied on."""
+from where on, four times that error, odometry is broken and no pose is to be relied on."""
 
 
 @dataclass(frozen=True)
@@ -292,22 +291,17 @@ class HypothesisFilter:
             hypothesis, innovation = one.hypothesis.corrected(measured)
             corrected.append(hypothesis)
             if hypothesis.number == self._published:
-                self._follow_odometry(innovation, hypothesis.lasting_error, fresh, travel)
+                self._follow_odometry(innovation, hypothesis.lasting_error, travel)
         return corrected
 
-    def _follow_odometry(
-        self, innovation: float, lasting_error: float, fresh: float, travel: float
-    ) -> None:
+    def _follow_odometry(self, innovation: float, lasting_error: float, travel: float) -> None:
         """The motion noise's scale follows what the published hypothesis meets.
 
         Both mean squares are one where the odometry is as it was. Wheels that err always the same
         way do not show in the innovation, but the lasting error takes their error upon itself.
         """
-        lasting_fresh = novelty(travel, self._learned.readout.correlation)
-        surprise = max(
-            fresh * (min(innovation, MOST_SURPRISE) - DOUBLED),
-            lasting_fresh * (min(lasting_error, MOST_SURPRISE) - 1.0),
-        )
+        new = novelty(travel, self._learned.readout.correlation)
+        surprise = new * (min(max(innovation, lasting_error), MOST_SURPRISE) - 1.0)
         scaled = self._inflation * float(np.exp(surprise))
         self._inflation = float(np.clip(scaled, 1.0, MOST_INFLATION))
 
