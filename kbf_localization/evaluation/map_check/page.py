@@ -139,6 +139,9 @@ def draw_expected_error(check: MapCheck) -> Figure:
                 (float(pose[0]), float(pose[1])),
                 color=REASONS["look_alike"][0],
                 weight="bold",
+                xytext=(5, 5),
+                textcoords="offset points",
+                zorder=4,
             )
     axes.set_title("Expected error along the way")
     axes.legend(framealpha=0.85, edgecolor="none", fontsize="small")
