@@ -310,8 +310,14 @@ class _Lesson:
         correlation, lasting = self._correlation(np.clip(residuals, -3.0, 3.0), numbers, 5.0)
         return replace(result, correlation=correlation, lasting=lasting)
 
-    def _correlation(self, residuals: Array, numbers: Rows, longest: float) -> tuple[float, float]:
-        """The travel over which residuals (u, k) of these probes last, and the share that does."""
+    def _correlation(
+        self, residuals: Array, numbers: Rows, longest: float | None = None
+    ) -> tuple[float, float]:
+        """The travel over which residuals (u, k) of these probes last, and the share that does.
+
+        It is sought up to `longest`; without that up to the farthest that the probes of a run are
+        apart, and not beyond one: a whole scale apart, views are others.
+        """
         travels, products = [], []
         for first in range(len(numbers)):
             for second in range(first + 1, min(first + RUN_LENGTH + 2, len(numbers))):
@@ -325,7 +331,7 @@ class _Lesson:
         if len(travels) < FEWEST:
             return 1.0, 1.0
         measured = np.array(products) / max(float(np.mean(residuals**2)), 1e-12)
-        return fit_correlation(np.array(travels), measured, longest)
+        return fit_correlation(np.array(travels), measured, longest or min(max(travels), 1.0))
 
     def _elsewhere(self, covariance: Array, readout: Readout) -> tuple[list[View], list[View]]:
         """Views of the probes at the place that looks most like theirs, and at random ones."""
@@ -378,7 +384,7 @@ class _Lesson:
         if len(covered) < FEWEST:
             return evidence
         ratios = np.array([right[k].ratio(evidence) for k in covered])
-        length, lasting = self._correlation((ratios - ratios.mean())[:, None], covered, 1.0)
+        length, lasting = self._correlation((ratios - ratios.mean())[:, None], covered)
         usual, low = (float(value) for value in np.quantile(ratios, (0.5, 0.005)))
         # Many pictures along a way tell as much as one for each integral of the correlation.
         correlation = max(lasting * length, SAME_VIEW)
