@@ -134,7 +134,7 @@ def evaluate(
         raise ParameterError("name a map, --map MAP, or drives to build one, --build-from DRIVE")
     defaults = {"poses": 1000, "normalize": "imagenet", "kernel": "gaussian"}
     for name, value in {
-        "describer": describer,
+        "describer": describer or None,
         "train": train,
         "poses": poses,
         "input-size": input_size,
