@@ -13,7 +13,7 @@ from kbf_localization.filters.base import Observation, PoseMap
 from kbf_localization.filters.film import NOTICED, Continuity
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, born
 from kbf_localization.geometry import relative
-from kbf_localization.training_map.learned import Learned
+from kbf_localization.training_map.learned import Learned, weighed
 from kbf_localization.training_map.view import MapViews, View, ViewParameters
 
 MOST = 8
@@ -55,7 +55,7 @@ class Candidate:
 
         Such a picture tells nothing where it fits best, nor where the map has nothing to compare.
         """
-        return self.view.share**2 * (self.fit - floor)
+        return float(weighed(self.fit - floor, self.view.share))
 
 
 class Candidates:
@@ -64,9 +64,10 @@ class Candidates:
     def __init__(self, training_map: BankMap, parameters: ViewParameters, many: bool) -> None:
         """`many` says whether there may be more than one hypothesis."""
         self._learned = training_map.learned
-        self._scales = self._learned.resemblance.scales
+        self._resemblance = self._learned.resemblance
+        self._scales = self._resemblance.scales
         self._poses = training_map.poses
-        self._views = MapViews(training_map, self._learned.resemblance, parameters)
+        self._views = MapViews(training_map, self._resemblance, parameters)
         self._many = many
         # A large map is searched more rarely, so that a step costs no more.
         large = max(1.0, len(self._poses) / 5000.0)
@@ -110,7 +111,7 @@ class Candidates:
             pose = self._poses[row]
             if len(found) == most:
                 break
-            if any(self._separation(pose, other) < CLAIMED for other in tried):
+            if any(self._resemblance.between(pose, other) < CLAIMED for other in tried):
                 continue
             tried.append(pose)
             claimant = next((one for one in seen if self._claims(one.hypothesis, pose)), None)
@@ -130,8 +131,8 @@ class Candidates:
         """The pose that a view measures; the less it is trusted, the larger its variances."""
         if view.pose is None or not np.isfinite(view.pose).all():
             return None
-        readout, resemblance = self._learned.readout, self._learned.resemblance
-        variances = readout.variances(view.prominence, resemblance.apparent(view.contrast))
+        readout = self._learned.readout
+        variances = readout.variances(view.prominence, self._resemblance.apparent(view.contrast))
         return MeasuredPose(
             pose=view.pose,
             variances=variances / max(trust, 1e-6),
@@ -143,6 +144,3 @@ class Candidates:
         offset = relative(one.pose, pose)
         reach = CLAIMED * self._scales + 2.0 * np.sqrt(np.diag(one.covariance))
         return bool(np.hypot(offset[0], offset[1]) < reach[:2].max() and abs(offset[2]) < reach[2])
-
-    def _separation(self, a: Array, b: Array) -> float:
-        return float(self._learned.resemblance.separation(relative(a, b)))

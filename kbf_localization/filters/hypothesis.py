@@ -140,11 +140,17 @@ def given(pose: Array, covariance: Array, number: int) -> Hypothesis:
     return Hypothesis(np.array(pose, dtype=np.float64), joint, number)
 
 
-def transition(start: Array, end: Array, lasts: float) -> Array:
-    """(6, 6): how an error of pose and lasting error at `start` (3,) shows at `end` (3,)."""
-    change = np.eye(6)
+def pose_jacobian(start: Array, end: Array) -> Array:
+    """(3, 3): how an error of the pose at `start` (3,) shows at `end` (3,)."""
+    change = np.eye(3)
     change[0, 2], change[1, 2] = start[1] - end[1], end[0] - start[0]
-    change[3:, 3:] *= lasts
+    return change
+
+
+def transition(start: Array, end: Array, lasts: float) -> Array:
+    """(6, 6): the same of the pose and of the lasting error, whose correlation is `lasts`."""
+    change = lasts * np.eye(6)
+    change[:3, :3] = pose_jacobian(start, end)
     return change
 
 

@@ -28,7 +28,7 @@ from kbf_localization.filters.candidates import CONFIRMED, MOST, BankMap, Candid
 from kbf_localization.filters.film import NOTICED, Continuity, Film
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, given
 from kbf_localization.filters.smoothing import Step
-from kbf_localization.geometry import relative, wrap_angle
+from kbf_localization.geometry import wrap_angle
 from kbf_localization.training_map.learned import SAME_VIEW, novelty
 from kbf_localization.training_map.view import ViewParameters
 
@@ -422,10 +422,8 @@ class HypothesisFilter:
 
     def _same(self, a: Hypothesis, b: Hypothesis) -> bool:
         """Whether two hypotheses are one: nothing that they know tells them apart."""
-        return self._separation(a.pose, b.pose) < SAME or a.distance(b) < INDISTINCT
-
-    def _separation(self, a: Array, b: Array) -> float:
-        return float(self._learned.resemblance.separation(relative(a, b)))
+        near = self._learned.resemblance.between(a.pose, b.pose) < SAME
+        return near or a.distance(b) < INDISTINCT
 
 
 FIXED_GAIN = 0.08

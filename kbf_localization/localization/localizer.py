@@ -15,7 +15,7 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter
 from kbf_localization.filters.candidates import BankMap
-from kbf_localization.filters.hypothesis import drift
+from kbf_localization.filters.hypothesis import drift, pose_jacobian
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import (
     compose,
@@ -359,20 +359,19 @@ class Localizer:
     ) -> tuple[Array, Array]:
         """Pose and covariance after driving on from `start`, where odometry was `then`."""
         pose = compose(start, relative(then.pose, now.pose))
-        step = pose[:2] - start[:2]
-        jacobian = np.array([[1.0, 0.0, -step[1]], [0.0, 1.0, step[0]], [0.0, 0.0, 1.0]])
+        change = pose_jacobian(start, pose)
         reported = self._reported(then, now)
-        variances = self._learned(then, now) if reported is None else reported
+        variances = self._by_the_map(then, now) if reported is None else reported
         noise = drift(start, pose, variances)
-        return pose, sound_covariance(jacobian @ uncertainty @ jacobian.T + noise)
+        return pose, sound_covariance(change @ uncertainty @ change.T + noise)
 
     def _reported(self, then: OdometryReading, now: OdometryReading) -> Array | None:
         """A motion's variances (3,) by the odometry's own covariances; None where not sane."""
         if now.unreported != then.unreported:
             return None
-        return sane_variances(now.variances - then.variances, self._learned(then, now))
+        return sane_variances(now.variances - then.variances, self._by_the_map(then, now))
 
-    def _learned(self, then: OdometryReading, now: OdometryReading) -> Array:
+    def _by_the_map(self, then: OdometryReading, now: OdometryReading) -> Array:
         """A motion's variances (3,) by the map."""
         way = abs(now.distance_m - then.distance_m), abs(now.turned_rad - then.turned_rad)
         return self.training_map.learned.motion_noise.variances(*way)

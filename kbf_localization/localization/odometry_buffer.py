@@ -20,7 +20,7 @@ class OdometryReading:
     """Odometry at one time: `pose` (3,), and how far the robot has gone and turned so far.
 
     `variances` (3,) forward, left and in heading are what the odometry's own `covariance` (3, 3)
-    has added so far; `unreported` is the number of steps for which it said nothing.
+    has added so far; `unreported` is the number of steps for which it has none.
     """
 
     stamp_ns: int

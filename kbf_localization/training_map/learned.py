@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array
+from kbf_localization.geometry import relative
 
 FARTHEST_APPARENT = 2.0
 """Pictures further apart than 2 d₀ look all alike different."""
@@ -42,6 +43,10 @@ class Resemblance:
         """r (...,) of offsets (..., 3) between poses."""
         scaled = np.asarray(offsets, dtype=np.float64) / self.scales
         return np.asarray(np.sqrt((scaled**2).sum(axis=-1)))
+
+    def between(self, a: Array, b: Array) -> float:
+        """r of two poses (3,)."""
+        return float(self.separation(relative(a, b)))
 
     def share(self, separation: ArrayLike) -> Array:
         """h / A at separations: 1 at the same pose, 0 far away."""
@@ -90,7 +95,7 @@ class Evidence:
 
     def ratio(self, contrast: ArrayLike, prominence: ArrayLike, share: ArrayLike) -> Array:
         """z of pictures with these features; 0 where the map has nothing to compare with."""
-        return np.asarray(np.asarray(share) ** 2 * self.fit(contrast, prominence, share))
+        return weighed(self.fit(contrast, prominence, share), share)
 
     def novelty(self, travel: float) -> float:
         """The share of a picture's evidence that is new after `travel` since the last picture."""
@@ -176,6 +181,11 @@ class Learned:
     drives: int
     probes: int
     revisits: bool
+
+
+def weighed(fit: ArrayLike, share: ArrayLike) -> Array:
+    """What a fit counts where the map shows a `share` of what is expected at its own poses."""
+    return np.asarray(np.asarray(share, dtype=np.float64) ** 2 * np.asarray(fit))
 
 
 def novelty(travel: float, correlation: float) -> float:
