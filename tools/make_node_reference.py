@@ -1,6 +1,7 @@
-"""Write docs/node.md: topics and services asked of a configured node, parameters of their table.
+"""Write docs/node.md and config/localization.yaml: topics and services as a configured node has
+them, parameters as in their table.
 
-python tools/make_node_reference.py [FILE]     (without FILE also config/localization.yaml)
+python tools/make_node_reference.py [FOLDER]     (default: this project)
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ import cv2
 import numpy as np
 
 PROJECT = Path(__file__).resolve().parents[1]
-REFERENCE = PROJECT / "docs" / "node.md"
-CONFIGURATION = PROJECT / "config" / "localization.yaml"
 INTRODUCTION = """\
 # The node `localizer`
 
@@ -131,7 +130,6 @@ def make_reference() -> str:
     from rclpy.parameter import Parameter
 
     from kbf_localization.ros.node import LocalizerNode
-    from kbf_localization.ros.parameters import as_markdown
 
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     with tempfile.TemporaryDirectory() as folder:
@@ -176,7 +174,7 @@ def make_reference() -> str:
             "## Parameters\n",
             "A *live* parameter can change while the node runs and does not lose the belief; the "
             "others can change while it is unconfigured.\n",
-            as_markdown(),
+            parameters_as_markdown(),
         )
     )
 
@@ -197,6 +195,44 @@ def _table(found: list[tuple[str, list[str]]], texts: dict[str, str], latched: s
         )
     rows = [f"| `{name}` | {types[name]} | {text} |" for name, text in texts.items()]
     return "\n".join(("| name | type | what |", "| --- | --- | --- |", *rows, ""))
+
+
+def parameters_as_yaml() -> str:
+    from kbf_localization.ros.parameters import PARAMETERS
+
+    lines = [
+        "# Parameters of the node localizer with their defaults.",
+        "# [live]: can change while it runs (ros2 param set); the others while it is unconfigured.",
+        "/**:",
+        "  ros__parameters:",
+    ]
+    for parameter in PARAMETERS:
+        live = " [live]" if parameter.live else ""
+        lines.append(f"    # {parameter.description} ({parameter.limits}){live}")
+        lines.append(f"    {parameter.name}: {_yaml_value(parameter.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def parameters_as_markdown() -> str:
+    from kbf_localization.ros.parameters import PARAMETERS
+
+    lines = ["| parameter | default | values | live | meaning |", "| --- | --- | --- | --- | --- |"]
+    for parameter in PARAMETERS:
+        limits = parameter.limits.replace("|", "\\|")
+        live = "yes" if parameter.live else ""
+        lines.append(
+            f"| `{parameter.name}` | `{_yaml_value(parameter.default)}` | {limits} | {live} "
+            f"| {parameter.description} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return repr(value)
 
 
 def _write_map(folder: Path) -> Path:
@@ -220,10 +256,6 @@ def _write_map(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(make_reference(), encoding="utf-8")
-    else:
-        from kbf_localization.ros.parameters import as_yaml
-
-        REFERENCE.write_text(make_reference(), encoding="utf-8")
-        CONFIGURATION.write_text(as_yaml(), encoding="utf-8")
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else PROJECT)
+    (folder / "docs" / "node.md").write_text(make_reference(), encoding="utf-8")
+    (folder / "config" / "localization.yaml").write_text(parameters_as_yaml(), encoding="utf-8")

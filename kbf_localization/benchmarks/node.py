@@ -38,8 +38,7 @@ from kbf_localization.geometry import interpolate
 from kbf_localization.localization import Localizer
 from kbf_localization.progress import Progress
 from kbf_localization.ros.conversions import header, nanoseconds, pose_message
-from kbf_localization.ros.node_process import NodeProcess
-from kbf_localization.ros.spinning import spinning
+from kbf_localization.ros.node_process import NodeProcess, spinning
 from kbf_localization.simulator import simulate
 from kbf_localization.threads import limit_threads
 from kbf_localization.training_map import TrainingMap, build_map, save_map

@@ -1,4 +1,4 @@
-"""What the node counts and measures, and its state as a diagnostic message."""
+"""What the node counts, measures and says: figures, a diagnostic message, lines in the log."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+from rclpy.impl.rcutils_logger import RcutilsLogger, _internal_callers
+from rclpy.node import Node
+from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 
+from kbf_localization.foreign_text import shown
 from kbf_localization.localization import State
 from kbf_localization.localization.timeline import CameraRhythm, StampOffset
 
@@ -162,6 +167,70 @@ def ahead(offset_s: float) -> str:
     return f"stamped {abs(offset_s):.2f} s {'ahead of' if offset_s > 0.0 else 'behind'}"
 
 
+class TopicWatch:
+    """How often messages come on one topic, and why they do not."""
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        qos: QoSProfile,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._node = node
+        self._topic = node.resolve_topic_name(topic)
+        self._qos = qos
+        self._clock = clock
+        self._rate = Rate(clock=clock)
+        self._last = clock()
+        self._arrived = False
+        self._sequence: int | None = None
+        self.missing = 0
+        """Messages of its publisher that never came, where the middleware numbers them."""
+
+    def arrived(self, sequence: int | None = None) -> None:
+        """A message has come; the publisher's number of it, where the middleware tells."""
+        self._last = self._clock()
+        self._arrived = True
+        self._rate.happened()
+        before, self._sequence = self._sequence, sequence
+        if before is None or sequence is None or sequence <= before + 1:
+            return
+        # Each publisher counts by itself, and a message does not tell whose it is.
+        if self._node.count_publishers(self._topic) == 1:
+            self.missing += sequence - before - 1
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last message; NaN before the first."""
+        return self._clock() - self._last if self._arrived else math.nan
+
+    def hertz(self) -> float:
+        """Messages a second over the last while."""
+        return self._rate.hertz()
+
+    def explain(self, timeout: float) -> str | None:
+        """Why nothing has come for more than `timeout` seconds; None while messages arrive."""
+        silent = self._clock() - self._last
+        if silent < timeout:
+            return None
+        silence = f"no message on {self._topic} for {silent:.0f} s"
+        publishers = self._node.get_publishers_info_by_topic(self._topic)
+        if not publishers:
+            return f"{silence}: nobody publishes it; remap it, or start what publishes it"
+        for publisher in publishers:
+            compatibility, reason = qos_check_compatible(publisher.qos_profile, self._qos)
+            if compatibility == QoSCompatibility.ERROR:
+                offered = publisher.qos_profile
+                return (
+                    f"{silence}: the publisher {publisher.node_name} offers reliability "
+                    f"{offered.reliability.name}, durability {offered.durability.name}, which is "
+                    f"incompatible ({reason.strip()}); set odom_reliability or image_reliability "
+                    "to best_effort"
+                )
+        return f"{silence}: {publishers[0].node_name} publishes it but sends nothing"
+
+
 class Rate:
     """How often something happens, over the last `window` seconds."""
 
@@ -204,3 +273,23 @@ class Latency:
             p50, p99 = np.percentile(list(self._seconds), (50, 99)) * 1e3
             self._percentiles = float(p50), float(p99)
         return self._percentiles
+
+
+LONGEST_LINE = 2000
+"""Characters: a frame's name may be as long as a message."""
+
+
+class ShownLogger(RcutilsLogger):
+    """Logs as rclpy does, but shows control characters instead of sending them to the terminal:
+    names and errors come from files and from the network.
+    """
+
+    def log(self, message: object, *arguments: Any, **keywords: Any) -> bool:
+        text = str(message)
+        if len(text) > LONGEST_LINE:
+            text = f"{text[:LONGEST_LINE]}... ({len(text)} characters)"
+        return bool(super().log(shown(text), *arguments, **keywords))
+
+
+# rclpy tells calls apart by where they are made, which is not here: nothing else logs in this file.
+_internal_callers.append(str(Path(__file__).resolve()))

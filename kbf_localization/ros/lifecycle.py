@@ -1,38 +1,110 @@
-"""A lifecycle node that Nav2's lifecycle manager can run."""
+"""A lifecycle node that Nav2's lifecycle manager can run, and whose entities may be destroyed.
+
+An rclpy executor makes its wait set of the node's entities without a lock. One that another thread
+destroys meanwhile raises InvalidHandle or RCLError there and ends the process; and an executor
+that is shut down while it spins loses the guard that it waits for. So entities are destroyed
+between two spins, on the thread that spins, and an executor is shut down when it no longer spins.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
-from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
-from rclpy.duration import Duration
+from rclpy.executors import Executor, ExternalShutdownException
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
-from rclpy.lifecycle import LifecycleNodeMixin
+from rclpy.lifecycle import LifecycleNodeMixin, LifecyclePublisher, TransitionCallbackReturn
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
+from rclpy.publisher import Publisher
+from rclpy.service import Service
+from rclpy.subscription import Subscription
+from rclpy.timer import Timer
 
-from kbf_localization.ros.shown_logger import ShownLogger
-from kbf_localization.ros.spinning import Disposal
+from kbf_localization.ros.diagnostics import ShownLogger
 
 logger = logging.getLogger(__name__)
 
-try:
-    from bond.msg import Status as BondStatus
-except ImportError:
-    BondStatus = None
+# How soon a signal is heeded: Python's handlers run between two waits, each of which costs.
+_PERIOD_S, _PAUSE_S = 0.4, 0.001
+_WARNING_PERIOD_S = 5.0
+_MOST_FAILURES = 100
+"""So many errors without a break between them are the executor's own."""
 
-# As in the package bond; Nav2's nodes set the heartbeat's timeout and never time out themselves.
-_CONNECT_TIMEOUT_S = 10.0
-_DISCONNECT_TIMEOUT_S = 2.0
-_HEARTBEAT_TIMEOUT_S = 4.0
-_FAREWELL_S = 0.5
+
+class Disposal:
+    """Destroys a node's entities between two spins; where nothing spins, at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._executor: Executor | None = None
+        self._tasks: list[tuple[Callable[[], object], threading.Event]] = []
+
+    def spin(
+        self, executor: Executor, until: threading.Event, failed: Callable[[Exception], None]
+    ) -> None:
+        """Execute callbacks until the event, or until the context is shut down.
+
+        A callback's error is handed to `failed`: it must not end the node.
+        """
+        failures = 0
+        with self._lock:
+            self._executor = executor
+        try:
+            while executor.context.ok() and not until.is_set():
+                try:
+                    executor.spin_once(timeout_sec=_PERIOD_S)
+                    failures = 0
+                except ExternalShutdownException:
+                    raise
+                except Exception as error:
+                    failures += 1
+                    if failures > _MOST_FAILURES or not executor.context.ok():
+                        raise
+                    failed(error)
+                self._run_tasks()
+                # rclpy hands a callback out again and again until a thread has begun with it.
+                time.sleep(_PAUSE_S)
+        finally:
+            with self._lock:
+                self._executor = None
+            self._run_tasks()
+
+    def destroy(self, destroy: Callable[..., object], *entities: object) -> None:
+        """Have `destroy(entity)` called for each entity, by a method of the node; wait for it."""
+        done = threading.Event()
+
+        def task() -> None:
+            for entity in entities:
+                destroy(entity)
+
+        with self._lock:
+            spun = self._executor is not None
+            if self._executor is not None:
+                self._tasks.append((task, done))
+                wake(self._executor)
+        if spun:
+            done.wait()
+        else:
+            task()
+
+    def _run_tasks(self) -> None:
+        with self._lock:
+            tasks, self._tasks = self._tasks, []
+        for task, done in tasks:
+            try:
+                task()
+            finally:
+                done.set()
+
+
+def wake(executor: Executor) -> None:
+    """Make the executor's spin_once return: a plain wake() only makes it wait anew."""
+    executor.create_task(lambda: None)
 
 
 class SafeLifecycleNode(LifecycleNodeMixin, Node):
@@ -41,12 +113,14 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
     A transition that the state does not allow raises in rclpy's service callback and so ends
     the process: here it is answered by success = false. A transition that takes long, such as
     loading a map, does not keep `get_state` waiting. An error in one is logged. And what one puts
-    away is destroyed by `disposal`, which also spins the node.
+    away by `dispose` is destroyed between two spins, for which `disposal` spins the node.
     """
 
     def __init__(self, name: str, **arguments: Any) -> None:
         self.disposal = Disposal()
+        self.steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._shown_logger: ShownLogger | None = None
+        self._warned: dict[str, float] = {}
         Node.__init__(self, name, **arguments)
         self.lifecycle_group = ReentrantCallbackGroup()
         LifecycleNodeMixin.__init__(self, callback_group=self.lifecycle_group)
@@ -65,6 +139,42 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
     def state_label(self) -> str:
         """The lifecycle state, such as "active"."""
         return str(self._state_machine.current_state[1])
+
+    def warn(self, kind: str, message: str) -> None:
+        """Log a warning, the same kind at most every 5 seconds."""
+        now = time.monotonic()
+        if now - self._warned.get(kind, -1e9) >= _WARNING_PERIOD_S:
+            self._warned[kind] = now
+            self.get_logger().warning(message)
+
+    def start_by_itself(self) -> None:
+        """Configure and activate as soon as the node is spun."""
+
+        def start() -> None:
+            self.dispose(timer)
+            with self._transition_lock:
+                unconfigured = self.state_label == "unconfigured"
+                if unconfigured and self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
+                    self.trigger_activate()
+
+        timer = self.create_timer(0.0, start, self.lifecycle_group, clock=self.steady)
+
+    def dispose(self, *entities: Any) -> None:
+        """Destroy timers, services, subscriptions and publishers; waits until it is done."""
+        self.disposal.destroy(self._destroy, *entities)
+
+    def _destroy(self, entity: Any) -> None:
+        for kind, destroy in (
+            (Timer, self.destroy_timer),
+            (Service, self.destroy_service),
+            (Subscription, self.destroy_subscription),
+            (LifecyclePublisher, self.destroy_lifecycle_publisher),
+            (Publisher, self.destroy_publisher),
+        ):
+            if isinstance(entity, kind):
+                destroy(entity)
+                return
+        raise TypeError(f"cannot destroy {entity!r}")
 
     def finish_transitions(self, seconds: float) -> None:
         """Wait for a transition that is under way; none begins any more."""
@@ -97,107 +207,3 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
             return response
         finally:
             self._transition_lock.release()
-
-
-def make_bond(node: SafeLifecycleNode, period_s: float) -> Bond | None:
-    """The bond with the lifecycle manager; None where it is not wanted, or cannot be."""
-    if period_s <= 0.0:
-        return None
-    if BondStatus is None:
-        node.get_logger().info(
-            "the package bond is not installed: a lifecycle manager must have bond_timeout 0.0"
-        )
-        return None
-    return Bond(node, period_s)
-
-
-class _BondState(Enum):
-    WAITING = "waiting for the manager"
-    ALIVE = "alive"
-    DYING = "waiting for the manager to know that it is broken"
-    DEAD = "dead"
-
-
-class Bond:
-    """This node's side of the bond with Nav2's lifecycle manager, by the rules of bondcpp.
-
-    Both sides send heartbeats on the topic `bond`, with the node's name as the bond's id. A node
-    that is silent for too long, or says that it ends, makes the manager take all of Nav2 down.
-    As Nav2's own nodes, this side does not mind a silent manager; it ends when the manager says so.
-    """
-
-    def __init__(self, node: SafeLifecycleNode, period_s: float) -> None:
-        self._node, self._period_s = node, period_s
-        self._id, self._instance = node.get_name(), str(uuid.uuid4())
-        self._manager: str | None = None
-        self._state, self._since = _BondState.WAITING, time.monotonic()
-        self._lock = threading.RLock()
-        group = MutuallyExclusiveCallbackGroup()
-        self._publisher = node.create_publisher(BondStatus, "bond", QoSProfile(depth=5))
-        self._subscription = node.create_subscription(
-            BondStatus, "bond", self._on_status, QoSProfile(depth=100), callback_group=group
-        )
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(period_s, self._tick, group, clock=steady)
-
-    def end(self) -> None:
-        """Tell the manager that this node stops; go on telling it until it answers."""
-        with self._lock:
-            if self._state is _BondState.DEAD:
-                return
-            alive = self._state is _BondState.ALIVE
-            self._enter(_BondState.DYING if alive else _BondState.DEAD)
-            self._send(active=False)
-            # The process may end now, and with it what has not been delivered.
-            self._publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_S))
-
-    def _tick(self) -> None:
-        with self._lock:
-            elapsed = time.monotonic() - self._since
-            if self._state is _BondState.WAITING and elapsed > _CONNECT_TIMEOUT_S:
-                self._enter(_BondState.DEAD)
-            if self._state is _BondState.DYING and elapsed > _DISCONNECT_TIMEOUT_S:
-                self._enter(_BondState.DEAD)
-            if self._state is _BondState.DEAD:
-                node, destroy = self._node, self._node.disposal.destroy
-                destroy(node.destroy_timer, self._timer)
-                destroy(node.destroy_subscription, self._subscription)
-                destroy(node.destroy_publisher, self._publisher)
-            else:
-                self._send(active=self._state is not _BondState.DYING)
-
-    def _on_status(self, message: Any) -> None:
-        if message.id != self._id or message.instance_id == self._instance:
-            return
-        with self._lock:
-            if self._manager is None:
-                self._manager = message.instance_id
-            if message.instance_id != self._manager:
-                self._node.get_logger().error(
-                    f"a third party uses the bond '{self._id}': only a node and its lifecycle "
-                    "manager may; are there two nodes or two managers of this name?",
-                    throttle_duration_sec=5.0,
-                )
-            elif message.active and self._state is _BondState.WAITING:
-                self._enter(_BondState.ALIVE)
-                self._node.get_logger().info("bond with the lifecycle manager formed")
-            elif not message.active and self._state in (_BondState.WAITING, _BondState.ALIVE):
-                self._enter(_BondState.DEAD)
-                self._send(active=False)
-                self._node.get_logger().warning("the lifecycle manager has ended the bond")
-            elif not message.active:
-                self._enter(_BondState.DEAD)
-
-    def _enter(self, state: _BondState) -> None:
-        self._state, self._since = state, time.monotonic()
-
-    def _send(self, active: bool) -> None:
-        message = BondStatus(
-            id=self._id,
-            instance_id=self._instance,
-            active=active,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT_S,
-            heartbeat_period=float(self._period_s),
-        )
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        self._publisher.publish(message)

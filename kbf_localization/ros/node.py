@@ -10,7 +10,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import PoseWithCovarianceStamped
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
-from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
+from rclpy.clock import JumpThreshold, TimeJump
 from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
@@ -28,10 +28,11 @@ from kbf_localization.localization.startup import (
     user_path,
 )
 from kbf_localization.ros import diagnostics, parameters
+from kbf_localization.ros.bond import Bond, make_bond
 from kbf_localization.ros.conversions import header
 from kbf_localization.ros.diagnostics import Event
 from kbf_localization.ros.intake import Intake
-from kbf_localization.ros.lifecycle import Bond, SafeLifecycleNode, make_bond
+from kbf_localization.ros.lifecycle import SafeLifecycleNode
 from kbf_localization.ros.outputs import Outputs
 from kbf_localization.ros.running_localizer import RunningLocalizer
 
@@ -63,23 +64,18 @@ class LocalizerNode(SafeLifecycleNode):
         self.add_on_set_parameters_callback(self._check_parameters)
         parameters.declare(self)
         self.add_post_set_parameters_callback(self._apply_parameters)
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._warned: dict[str, float] = {}
         self._clocks_compared = False
         self._namesakes_sought = -_NAMESAKE_PERIOD_S
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._group = MutuallyExclusiveCallbackGroup()
-        self.create_timer(1.0, self._diagnose, callback_group=self._group, clock=self._steady)
-        self._jumps = self.get_clock().create_jump_callback(
-            JumpThreshold(
-                min_forward=None, min_backward=Duration(seconds=-0.1), on_clock_change=False
-            ),
-            post_callback=self._clock_jumped,
+        self.create_timer(1.0, self._diagnose, callback_group=self._group, clock=self.steady)
+        back = JumpThreshold(
+            min_forward=None, min_backward=Duration(seconds=-0.1), on_clock_change=False
         )
+        clock = self.get_clock()
+        self._jumps = clock.create_jump_callback(back, post_callback=self._clock_jumped)
         if self.get_parameter("autostart").value:
-            self._autostart_timer = self.create_timer(
-                0.0, self._autostart, callback_group=self.lifecycle_group, clock=self._steady
-            )
+            self.start_by_itself()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         values = parameters.read(self)
@@ -93,16 +89,10 @@ class LocalizerNode(SafeLifecycleNode):
             return FAILURE
         training_map: Any = localizer.training_map
         self._map_identity = str(training_map.identity)
-        self._outputs = Outputs(
-            self,
-            values["global_frame_id"],
-            values["odom_frame_id"],
-            training_map,
-            values["path_length"],
-        )
+        self._outputs = Outputs(self, values, training_map)
         log = self.get_logger().info
         self._running = RunningLocalizer(
-            localizer, values, self._publish, self._broadcast, log, self._warn
+            localizer, values, self._publish, self._broadcast, log, self.warn
         )
         prior, origin = first_pose(values, self._map_identity)
         if prior is not None:
@@ -114,26 +104,24 @@ class LocalizerNode(SafeLifecycleNode):
 
     def _listen_while_configured(self, running: RunningLocalizer) -> None:
         """Services and poses set by hand, which count even before the node is active."""
-        # As deep as the parameters' services: rclpy's 10 lose calls when many come at once.
-        deep = QoSProfile(depth=1000)
-        self._services_made = [
-            self.create_service(Empty, name, callback, qos_profile=deep)
-            for name, callback in (
-                ("reinitialize_global_localization", self._on_reinitialize),
-                ("request_nomotion_update", self._on_no_motion_update),
-            )
+        services = [
+            (Empty, "reinitialize_global_localization", self._on_reinitialize),
+            (Empty, "request_nomotion_update", self._on_no_motion_update),
         ]
         if SetInitialPose is None:
             self.get_logger().info(
                 "nav2_msgs is not installed: no service set_initial_pose, no topic particle_cloud"
             )
         else:
-            self._services_made.append(
-                self.create_service(SetInitialPose, "set_initial_pose", self._on_set_initial_pose)
-            )
-        self._by_hand = self.create_subscription(
-            PoseWithCovarianceStamped, "initialpose", running.on_initial_pose, QoSProfile(depth=5)
-        )
+            services.append((SetInitialPose, "set_initial_pose", self._on_set_initial_pose))
+        # As deep as the parameters' services: rclpy's 10 lose calls when many come at once.
+        deep = QoSProfile(depth=1000)
+        self._made_at_configure = [
+            self.create_subscription(
+                PoseWithCovarianceStamped, "initialpose", running.on_initial_pose, 5
+            ),
+            *(self.create_service(*service, qos_profile=deep) for service in services),
+        ]
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         result = super().on_activate(state)
@@ -143,13 +131,9 @@ class LocalizerNode(SafeLifecycleNode):
         self._intake = Intake(self, running.topics(), running.failed)
         self._active_timers = []
         if values["save_pose_rate"] > 0.0:
+            period_s = 1.0 / values["save_pose_rate"]
             self._active_timers.append(
-                self.create_timer(
-                    1.0 / values["save_pose_rate"],
-                    self._save_pose,
-                    callback_group=self._group,
-                    clock=self._steady,
-                )
+                self.create_timer(period_s, self._save_pose, self._group, clock=self.steady)
             )
         self._outputs.publish_map(self.get_clock().now().nanoseconds)
         self._bond = make_bond(self, values["bond_heartbeat_period"])
@@ -187,7 +171,7 @@ class LocalizerNode(SafeLifecycleNode):
         if intake is None:
             return
         intake.close()
-        self.disposal.destroy(self.destroy_timer, *self._active_timers)
+        self.dispose(*self._active_timers)
         if self._running is not None:
             self._running.drop_images()
 
@@ -195,12 +179,10 @@ class LocalizerNode(SafeLifecycleNode):
         self._stop_active()
         with self._in_use:
             running, self._running = self._running, None
-        if running is None:
-            return
-        running.stop()
-        self.disposal.destroy(self.destroy_service, *self._services_made)
-        self.disposal.destroy(self.destroy_subscription, self._by_hand)
-        self._outputs.destroy()
+        if running is not None:
+            running.stop()
+            self.dispose(*self._made_at_configure)
+            self._outputs.destroy()
 
     def _publish(self, localization: Localization) -> None:
         """Called by the worker, which is stopped before the publishers are destroyed."""
@@ -231,13 +213,11 @@ class LocalizerNode(SafeLifecycleNode):
                 return
             newest_ns = running.localizer.newest_odometry_ns
             tolerance_ns = int(self._values["transform_tolerance"] * 1e9)
-            period_s = 1.0 / self._values["transform_rate"]
-            outputs = self._outputs
-            if newest_ns is None or not outputs.transform_is_due(newest_ns, tolerance_ns, period_s):
+            if newest_ns is None or not self._outputs.transform_is_due(newest_ns, tolerance_ns):
                 return
             transform = running.localizer.map_to_odom()
             if transform is not None and running.distrust() is None:
-                outputs.keep_transform(transform, newest_ns, tolerance_ns)
+                self._outputs.keep_transform(transform, newest_ns, tolerance_ns)
 
     def _status(self) -> DiagnosticStatus:
         """The state with its figures."""
@@ -259,7 +239,7 @@ class LocalizerNode(SafeLifecycleNode):
                 return
             self._outputs.publish_status(status)
             for kind, line in running.complaints(intake).items():
-                self._warn(kind, line)
+                self.warn(kind, line)
             self._compare_clocks(running, now)
 
     def _look_for_namesakes(self) -> None:
@@ -270,7 +250,7 @@ class LocalizerNode(SafeLifecycleNode):
         me = self.get_name(), self.get_namespace()
         alike = self.get_node_names_and_namespaces().count(me)
         if alike > 1:
-            self._warn(
+            self.warn(
                 "namesakes",
                 f"{alike} nodes are called {self.get_fully_qualified_name()}, and each may send "
                 "map→odom: end all but one, or give each a namespace",
@@ -294,10 +274,9 @@ class LocalizerNode(SafeLifecycleNode):
         running = self._running
         if running is None or not self._values["saved_pose_file"]:
             return
-        if self._values["save_pose_rate"] < 0.0:
-            return
         known = running.localizer.pose_at()
-        if known is None or running.distrust() is not None:
+        off = self._values["save_pose_rate"] < 0.0
+        if off or known is None or running.distrust() is not None:
             return
         try:
             path = user_path(self._values["saved_pose_file"])
@@ -348,17 +327,4 @@ class LocalizerNode(SafeLifecycleNode):
         if running is not None:
             running.failed(error)
         else:
-            self._warn(type(error).__name__, f"unexpected {type(error).__name__}: {error}")
-
-    def _warn(self, about: str, message: str) -> None:
-        """Log a warning, the same kind at most every 5 seconds."""
-        now = time.monotonic()
-        if now - self._warned.get(about, -1e9) >= 5.0:
-            self._warned[about] = now
-            self.get_logger().warning(message)
-
-    def _autostart(self) -> None:
-        self.disposal.destroy(self.destroy_timer, self._autostart_timer)
-        with self._transition_lock:
-            if self.state_label == "unconfigured" and self.trigger_configure() == SUCCESS:
-                self.trigger_activate()
+            self.warn(type(error).__name__, f"unexpected {type(error).__name__}: {error}")

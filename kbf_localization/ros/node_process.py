@@ -9,8 +9,10 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PoseWithCovarianceStamped
+from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
@@ -26,6 +29,7 @@ from kbf_localization.child_process import python_command
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.run import Run
 from kbf_localization.ros.conversions import nanoseconds, planar_covariance, planar_pose
+from kbf_localization.ros.lifecycle import wake
 
 Value = bool | int | float | str
 QUEUE_DEPTH = 1000
@@ -204,3 +208,26 @@ def _counts(values: dict[str, Any]) -> dict[str, int]:
     return {
         key: int(value) for key, value in values.items() if value.isdigit() and key not in _FIGURES
     }
+
+
+@contextmanager
+def spinning(node: Node) -> Iterator[None]:
+    """Spin a node on a thread of its own; after the block it can be destroyed."""
+    executor = SingleThreadedExecutor(context=node.context)
+    executor.add_node(node)
+    over = threading.Event()
+    thread = threading.Thread(target=partial(_spin, executor, over), name="spin", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        wake(executor)
+        thread.join()
+        executor.shutdown()
+
+
+def _spin(executor: Executor, over: threading.Event) -> None:
+    with suppress(ExternalShutdownException):
+        while executor.context.ok() and not over.is_set():
+            executor.spin_once()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,21 +53,23 @@ class Outputs:
     """The publishers and what they need to remember."""
 
     def __init__(
-        self,
-        node: SafeLifecycleNode,
-        frame_id: str,
-        odom_frame_id: str,
-        training_map: TrainingMap,
-        path_length: int,
+        self, node: SafeLifecycleNode, values: Mapping[str, Any], training_map: TrainingMap
     ) -> None:
+        """`values` are the node's parameters by name."""
         self._node = node
-        self._frame_id, self._odom_frame_id = frame_id, odom_frame_id
+        self._frame_id, self._odom_frame_id = values["global_frame_id"], values["odom_frame_id"]
         self._map, self._map_poses = training_map, training_map.poses
-        self._path: deque[tuple[int, Array]] = deque(maxlen=path_length)
+        self._path: deque[tuple[int, Array]] = deque(maxlen=values["path_length"])
         self._path_shown_ns = 0
+        self._tf_period_s = 1.0 / values["transform_rate"]
         self._tf_newest_ns = self._tf_ahead_ns = 0
         self._tf_sent_at = 0.0
-        publisher = node.create_lifecycle_publisher
+        self._made: list[Any] = []
+
+        def publisher(*arguments: Any) -> Any:
+            self._made.append(node.create_lifecycle_publisher(*arguments))
+            return self._made[-1]
+
         self._pose = publisher(PoseWithCovarianceStamped, "pose", _LATCHED)
         self._belief = publisher(MarkerArray, "belief", 1)
         self._belief_poses = publisher(PoseArray, "belief_poses", 1)
@@ -83,23 +85,9 @@ class Outputs:
             self._particles = publisher(ParticleCloud, "particle_cloud", best_effort)
         # As tf2's broadcaster has it; tf2_ros itself is not needed for one transform.
         self._tf = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
-        self._all: tuple[Any, ...] = (
-            self._pose,
-            self._belief,
-            self._belief_poses,
-            self._hypotheses,
-            self._best_match,
-            self._map_poses_publisher,
-            self._floor_plan,
-            self._path_publisher,
-            self._status,
-            self._particles,
-        )
 
     def destroy(self) -> None:
-        node, destroy = self._node, self._node.disposal.destroy
-        destroy(node.destroy_lifecycle_publisher, *filter(None, self._all))
-        destroy(node.destroy_publisher, self._tf)
+        self._node.dispose(*self._made, self._tf)
 
     def send_transform(self, map_to_odom: Array, *stamps_ns: int) -> None:
         """Publish the odometry's frame (3,) on the map, as it is at these times."""
@@ -107,11 +95,11 @@ class Outputs:
         messages = [transform_message(*frames, stamp_ns, map_to_odom) for stamp_ns in stamps_ns]
         self._tf.publish(TFMessage(transforms=messages))
 
-    def transform_is_due(self, newest_ns: int, tolerance_ns: int, period_s: float) -> bool:
+    def transform_is_due(self, newest_ns: int, tolerance_ns: int) -> bool:
         """Whether to publish it for new odometry: each period, or when little is left ahead."""
         if newest_ns == self._tf_newest_ns:
             return False  # tf2 has no use for a second transform of the same time
-        if time.monotonic() - self._tf_sent_at >= period_s:
+        if time.monotonic() - self._tf_sent_at >= self._tf_period_s:
             return True
         return tolerance_ns > 0 and self._tf_ahead_ns - newest_ns < tolerance_ns // 2
 
@@ -141,13 +129,9 @@ class Outputs:
 
     def publish_pose(self, localization: Localization) -> None:
         """The pose; while lost its covariance says that it is not to be relied on."""
-        message = pose_with_covariance(
-            self._frame_id,
-            localization.stamp_ns,
-            localization.pose,
-            localization.published_covariance,
-        )
-        self._pose.publish(message)
+        pose, covariance = localization.pose, localization.published_covariance
+        stamp_ns = localization.stamp_ns
+        self._pose.publish(pose_with_covariance(self._frame_id, stamp_ns, pose, covariance))
 
     @property
     def status_is_read(self) -> bool:

@@ -29,8 +29,7 @@ class NodeParameter:
     name: str
     default: Value
     description: str
-    low: float | None = None
-    high: float | None = None
+    within: tuple[float, float] | None = None
     choices: tuple[str, ...] = ()
     live: bool = False
 
@@ -39,16 +38,15 @@ class NodeParameter:
         """What values it can have, in words."""
         if self.choices:
             return " | ".join(self.choices)
-        if self.low is not None and self.high is not None:
-            return f"{self.low:g} to {self.high:g}"
+        if self.within is not None:
+            return "{:g} to {:g}".format(*self.within)
         return {bool: "true or false", str: "text"}.get(type(self.default), "any number")
 
     def problem(self, value: object) -> str | None:
         """Why it cannot have this value; None when it can."""
         if type(value) is not type(self.default):
-            return (
-                f"{self.name} must be of type {type(self.default).__name__}, as 'ros2 param' says"
-            )
+            kind = type(self.default).__name__
+            return f"{self.name} must be of type {kind}, as 'ros2 param' says"
         if isinstance(value, float) and not math.isfinite(value):
             return f"{self.name} must be a finite number, not {value}"
         if isinstance(value, (int, float)) and not self._in_range(value):
@@ -58,26 +56,24 @@ class NodeParameter:
         return None
 
     def _in_range(self, value: float) -> bool:
-        return self.low is None or self.high is None or self.low <= value <= self.high
+        return self.within is None or self.within[0] <= value <= self.within[1]
 
     def descriptor(self) -> ParameterDescriptor:
         """The description and range that `ros2 param describe` shows."""
+        when = "" if self.live else "; can change only while the node is unconfigured"
         descriptor = ParameterDescriptor(
-            description=self.description,
-            additional_constraints=self.limits
-            + ("" if self.live else "; can change only while the node is unconfigured"),
+            description=self.description, additional_constraints=self.limits + when
         )
-        if self.low is not None and self.high is not None:
-            if isinstance(self.default, float):
-                span = FloatingPointRange(from_value=float(self.low), to_value=float(self.high))
-                descriptor.floating_point_range = [span]
-            else:
-                whole = IntegerRange(from_value=int(self.low), to_value=int(self.high), step=1)
-                descriptor.integer_range = [whole]
+        if self.within is not None and isinstance(self.default, float):
+            low, high = map(float, self.within)
+            descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
+        elif self.within is not None:
+            first, last = map(int, self.within)
+            descriptor.integer_range = [IntegerRange(from_value=first, to_value=last, step=1)]
         return descriptor
 
 
-_FAR = 1e6
+_FAR, _TURN = 1e6, 2.0 * math.pi
 
 PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter("map", "", "Path of the map file (*.kbfmap) to localize in."),
@@ -124,48 +120,42 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "transform_tolerance",
         1.0,
         "Seconds beyond the newest odometry for which the transform can be looked up already.",
-        low=0.0,
-        high=10.0,
+        (0.0, 10.0),
         live=True,
     ),
     NodeParameter(
         "transform_rate",
         30.0,
         "How often the transform is published, in Hz, where odometry comes as often.",
-        low=1.0,
-        high=200.0,
+        (1.0, 200.0),
     ),
     NodeParameter(
         "dead_reckoning_max_sigma",
         1.0,
         "Standard deviation in metres to which odometry without images may carry the transform; "
         "beyond it the transform stops, and comes back with an image that can be trusted.",
-        low=0.01,
-        high=1000.0,
+        (0.01, 1000.0),
         live=True,
     ),
     NodeParameter(
         "dead_reckoning_max_seconds",
         5.0,
         "Seconds for which odometry without images may carry the transform.",
-        low=0.1,
-        high=1e6,
+        (0.1, 1e6),
         live=True,
     ),
     NodeParameter(
         "update_min_d",
         0.0,
         "Metres to drive before another image is used; 0 uses every image.",
-        low=0.0,
-        high=100.0,
+        (0.0, 100.0),
         live=True,
     ),
     NodeParameter(
         "update_min_a",
         0.0,
         "Radians to turn before another image is used; 0 uses every image.",
-        low=0.0,
-        high=6.283185307179586,
+        (0.0, _TURN),
         live=True,
     ),
     NodeParameter(
@@ -173,29 +163,20 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         0.5,
         "Seconds between two used images while the robot tracks and stands still; 0 uses every "
         "image.",
-        low=0.0,
-        high=60.0,
+        (0.0, 60.0),
         live=True,
     ),
     NodeParameter(
         "set_initial_pose", False, "Start from initial_pose.* instead of from anywhere on the map."
     ),
-    NodeParameter("initial_pose.x", 0.0, "Initial x in the map, in metres.", low=-_FAR, high=_FAR),
-    NodeParameter("initial_pose.y", 0.0, "Initial y in the map, in metres.", low=-_FAR, high=_FAR),
+    NodeParameter("initial_pose.x", 0.0, "Initial x in the map, in metres.", (-_FAR, _FAR)),
+    NodeParameter("initial_pose.y", 0.0, "Initial y in the map, in metres.", (-_FAR, _FAR)),
+    NodeParameter("initial_pose.z", 0.0, "Not used; here because AMCL has it.", (-_FAR, _FAR)),
     NodeParameter(
-        "initial_pose.z", 0.0, "Not used; here because AMCL has it.", low=-_FAR, high=_FAR
+        "initial_pose.yaw", 0.0, "Initial heading in the map, in radians.", (-_TURN, _TURN)
     ),
-    NodeParameter(
-        "initial_pose.yaw",
-        0.0,
-        "Initial heading in the map, in radians.",
-        low=-6.283185307179586,
-        high=6.283185307179586,
-    ),
-    NodeParameter(
-        "initial_pose.sigma_xy", 0.5, "Its uncertainty in metres.", low=0.001, high=100.0
-    ),
-    NodeParameter("initial_pose.sigma_yaw", 0.26, "And in radians.", low=0.001, high=10.0),
+    NodeParameter("initial_pose.sigma_xy", 0.5, "Its uncertainty in metres.", (0.001, 100.0)),
+    NodeParameter("initial_pose.sigma_yaw", 0.26, "And in radians.", (0.001, 10.0)),
     NodeParameter(
         "always_reset_initial_pose",
         False,
@@ -210,15 +191,13 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "save_pose_rate",
         0.5,
         "How often the pose is saved, in Hz; 0 saves at deactivation alone, -1 never.",
-        low=-1.0,
-        high=10.0,
+        (-1.0, 10.0),
     ),
     NodeParameter(
         "saved_pose_max_age",
         3600.0,
         "A saved pose older than these seconds is not used.",
-        low=0.0,
-        high=1e9,
+        (0.0, 1e9),
     ),
     NodeParameter(
         "image_transport",
@@ -231,64 +210,53 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         0.0,
         "Seconds added to the stamps of images, where the camera's clock or latency puts them "
         "wrong; 'kbf check time' estimates it.",
-        low=-LARGEST_CORRECTION_S,
-        high=LARGEST_CORRECTION_S,
+        (-LARGEST_CORRECTION_S, LARGEST_CORRECTION_S),
         live=True,
     ),
-    NodeParameter(
-        "image_reliability",
-        "best_effort",
-        "QoS reliability asked for; best_effort receives from every publisher.",
-        choices=("best_effort", "reliable"),
-    ),
-    NodeParameter(
-        "odom_reliability",
-        "best_effort",
-        "QoS reliability asked for; best_effort receives from every publisher.",
-        choices=("best_effort", "reliable"),
+    *(
+        NodeParameter(
+            name,
+            "best_effort",
+            "QoS reliability asked for; best_effort receives from every publisher.",
+            choices=("best_effort", "reliable"),
+        )
+        for name in ("image_reliability", "odom_reliability")
     ),
     NodeParameter(
         "image_queue_depth",
         1,
         "Images that may wait for the filter; 1 keeps the newest alone, as a robot wants it.",
-        low=1,
-        high=10000,
+        (1, 10000),
     ),
     NodeParameter(
-        "odom_queue_depth", 500, "Odometry messages that may wait to be read.", low=1, high=100000
+        "odom_queue_depth", 500, "Odometry messages that may wait to be read.", (1, 100000)
     ),
     NodeParameter(
         "odometry_patience",
         1.0,
         "Seconds that an image waits for odometry of its own time before it is dropped.",
-        low=0.01,
-        high=60.0,
+        (0.01, 60.0),
         live=True,
     ),
     NodeParameter(
         "watchdog_timeout",
         5.0,
         "Seconds without odometry, images or a usable image until a warning names the reason.",
-        low=0.1,
-        high=3600.0,
+        (0.1, 3600.0),
         live=True,
     ),
     NodeParameter(
         "bond_heartbeat_period",
         0.1,
         "Seconds between heartbeats to Nav2's lifecycle manager, on the topic bond; 0: no bond.",
-        low=0.0,
-        high=1.0,
+        (0.0, 1.0),
     ),
-    NodeParameter(
-        "path_length", 2000, "Poses kept for the topic path; 0 for none.", low=0, high=100000
-    ),
+    NodeParameter("path_length", 2000, "Poses kept for the topic path; 0 for none.", (0, 100000)),
     NodeParameter(
         "belief_poses_count",
         500,
-        "Map poses of highest weight that the topic belief_poses holds.",
-        low=1,
-        high=100000,
+        "Map poses of highest weight in belief_poses.",
+        (1, 100000),
         live=True,
     ),
 )
@@ -309,9 +277,7 @@ def check(parameters: Iterable[Parameter], configured: bool) -> SetParametersRes
             continue
         reason = parameter.problem(change.value)
         if reason is None and configured and not parameter.live:
-            reason = (
-                f"{change.name} can change only while the node is unconfigured: clean it up first"
-            )
+            reason = f"{change.name} can change only while the node is unconfigured: clean it up"
         if reason is not None:
             return SetParametersResult(successful=False, reason=reason)
     return SetParametersResult(successful=True)
@@ -320,39 +286,3 @@ def check(parameters: Iterable[Parameter], configured: bool) -> SetParametersRes
 def read(node: Node) -> dict[str, Any]:
     """The values of all of them."""
     return {parameter.name: node.get_parameter(parameter.name).value for parameter in PARAMETERS}
-
-
-def as_yaml() -> str:
-    """The text of config/localization.yaml."""
-    lines = [
-        "# Parameters of the node localizer with their defaults.",
-        "# [live]: can change while it runs (ros2 param set); the others while it is unconfigured.",
-        "/**:",
-        "  ros__parameters:",
-    ]
-    for parameter in PARAMETERS:
-        live = " [live]" if parameter.live else ""
-        lines.append(f"    # {parameter.description} ({parameter.limits}){live}")
-        lines.append(f"    {parameter.name}: {_yaml_value(parameter.default)}")
-    return "\n".join(lines) + "\n"
-
-
-def as_markdown() -> str:
-    """The parameters as a table for the documentation."""
-    lines = ["| parameter | default | values | live | meaning |", "| --- | --- | --- | --- | --- |"]
-    for parameter in PARAMETERS:
-        limits = parameter.limits.replace("|", "\\|")
-        live = "yes" if parameter.live else ""
-        lines.append(
-            f"| `{parameter.name}` | `{_yaml_value(parameter.default)}` | {limits} | {live} "
-            f"| {parameter.description} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _yaml_value(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f'"{value}"'
-    return repr(value)

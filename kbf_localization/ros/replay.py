@@ -20,9 +20,14 @@ from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import KbfError, ParameterError
 from kbf_localization.evaluation.run import Run
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.ros.node_process import NodeProcess, NodeRecorder, Recording, Value
+from kbf_localization.ros.node_process import (
+    NodeProcess,
+    NodeRecorder,
+    Recording,
+    Value,
+    spinning,
+)
 from kbf_localization.ros.player import BagPlayer, Played, choose_playlist
-from kbf_localization.ros.spinning import spinning
 
 START_TIMEOUT_S = 60.0
 QUIET_S = 2.0

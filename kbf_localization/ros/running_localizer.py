@@ -34,15 +34,10 @@ from kbf_localization.ros.conversions import (
     planar_pose,
 )
 from kbf_localization.ros.diagnostics import Event, ImageHealth, Latency, Rate
-from kbf_localization.ros.intake import Intake, Topic
-from kbf_localization.ros.serialized import UNREADABLE, read_odometry, stamp_of
+from kbf_localization.ros.intake import UNREADABLE, Intake, Topic, read_odometry, stamp_of
 
 logger = logging.getLogger(__name__)
 
-_RELIABILITY = {
-    "best_effort": ReliabilityPolicy.BEST_EFFORT,
-    "reliable": ReliabilityPolicy.RELIABLE,
-}
 _TRACE_PERIOD_S = 5.0
 _SURE = np.diag([0.01, 0.01, 0.01]) ** 2
 """Least covariance of a pose set by hand: one given with certainty would leave no way back."""
@@ -88,13 +83,8 @@ class RunningLocalizer:
         """What the active node listens to; odometry comes first, images last."""
         self._health.used()
         values = self._values
-        odom_qos = QoSProfile(
-            depth=values["odom_queue_depth"], reliability=_RELIABILITY[values["odom_reliability"]]
-        )
-        image_qos = QoSProfile(
-            depth=max(5, values["image_queue_depth"]),
-            reliability=_RELIABILITY[values["image_reliability"]],
-        )
+        odom_qos = _qos(values["odom_queue_depth"], values["odom_reliability"])
+        image_qos = _qos(max(5, values["image_queue_depth"]), values["image_reliability"])
         compressed = values["image_transport"] == "compressed"
         name = "image/compressed" if compressed else "image"
         images = Topic(name, self._camera, image_qos, self._on_image, serialized=True)
@@ -227,6 +217,7 @@ class RunningLocalizer:
         self._odometry_received += 1
         try:
             message = read_odometry(cdr)
+            pose = planar(message.pose)
         except UNREADABLE as error:
             self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
             return
@@ -244,11 +235,6 @@ class RunningLocalizer:
                 f"odometry is of '{base}', not of base_frame_id '{expected}': the pose will be "
                 f"that of '{base}'",
             )
-        try:
-            pose = planar(message.pose)
-        except ValueError as error:
-            self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
-            return
         self._add_odometry(message.stamp_ns, pose, message.covariance)
 
     def _on_transforms(self, message: TFMessage) -> None:
@@ -306,3 +292,7 @@ class RunningLocalizer:
         self._publish(localization)
         self._latency.add(time.perf_counter() - pending.arrived)
         self._pose_rate.happened()
+
+
+def _qos(depth: int, reliability: str) -> QoSProfile:
+    return QoSProfile(depth=depth, reliability=ReliabilityPolicy[reliability.upper()])

@@ -1,4 +1,4 @@
-"""docs/node.md says what the node has."""
+"""docs/node.md and config/localization.yaml say what the node has."""
 
 import os
 import subprocess
@@ -12,13 +12,16 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.ros
 def test_the_nodes_reference_is_up_to_date(tmp_path: Path) -> None:
-    made = tmp_path / "node.md"
+    pages = ("docs/node.md", "config/localization.yaml")
+    for page in pages:
+        (tmp_path / page).parent.mkdir()
     subprocess.run(
-        [sys.executable, str(PROJECT / "tools" / "make_node_reference.py"), str(made)],
+        [sys.executable, str(PROJECT / "tools" / "make_node_reference.py"), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         check=True,
         timeout=100,
     )
-    assert made.read_text() == (PROJECT / "docs" / "node.md").read_text(), (
-        "run: python tools/make_node_reference.py"
-    )
+    for page in pages:
+        assert (tmp_path / page).read_text() == (PROJECT / page).read_text(), (
+            "run: python tools/make_node_reference.py"
+        )

@@ -24,8 +24,8 @@ SERVICE_CALLS = 500
 def any_value(parameter: NodeParameter, chance: random.Random) -> Any:
     """A value that may be valid, out of range, or of another type."""
     kinds: list[Any] = ["nonsense", True, 0, -1, 0.5, 1e300, float("nan"), parameter.default]
-    if parameter.low is not None and parameter.high is not None:
-        kinds.append(type(parameter.default)(chance.uniform(parameter.low, parameter.high)))
+    if parameter.within is not None:
+        kinds.append(type(parameter.default)(chance.uniform(*parameter.within)))
     if parameter.choices:
         kinds.append(chance.choice(parameter.choices))
     return chance.choice(kinds)

@@ -33,8 +33,7 @@ from kbf_localization.ros.conversions import (
     pose_with_covariance,
     transform_message,
 )
-from kbf_localization.ros.node_process import NodeProcess
-from kbf_localization.ros.spinning import spinning
+from kbf_localization.ros.node_process import NodeProcess, spinning
 from test.ros.tf_buffer import TransformBuffer
 from test.ros.world import FRAME_SECONDS, World
 

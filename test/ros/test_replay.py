@@ -19,13 +19,14 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.evaluation.run import Run
 from kbf_localization.evaluation.run import replay as replay_described
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.localization import Localizer
 from kbf_localization.ros import replay
 from kbf_localization.ros.replay import ReplaySettings, replay_through_node
-from kbf_localization.training_map import build_map, load_map, save_map
+from kbf_localization.training_map import TrainingMap, build_map, load_map, save_map
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from test.ros.bag_world import (
     with_clock_and_map_to_odom,
@@ -51,6 +52,19 @@ def bag(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_world_bag(world, tmp_path_factory.mktemp("bag"), FRAMES)
 
 
+def replay_offline(drive: RosbagDrive, training_map: TrainingMap) -> tuple[Run, Localizer]:
+    localizer = Localizer(training_map, make_filter("kbf", training_map))
+    described = describe_drive(drive, training_map.describer())
+    return replay_described(described, localizer, "kbf"), localizer
+
+
+def largest_difference(node: Run, offline: Run) -> float:
+    """Of the first poses' coordinates, in metres and radians."""
+    difference = node.estimates - offline.estimates[: len(node)]
+    difference[:, 2] = wrap_angle(difference[:, 2])
+    return float(np.abs(difference).max())
+
+
 def test_the_nodes_poses_equal_the_offline_replays(
     bag: Path, map_file: Path, tmp_path: Path
 ) -> None:
@@ -60,14 +74,10 @@ def test_the_nodes_poses_equal_the_offline_replays(
     replayed = replay_through_node(
         drive, map_file, ReplaySettings(rate=4.0), parameters=WHOLE_QUEUE
     )
-    training_map = load_map(map_file)
-    localizer = Localizer(training_map, make_filter("kbf", training_map))
-    offline = replay_described(describe_drive(drive, training_map.describer()), localizer, "kbf")
+    offline, localizer = replay_offline(drive, load_map(map_file))
     node = replayed.run
     assert node.frames_dropped == 0 and len(node) == len(offline) == FRAMES
-    difference = node.estimates - offline.estimates
-    difference[:, 2] = wrap_angle(difference[:, 2])
-    assert np.abs(difference).max() < 1e-9
+    assert largest_difference(node, offline) < 1e-9
     np.testing.assert_allclose(node.covariances, offline.covariances, rtol=1e-6, atol=1e-12)
     assert localizer.noise_is_reported
     assert node.states == offline.states
@@ -90,13 +100,9 @@ def test_a_network_gives_the_offline_replays_poses_too(
         ReplaySettings(rate=4.0, duration_s=2.0),
         parameters={**WHOLE_QUEUE, "descriptor_model": str(network)},
     )
-    training_map = load_map(path, network)
-    localizer = Localizer(training_map, make_filter("kbf", training_map))
-    offline = replay_described(describe_drive(drive, training_map.describer()), localizer, "kbf")
+    offline, _ = replay_offline(drive, load_map(path, network))
     assert len(replayed.run) == 20
-    difference = replayed.run.estimates - offline.estimates[:20]
-    difference[:, 2] = wrap_angle(difference[:, 2])
-    assert np.abs(difference).max() < 1e-6
+    assert largest_difference(replayed.run, offline) < 1e-6
 
 
 def test_odometry_in_tf_alone_gives_the_offline_replays_poses_too(
@@ -106,13 +112,9 @@ def test_odometry_in_tf_alone_gives_the_offline_replays_poses_too(
     replayed = replay_through_node(
         drive, map_file, ReplaySettings(rate=4.0, duration_s=2.0), parameters=WHOLE_QUEUE
     )
-    training_map = load_map(map_file)
-    localizer = Localizer(training_map, make_filter("kbf", training_map))
-    offline = replay_described(describe_drive(drive, training_map.describer()), localizer, "kbf")
+    offline, _ = replay_offline(drive, load_map(map_file))
     assert len(replayed.run) == 20
-    difference = replayed.run.estimates - offline.estimates[:20]
-    difference[:, 2] = wrap_angle(difference[:, 2])
-    assert np.abs(difference).max() < 1e-9
+    assert largest_difference(replayed.run, offline) < 1e-9
 
 
 def test_raw_images_give_the_offline_replays_poses_too(
@@ -122,12 +124,8 @@ def test_raw_images_give_the_offline_replays_poses_too(
     replayed = replay_through_node(
         drive, map_file, ReplaySettings(rate=2.0), parameters=WHOLE_QUEUE
     )
-    training_map = load_map(map_file)
-    localizer = Localizer(training_map, make_filter("kbf", training_map))
-    offline = replay_described(describe_drive(drive, training_map.describer()), localizer, "kbf")
-    difference = replayed.run.estimates - offline.estimates
-    difference[:, 2] = wrap_angle(difference[:, 2])
-    assert np.abs(difference).max() < 1e-9
+    offline, _ = replay_offline(drive, load_map(map_file))
+    assert largest_difference(replayed.run, offline) < 1e-9
 
 
 def test_the_bags_own_clock_and_map_to_odom_are_left_out_and_told(

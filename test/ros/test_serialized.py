@@ -9,7 +9,7 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage, Image
 
 from kbf_localization.ros.conversions import header
-from kbf_localization.ros.serialized import read_odometry, stamp_of
+from kbf_localization.ros.intake import read_odometry, stamp_of
 
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 stamps = st.integers(0, 2**31 * 1_000_000_000 - 1)

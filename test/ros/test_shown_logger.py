@@ -1,6 +1,6 @@
 import pytest
 
-from kbf_localization.ros.shown_logger import ShownLogger
+from kbf_localization.ros.diagnostics import ShownLogger
 
 
 def test_the_log_shows_control_characters(capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,8 @@ from rclpy.node import Node
 from rclpy.waitable import NumberOfEntities, Waitable
 from std_msgs.msg import String
 
-from kbf_localization.ros.spinning import Disposal, spinning
+from kbf_localization.ros.lifecycle import Disposal
+from kbf_localization.ros.node_process import spinning
 
 
 @pytest.fixture
