@@ -1,4 +1,7 @@
-"""Measure speed, as ratios against a named reference measured in the same run."""
+"""Measure speed, as ratios against a named reference measured in the same run.
+
+Example: `kbf bench rules vision`
+"""
 
 import importlib
 import os
@@ -24,21 +27,20 @@ def available() -> dict[str, str]:
     }
 
 
-@app.command(epilog="Example: [bold]kbf bench rules vision[/bold]")
+@app.command()
 def bench(
     names: Annotated[
         Optional[list[str]], typer.Argument(metavar="NAME", help="Which ones; all by default.")
     ] = None,
     output: Results = None,
 ) -> None:
-    """Measure speed, as ratios against a named reference measured in the same run."""
     modules = available()
     chosen = names or list(modules)
     for name in chosen:
         if name not in modules:
             raise KbfError(f"no benchmark {name!r}; there are: {', '.join(modules)}")
 
-    from kbf_localization.cli.console import console
+    from kbf_localization.cli.console import print_line
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.results import ResultsFolder
 
@@ -50,7 +52,7 @@ def bench(
             metrics[name] = importlib.import_module(modules[name]).run(progress)
         results.write_metrics(metrics)
     _print(metrics)
-    console.print(f"Written to {results.path / 'metrics.json'}")
+    print_line(f"Written to {results.path / 'metrics.json'}")
 
 
 def machine() -> dict[str, Any]:

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from kbf_localization.cli.drives import Reading, reads_drives
+from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.options import Source, takes_groups
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 FITTING_S = 0.02
 
 
 @app.callback()
-def check_commands() -> None:
-    """Check a recording before a map is built from it."""
+def check() -> None:
+    """Make a group of the one command."""
 
 
-@app.command(
-    "time",
-    epilog="Example: [bold]kbf check time office.mcap[/bold] prints the seconds to give the node "
-    "as its parameter camera_time_offset, with a standard deviation.",
-)
-@reads_drives
-def check_time(
-    source: Annotated[Path, typer.Argument(metavar="BAG", help="A bag or a drive's folder.")],
-    *,
-    reading: Reading,
-) -> None:
+@app.command("time")
+@takes_groups
+def check_time(source: Source, *, reading: Reading) -> None:
     """Estimate how far the camera's and the odometry's clocks are apart, from the drive's turns.
 
     The horizontal shift between consecutive images is compared with the odometry's yaw rate, moved
     in time by up to a second.
+
+    Example: `kbf check time office.mcap` prints the seconds to give the node as its parameter
+    camera_time_offset, with a standard deviation.
     """
     from kbf_localization.cli.console import print_line, print_table
     from kbf_localization.cli.progress import show_progress

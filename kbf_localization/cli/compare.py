@@ -1,4 +1,12 @@
-"""Put two or more runs of the same drive side by side, with what is noise."""
+"""Put two or more runs of the same drive side by side, with what is noise.
+
+Blocks of time are drawn anew 1000 times, the same for all runs; where 95 % of the differences
+hold zero, a difference is within noise.
+
+Example: `kbf compare results/old_map results/new_map --method kbf` after two runs of
+`kbf evaluate` on the same drive; the first is what the others are compared with. One folder with
+two methods will do as well.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +14,23 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from kbf_localization.cli.methods import Methods
-from kbf_localization.cli.options import Results
+from kbf_localization.cli.options import Methods, Results, Seed
 
 app = typer.Typer(add_completion=False)
-
-EXAMPLE = (
-    "Example: [bold]kbf compare results/old_map results/new_map --method kbf[/bold] after two runs "
-    "of [bold]kbf evaluate[/bold] on the same drive; the first is what the others are compared "
-    "with. One folder with two methods will do as well."
-)
+_RESULTS = Argument(metavar="RESULTS...", help="Folders that evaluate, replay or demo wrote.")
+_BLOCK = Option(min=0.1, metavar="S", help="Seconds after which errors are taken for independent.")
 
 
-@app.command(epilog=EXAMPLE)
+@app.command()
 def compare(
-    results: Annotated[
-        list[Path],
-        typer.Argument(metavar="RESULTS...", help="Folders that evaluate, replay or demo wrote."),
-    ],
+    results: Annotated[list[Path], _RESULTS],
     method: Methods = None,
-    block: Annotated[
-        float,
-        typer.Option(
-            min=0.1, metavar="S", help="Seconds after which errors are taken for independent."
-        ),
-    ] = 10.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 0,
+    block: Annotated[float, _BLOCK] = 10.0,
+    seed: Seed = 0,
     output: Results = None,
 ) -> None:
-    """Put two or more runs of the same drive side by side, with what is noise.
-
-    Blocks of time are drawn anew 1000 times, the same for all runs; where 95 % of the differences
-    hold zero, a difference is within noise.
-    """
     from rich.markup import escape
 
     from kbf_localization.cli.console import command_line, print_line, print_table
@@ -52,12 +43,7 @@ def compare(
     comparison = read_comparison(results, wanted)
     differences = comparison.differences(block, seed=seed)
     folder = ResultsFolder.create("compare", output)
-    config = {
-        "command": command_line(),
-        "results": results,
-        "block_s": block,
-        "seed": seed,
-    }
+    config = {"command": command_line(), "results": results, "block_s": block, "seed": seed}
     report = write_comparison(folder, comparison, differences, config)
     frames = sum(len(drive) for drive in comparison.drives)
     print_methods(f"{frames} frames that all runs have", comparison.figures())

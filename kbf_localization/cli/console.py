@@ -28,9 +28,9 @@ def command_line() -> str:
     return shlex.join(["kbf", *sys.argv[1:]])
 
 
-def print_line(text: str) -> None:
+def print_line(text: str, style: str | None = None) -> None:
     """One line as it is: not wrapped, so that paths can be copied, and with no markup."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def duration(seconds: float) -> str:

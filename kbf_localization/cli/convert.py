@@ -1,4 +1,9 @@
-"""Turn a drive of any kind into a rosbag2."""
+"""Turn a drive of any kind into a rosbag2.
+
+Example: `kbf convert drives/seq1_cloudy1 cloudy1` writes the folder cloudy1 with /odom,
+/image/compressed, /ground_truth and /tf, which `ros2 bag play cloudy1 --clock` and
+`kbf replay cloudy1 --map office.kbfmap` play.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +11,24 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from kbf_localization.cli.drives import Reading, reads_drives
+from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.options import Source, Storage, takes_groups
 
 app = typer.Typer(add_completion=False)
 
-EXAMPLE = (
-    "Example: [bold]kbf convert drives/seq1_cloudy1 cloudy1[/bold] writes the folder cloudy1 with "
-    "/odom, /image/compressed, /ground_truth and /tf, which "
-    "[bold]ros2 bag play cloudy1 --clock[/bold] and "
-    "[bold]kbf replay cloudy1 --map office.kbfmap[/bold] play."
-)
 
-
-@app.command(epilog=EXAMPLE)
-@reads_drives
+@app.command()
+@takes_groups
 def convert(
-    sequence: Annotated[
-        Path, typer.Argument(metavar="DRIVE", help="A drive's folder, or another bag.")
-    ],
-    bag: Annotated[Path, typer.Argument(metavar="BAG", help="The new bag's folder.")],
-    storage: Annotated[str, typer.Option(help="mcap or sqlite3.")] = "mcap",
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Decoded images (/image) instead of the JPEG bytes.")
-    ] = False,
+    sequence: Source,
+    bag: Annotated[Path, Argument(metavar="BAG", help="The new bag's folder.")],
+    storage: Storage = "mcap",
+    raw: Annotated[bool, Option("--raw", help="Decoded images (/image), not JPEG bytes.")] = False,
     *,
     reading: Reading,
 ) -> None:
-    """Turn a drive of any kind into a rosbag2."""
     from kbf_localization.cli.console import print_line
     from kbf_localization.cli.drives import print_notes
     from kbf_localization.cli.progress import show_progress

@@ -1,4 +1,10 @@
-"""Show everything in one go: simulate, convert, map, run the node, evaluate."""
+"""Show everything in one go: simulate, convert, map, run the node, evaluate.
+
+Example: `kbf demo` takes about a minute and ends with a table and the path of a report. The drives,
+the bag and the map stay beside it to try the other commands on:
+`kbf map info results/latest/office.kbfmap`. To see it lose and find itself: `kbf demo --kidnap`,
+which makes a film, results/latest/kidnap.mp4
+"""
 
 from __future__ import annotations
 
@@ -14,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from kbf_localization.cli.options import Jobs, Results
 
@@ -24,13 +31,6 @@ if TYPE_CHECKING:
     from kbf_localization.training_map import TrainingMap
 
 app = typer.Typer(add_completion=False)
-
-EXAMPLE = (
-    "Example: [bold]kbf demo[/bold] takes about a minute and ends with a table and the path of a "
-    "report. The drives, the bag and the map stay beside it to try the other commands on: "
-    "[bold]kbf map info results/latest/office.kbfmap[/bold]. To see it lose and find itself: "
-    "[bold]kbf demo --kidnap[/bold], which makes a film, results/latest/kidnap.mp4"
-)
 
 FRAMES = 1000
 """Images of each of the three drives: three and a half minutes through the office."""
@@ -44,19 +44,16 @@ FASTEST_RATE = 10.0
 MOST_WAITING = 10
 MARK_MEDIAN_M = 0.3
 MARK_SHARE_BEYOND_1M = 0.05
+_KIDNAP = Option("--kidnap", help="Carry the robot elsewhere half-way, and film what follows.")
 
 
-@app.command(epilog=EXAMPLE)
+@app.command()
 def demo(
     output: Results = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another office.")] = 0,
-    kidnap: Annotated[
-        bool,
-        typer.Option("--kidnap", help="Carry the robot elsewhere half-way, and film what follows."),
-    ] = False,
+    seed: Annotated[int, Option(min=0, help="Another seed, another office.")] = 0,
+    kidnap: Annotated[bool, _KIDNAP] = False,
     jobs: Jobs = -1,
 ) -> None:
-    """Show everything in one go: simulate, convert, map, run the node, evaluate."""
     from kbf_localization.threads import limit_threads
 
     # Before NumPy is imported: the work is spread over the cores by processes.

@@ -1,4 +1,14 @@
-"""Replay recorded drives offline against a map and measure the error."""
+"""Replay recorded drives offline against a map and measure the error.
+
+Without --method it compares kbf with the nearest image alone, nai. With --build-from a map is
+built for each --describer and evaluated, in one table.
+
+Example: `kbf evaluate drives/cloudy3 --map office.kbfmap --method kbf,nai` writes metrics.json,
+trajectories in TUM format and report.html into results/latest. Several drives give a table for each
+lighting: `kbf evaluate drives/cloudy3 drives/night1 --map office.kbfmap`. Describers side by side,
+each with a map that is built for it: `kbf evaluate drives/cloudy3 --build-from drives/cloudy1
+--build-from drives/cloudy2 --describer sift --describer 'sift*onnx' --model net.onnx`
+"""
 
 from __future__ import annotations
 
@@ -6,20 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+from typer import Option
 
-from kbf_localization.cli.describers import (
-    Describers,
-    InputSize,
-    Kernel,
-    Model,
-    Normalize,
-    OutputName,
-    Pool,
+from kbf_localization.cli.describers import Describers, Model, Network
+from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.options import (
+    Files,
+    FloorPlan,
+    Methods,
+    PerhapsOnMap,
+    Sources,
+    Test,
+    Train,
+    chosen_methods,
+    takes_groups,
 )
-from kbf_localization.cli.drives import SOURCE_HELP, Reading, Test, Train, reads_drives
-from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
-from kbf_localization.cli.methods import Methods, chosen_methods
-from kbf_localization.cli.options import Pictures, Report, Results
 from kbf_localization.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -27,69 +38,43 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-EXAMPLE = (
-    "Example: [bold]kbf evaluate drives/cloudy3 --map office.kbfmap --method kbf,nai[/bold] "
-    "writes metrics.json, trajectories in TUM format and report.html into results/latest. "
-    "Several drives give a table for each lighting: "
-    "[bold]kbf evaluate drives/cloudy3 drives/night1 --map office.kbfmap[/bold]. Describers side "
-    "by side, each with a map that is built for it: [bold]kbf evaluate drives/cloudy3 --build-from "
-    "drives/cloudy1 --build-from drives/cloudy2 --describer sift --describer 'sift*onnx' --model "
-    "net.onnx[/bold]"
-)
+MAP_POSES = 1000
 
 
-@app.command(epilog=EXAMPLE)
-@reads_drives
+@app.command()
+@takes_groups
 def evaluate(
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
-    map_path: Annotated[
-        Optional[Path], typer.Option("--map", metavar="MAP", help="The map to localize on.")
-    ] = None,
+    sources: Sources,
+    map_path: PerhapsOnMap = None,
     method: Methods = None,
-    output: Results = None,
     test: Test = None,
-    seed: Annotated[int, typer.Option(help="Seed of the methods that draw samples.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the methods that draw samples.")] = 0,
     smooth: Annotated[
-        bool,
-        typer.Option("--smooth", help="Also look back: each pose by what came after it, too."),
+        bool, Option("--smooth", help="Also look back: each pose by what came after it, too.")
     ] = False,
     build_from: Annotated[
         Optional[list[Path]],
-        typer.Option(
-            "--build-from",
-            metavar="DRIVE",
-            help="In place of --map: build it from this drive; repeated, from several.",
-        ),
+        Option(metavar="DRIVE", help="In place of --map: build one from these drives; repeatable."),
     ] = None,
     train: Train = None,
-    poses: Annotated[int, typer.Option(min=1, help="Poses of a map that is built.")] = 1000,
+    poses: Annotated[int, Option(min=1, help="Poses of a map that is built.")] = MAP_POSES,
     describer: Describers = None,
     model: Model = None,
-    input_size: InputSize = None,
-    normalize: Normalize = "imagenet",
-    output_name: OutputName = None,
-    pool: Pool = None,
-    kernel: Kernel = "gaussian",
     floor_plan: FloorPlan = None,
-    report: Report = True,
-    pictures: Pictures = False,
     *,
+    network: Network,
+    files: Files,
     reading: Reading,
 ) -> None:
-    """Replay recorded drives offline against a map and measure the error.
-
-    Without --method it compares kbf with the nearest image alone, nai. With --build-from a map is
-    built for each --describer and evaluated, in one table.
-    """
     from kbf_localization.threads import limit_threads
 
     # Images are described on all cores at once: a second BLAS thread each would only be in the way.
     limit_threads(1)
 
-    from kbf_localization.cli.console import command_line, console, print_line
-    from kbf_localization.cli.describers import recipes_of
+    from kbf_localization.cli.console import command_line, print_line
     from kbf_localization.cli.drives import print_missing_truth, print_notes
-    from kbf_localization.cli.evaluate_describers import evaluate_each
+    from kbf_localization.cli.evaluate_describers import Chosen, evaluate_each
+    from kbf_localization.cli.map_files import on_floor_plan
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
@@ -97,55 +82,32 @@ def evaluate(
     from kbf_localization.training_map import load_map
 
     names, stopwatch = chosen_methods(method, "kbf,nai"), Stopwatch()
+    config = {
+        "command": command_line(),
+        "sources": sources,
+        "methods": names,
+        "odometry": reading.odometry,
+        "seed": seed,
+    }
     if build_from:
         if map_path is not None:
             raise ParameterError("--build-from builds a map: leave --map away, or --build-from")
-        recipes = recipes_of(
-            describer or ["sift"], model, input_size, normalize, output_name, pool, kernel
-        )
-        evaluate_each(
-            recipes,
-            reading.open_all(build_from, train),
-            reading.open_all(sources, test),
-            names,
-            output=output,
-            config={
-                "command": command_line(),
-                "sources": sources,
-                "build_from": build_from,
-                "train": train,
-                "test": test,
-                "describers": [recipe.text for recipe in recipes],
-                "model": model,
-                "poses": poses,
-                "methods": names,
-                "odometry": reading.odometry,
-                "seed": seed,
-            },
-            floor_plan=floor_plan,
-            poses=poses,
-            seed=seed,
-            smooth=smooth,
-            report=report,
-            pictures=pictures,
-        )
+        recipes = network.recipes(describer or ["sift"], model)
+        config |= {"build_from": build_from, "train": train, "test": test, "poses": poses}
+        config |= {"describers": [recipe.text for recipe in recipes], "model": model}
+        training, tests = reading.open_all(build_from, train), reading.open_all(sources, test)
+        chosen = Chosen(names, poses, seed, smooth, floor_plan)
+        evaluate_each(recipes, training, tests, chosen, config, files)
         return
     if map_path is None:
         raise ParameterError("name a map, --map MAP, or drives to build one, --build-from DRIVE")
-    defaults = {"poses": 1000, "normalize": "imagenet", "kernel": "gaussian"}
-    for name, value in {
-        "describer": describer or None,
-        "train": train,
-        "poses": poses,
-        "input-size": input_size,
-        "normalize": normalize,
-        "output-name": output_name,
-        "pool": pool,
-        "kernel": kernel,
-    }.items():
-        if value != defaults.get(name):
+    given = {"describer": describer or None, "train": train, "poses": poses, **vars(network)}
+    defaults = {"describer": None, "train": None, "poses": MAP_POSES, **vars(Network())}
+    for name, value in given.items():
+        if value != defaults[name]:
             raise ParameterError(
-                f"--{name} is for a map that is built: name its drives with --build-from"
+                f"--{name.replace('_', '-')} is for a map that is built: name its drives with "
+                "--build-from"
             )
     with stopwatch.measuring("reading the map"):
         training_map = on_floor_plan(load_map(map_path, model), floor_plan)
@@ -160,46 +122,25 @@ def evaluate(
             stopwatch=stopwatch,
             progress=progress,
         )
-        folder = ResultsFolder.create("evaluate", output)
-        config = {
-            "command": command_line(),
-            "sources": sources,
-            "map": map_path,
-            "map_identity": training_map.identity,
-            "methods": list(results[0].runs),
-            "odometry": reading.odometry,
-            "seed": seed,
-        }
+        folder = ResultsFolder.create("evaluate", files.output)
+        config |= {"map": map_path, "map_identity": training_map.identity}
+        config["methods"] = list(results[0].runs)
         metrics = write_results(
-            folder,
-            results,
-            training_map,
-            config,
-            report=report,
-            pictures=pictures,
-            stopwatch=stopwatch,
-            progress=progress,
+            folder, results, training_map, config, stopwatch, progress, **files.wanted
         )
     drive_s = float(sum(drive.stamps_ns[-1] - drive.stamps_ns[0] for drive in drives)) * 1e-9
     run_s = stopwatch.total
-    speed = {
-        "drive_s": drive_s,
-        "run_s": run_s,
-        "times_as_fast": drive_s / run_s,
-        "seconds": stopwatch.seconds,
-    }
-    folder.write_metrics({**metrics, "speed": speed})
+    times = drive_s / run_s
+    speed = {"drive_s": drive_s, "run_s": run_s, "times_as_fast": times}
+    folder.write_metrics({**metrics, "speed": {**speed, "seconds": stopwatch.seconds}})
     print_notes(drives)
     print_missing_truth(drives)
     _print_tables(results)
     for warning in metrics.get("warnings", ()):
-        console.print(f"Warning: {warning}", style="bold red", markup=False, soft_wrap=True)
-    console.print(
-        f"{drive_s:.0f} s of driving in {run_s:.1f} s: {drive_s / run_s:.1f} times as fast",
-        highlight=False,
-    )
+        print_line(f"Warning: {warning}", style="bold red")
+    print_line(f"{drive_s:.0f} s of driving in {run_s:.1f} s: {times:.1f} times as fast")
     print_line(f"Where the time went: {stopwatch.summary()}")
-    shown = folder.path / ("report.html" if report else "metrics.json")
+    shown = files.shown(folder)
     print_line(f"Results: {shown} ({shown.stat().st_size / 1e6:.1f} MB)")
 
 

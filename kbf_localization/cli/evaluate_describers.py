@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kbf_localization.cli.options import Files
     from kbf_localization.datasets.drive import Drive
     from kbf_localization.vision.recipe import Recipe
 
@@ -22,20 +24,24 @@ SHOWN = (
 )
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """How each describer's map is built and evaluated."""
+
+    methods: Sequence[str]
+    poses: int
+    seed: int
+    smooth: bool
+    floor_plan: Path | None
+
+
 def evaluate_each(
     recipes: Sequence[Recipe],
     training: Sequence[Drive],
     tests: Sequence[Drive],
-    methods: Sequence[str],
-    *,
-    output: Path | None,
+    chosen: Chosen,
     config: Mapping[str, Any],
-    floor_plan: Path | None = None,
-    poses: int = 1000,
-    seed: int = 0,
-    smooth: bool = False,
-    report: bool = True,
-    pictures: bool = False,
+    files: Files,
 ) -> None:
     """Build, evaluate and write one describer after the other; at the end print the table."""
     from kbf_localization.cli.console import print_line
@@ -49,57 +55,45 @@ def evaluate_each(
     from kbf_localization.parallel import workers
     from kbf_localization.training_map import save_map
 
-    folder, stopwatch = ResultsFolder.create("evaluate", output), Stopwatch()
+    folder, stopwatch = ResultsFolder.create("evaluate", files.output), Stopwatch()
     folder.write_config(config)
     found: dict[str, dict[str, Any]] = {}
     with show_progress() as progress:
-        for number, variant in enumerate(
-            evaluate_describers(
-                recipes,
-                training,
-                tests,
-                methods,
-                poses=poses,
-                seed=seed,
-                smooth=smooth,
-                workers=workers(-1),
-                stopwatch=stopwatch,
-                progress=progress,
-            ),
-            start=1,
-        ):
+        variants = evaluate_describers(
+            recipes,
+            training,
+            tests,
+            chosen.methods,
+            poses=chosen.poses,
+            seed=chosen.seed,
+            smooth=chosen.smooth,
+            workers=workers(-1),
+            stopwatch=stopwatch,
+            progress=progress,
+        )
+        for number, variant in enumerate(variants, start=1):
             part = f"{number:02d}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', variant.describer)[:60]}"
             own = ResultsFolder.create("evaluate", folder.path / part)
-            training_map = on_floor_plan(variant.training_map, floor_plan)
+            training_map = on_floor_plan(variant.training_map, chosen.floor_plan)
             save_map(training_map, own.path / MAP_NAME)
+            of_map = {**config, "map": own.path / MAP_NAME, "describer": variant.describer}
             figures = write_results(
-                own,
-                variant.results,
-                training_map,
-                {**config, "map": own.path / MAP_NAME, "describer": variant.describer},
-                report=report,
-                pictures=pictures,
-                stopwatch=stopwatch,
-                progress=progress,
+                own, variant.results, training_map, of_map, stopwatch, progress, **files.wanted
             )
-            found[variant.describer] = {
-                "folder": part,
-                "bytes_per_pose": variant.bytes_per_pose,
-                **figures,
-            }
+            size = variant.bytes_per_pose
+            found[variant.describer] = {"folder": part, "bytes_per_pose": size, **figures}
             odometry = odometry_origin(variant.results)
             folder.write_metrics({"odometry": odometry, "describers": found})
     print_notes([*training, *tests])
     print_missing_truth(tests)
     _print(", ".join(drive.name for drive in tests), found)
-    for warning in dict.fromkeys(
-        line for one in found.values() for line in one.get("warnings", ())
-    ):
-        print_line(f"Warning: {warning}")
+    warnings = [line for one in found.values() for line in one.get("warnings", ())]
+    for warning in dict.fromkeys(warnings):
+        print_line(f"Warning: {warning}", style="bold red")
     print_line(f"Where the time went: {stopwatch.summary()}")
     if len(found) > 1:
         folders = " ".join(str(folder.path / one["folder"]) for one in found.values())
-        print_line(f"What is noise: kbf compare {folders} --method {methods[0]}")
+        print_line(f"What is noise: kbf compare {folders} --method {chosen.methods[0]}")
     print_line(f"Results: {folder.path / 'metrics.json'}, and a folder for each describer")
 
 

@@ -13,35 +13,15 @@ from kbf_localization.cli.experiments.synthetic import synthetic
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
-
-@app.callback()
-def experiment() -> None:
-    """Reproduce the paper's experiments: CSV, PNG, and a table of mean ± standard deviation."""
-
-
-app.command("sum-rule", epilog="Example: [bold]kbf experiment sum-rule --trials 30[/bold]")(
-    sum_rule
+EXPERIMENTS = (
+    sum_rule,
+    synthetic,
+    localization,
+    recovery,
+    public,
+    faults,
+    map_check,
+    ablation,
 )
-app.command("synthetic", epilog="Example: [bold]kbf experiment synthetic --trials 3[/bold]")(
-    synthetic
-)
-app.command(
-    "localization",
-    epilog="Example: [bold]kbf experiment localization --trials 3 --sizes 100,400[/bold]. The "
-    "paper's own data: [bold]kbf experiment localization --cold COLD[/bold]",
-)(localization)
-app.command("recovery", epilog="Example: [bold]kbf experiment recovery --trials 20[/bold]")(
-    recovery
-)
-app.command("public", epilog="Example: [bold]kbf experiment public ~/datasets/7scenes[/bold]")(
-    public
-)
-app.command(
-    "faults", epilog="Example: [bold]kbf experiment faults --only covered,kidnapped[/bold]"
-)(faults)
-app.command("map-check", epilog="Example: [bold]kbf experiment map-check --buildings 4[/bold]")(
-    map_check
-)
-app.command(
-    "ablation", epilog="Example: [bold]kbf experiment ablation --trials 2 --sizes 200[/bold]"
-)(ablation)
+for experiment in EXPERIMENTS:
+    app.command()(experiment)

@@ -1,4 +1,9 @@
-"""Show the localization as it happens on a page in the browser."""
+"""Show the localization as it happens on a page in the browser.
+
+Examples: `kbf live` shows the localizer that runs, `kbf live cloudy3 --map office.kbfmap` starts
+one and plays the bag to it, again and again. Open the address that it prints. For other computers:
+`kbf live --host 0.0.0.0`
+"""
 
 from __future__ import annotations
 
@@ -7,47 +12,30 @@ from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
+from typer import Argument, Option
+
+from kbf_localization.cli.options import PerhapsOnMap
 
 app = typer.Typer(add_completion=False)
-
-EXAMPLE = (
-    "Examples: [bold]kbf live[/bold] shows the localizer that runs, [bold]kbf live cloudy3 --map "
-    "office.kbfmap[/bold] starts one and plays the bag to it, again and again. Open the address "
-    "that it prints. For other computers: [bold]kbf live --host 0.0.0.0[/bold]"
-)
+_BAG = Argument(metavar="[BAG]", help="Play this bag to a localizer of its own; needs --map.")
+_HOST = Option(help="Address to serve at; others than loopback need a token.")
+_TOKEN = Option(help="What a watcher must know. Default: none on loopback, else a random one.")
 
 
-@app.command(epilog=EXAMPLE)
+@app.command()
 def live(
-    bag: Annotated[
-        Optional[Path],
-        typer.Argument(metavar="[BAG]", help="Play this bag to a localizer of its own."),
-    ] = None,
-    map_path: Annotated[
-        Optional[Path], typer.Option("--map", metavar="MAP", help="The map, for a bag.")
-    ] = None,
-    rate: Annotated[float, typer.Option(help="Times as fast as the bag was recorded.")] = 1.0,
-    node: Annotated[
-        str, typer.Option(metavar="NAME", help="The localizer's full name.")
-    ] = "/localizer",
-    host: Annotated[
-        str, typer.Option(help="Address to serve at; others than loopback need a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8642,
-    token: Annotated[
-        Optional[str],
-        typer.Option(
-            help="What a watcher must know. Default: none on loopback, else a random one."
-        ),
-    ] = None,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Clicks on the map set no pose.")
-    ] = False,
+    bag: Annotated[Optional[Path], _BAG] = None,
+    map_path: PerhapsOnMap = None,
+    rate: Annotated[float, Option(help="Times as fast as the bag was recorded.")] = 1.0,
+    node: Annotated[str, Option(metavar="NAME", help="The localizer's full name.")] = "/localizer",
+    host: Annotated[str, _HOST] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0: any that is free.")] = 8642,
+    token: Annotated[Optional[str], _TOKEN] = None,
+    read_only: Annotated[bool, Option("--read-only", help="No pose is set by clicks.")] = False,
 ) -> None:
-    """Show the localization as it happens on a page in the browser."""
     import secrets
 
-    from kbf_localization.cli.console import console
+    from kbf_localization.cli.console import print_line
     from kbf_localization.cli.demo import keep_to_this_computer
     from kbf_localization.errors import ParameterError
     from kbf_localization.live.board import Board
@@ -66,9 +54,8 @@ def live(
     with ros.listening(node, board) as listener:
         set_pose = None if read_only else listener.set_pose
         with serving(board, LiveSettings(host, port, token, set_pose)) as served_at:
-            address = _address(host, served_at, token)
-            console.print(f"Open {address}", markup=False, highlight=False, soft_wrap=True)
-            console.print("Ctrl-C ends it.", markup=False, highlight=False)
+            print_line(f"Open {_address(host, served_at, token)}")
+            print_line("Ctrl-C ends it.")
             if bag is None or map_path is None:
                 threading.Event().wait()
             else:

@@ -2,9 +2,10 @@
 
 A command `name` is the module `cli/name.py`, listed in COMMANDS below. The module has
 
-- a docstring whose first line is the help that `kbf --help` shows,
-- `app = typer.Typer(add_completion=False)`: one `@app.command()` makes a command; an
-  `@app.callback()` and several commands make a group (`kbf map build`),
+- a docstring whose first line is the help that `kbf --help` shows; it, or the docstring of each of
+  a group's functions, is the command's help, with a worked example as its last paragraph,
+- `app = typer.Typer(add_completion=False)`: one `@app.command()` makes a command, several make a
+  group (`kbf map build`),
 - imports of NumPy and whatever needs it inside its functions,
 - `Optional[Path]` for an option that may be left out: typer 0.9 does not know `Path | None`.
 
@@ -14,6 +15,8 @@ A command raises `KbfError` for what a user can put right, and cleans up in `fin
 import ast
 import errno
 import importlib
+import inspect
+import re
 import signal
 import sys
 from difflib import get_close_matches
@@ -67,12 +70,23 @@ EXIT_TERMINATED = 143
 def load_command(name: str) -> Any:
     """The click command or group of the module `cli/<name>.py`."""
     module = importlib.import_module(f"kbf_localization.cli.{name}")
+    _take_help_from_docstrings(module.app, module.__doc__ or "")
     _prepare_for_old_typer(module.app)
     command = typer.main.get_command(module.app)
     command.name = name
-    command.help = command.help or module.__doc__
+    if hasattr(command, "commands"):
+        command.help = module.__doc__
     _show_flags_plainly(command)
     return command
+
+
+def _take_help_from_docstrings(command_app: typer.Typer, module_text: str) -> None:
+    """Give each command its help, and its docstring's last paragraph, an example, as epilog."""
+    for info in command_app.registered_commands:
+        text = inspect.cleandoc(getattr(info.callback, "__doc__", None) or module_text)
+        info.help, _, example = text.partition("\n\nExample")
+        words = " ".join(f"Example{example}".split())
+        info.epilog = re.sub(r"`(.+?)`", r"[bold]\1[/bold]", words) if example else None
 
 
 def _show_flags_plainly(command: Any) -> None:

@@ -7,85 +7,65 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
+from typer import Option
 
 from kbf_localization.cli import map_check, map_edit
-from kbf_localization.cli.describers import (
-    Describer,
-    InputSize,
-    Kernel,
-    NewModel,
-    Normalize,
-    OutputName,
-    Pool,
+from kbf_localization.cli.describers import Describer, Network, NewModel
+from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.map_files import Force, NoThumbnails, Output, on_floor_plan
+from kbf_localization.cli.options import (
+    Computers,
+    FloorPlan,
+    MapFile,
+    Seed,
+    Sources,
+    Train,
+    takes_groups,
 )
-from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
-from kbf_localization.cli.map_files import FloorPlan, Force, NoThumbnails, Output, on_floor_plan
-from kbf_localization.cli.options import Dask, Jobs, Seed
 from kbf_localization.errors import ParameterError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(add_completion=False, no_args_is_help=True)
 
-for command, example in (
-    (map_check.check, map_check.EXAMPLE),
-    (map_edit.add, map_edit.ADD_EXAMPLE),
-    (map_edit.remove, map_edit.REMOVE_EXAMPLE),
-    (map_edit.merge, map_edit.MERGE_EXAMPLE),
-):
-    app.command(epilog=example)(command)
+for command in (map_check.check, map_edit.add, map_edit.remove, map_edit.merge):
+    app.command()(command)
 
-
-@app.callback()
-def map_commands() -> None:
-    """Build training maps from drives, look into them, check them, and edit them."""
+_PARAMETERS = Option(metavar="FILE", help="Hyper-parameters from 'kbf tune'.")
+_LIKE = Option(metavar="MAP", help="Use this map's visual words, to merge with it later.")
+_PLAN = Option(metavar="YAML", help="Keep this plan in the map: map_server's map.yaml.")
+_SELECT = Option(help="How to choose them: coverage (of pose space) or random.")
 
 
-@app.command(
-    epilog="Example: [bold]kbf map build drives/cloudy1 drives/cloudy2 --output office.kbfmap"
-    "[/bold]. A bag needs a pose topic: [bold]kbf map build office.mcap --pose-topic "
-    "/ground_truth --output office.kbfmap[/bold]. With a learned network: [bold]kbf map build "
-    "drives/cloudy1 --describer 'sift*onnx' --model net.onnx --output office.kbfmap[/bold]"
-)
-@reads_drives
+@app.command()
+@takes_groups
 def build(
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
+    sources: Sources,
     output: Output,
     force: Force = False,
     no_thumbnails: NoThumbnails = False,
-    poses: Annotated[int, typer.Option(min=1, help="How many poses to choose.")] = 1000,
-    select: Annotated[
-        str, typer.Option(help="How to choose them: coverage (of pose space) or random.")
-    ] = "coverage",
-    parameters: Annotated[
-        Optional[Path], typer.Option(metavar="FILE", help="Hyper-parameters from 'kbf tune'.")
-    ] = None,
-    like: Annotated[
-        Optional[Path],
-        typer.Option(metavar="MAP", help="Use this map's visual words, to merge with it later."),
-    ] = None,
-    floor_plan: Annotated[
-        Optional[Path],
-        typer.Option(metavar="YAML", help="Keep this plan in the map: map_server's map.yaml."),
-    ] = None,
+    poses: Annotated[int, Option(min=1, help="How many poses to choose.")] = 1000,
+    select: Annotated[str, _SELECT] = "coverage",
+    parameters: Annotated[Optional[Path], _PARAMETERS] = None,
+    like: Annotated[Optional[Path], _LIKE] = None,
+    floor_plan: Annotated[Optional[Path], _PLAN] = None,
+    words: Annotated[int, Option(min=2, max=5000, help="Visual words to learn.")] = 200,
     describer: Describer = "sift",
     model: NewModel = None,
-    input_size: InputSize = None,
-    normalize: Normalize = "imagenet",
-    output_name: OutputName = None,
-    pool: Pool = None,
-    kernel: Kernel = "gaussian",
-    words: Annotated[int, typer.Option(min=2, max=5000, help="Visual words to learn.")] = 200,
     seed: Seed = 0,
-    jobs: Jobs = -1,
-    dask: Dask = None,
     train: Train = None,
     *,
+    computers: Computers,
+    network: Network,
     reading: Reading,
 ) -> None:
-    """Build a map from one or more drives with known poses."""
-    from kbf_localization.cli.describers import recipes_of
+    """Build a map from one or more drives with known poses.
+
+    Example: `kbf map build drives/cloudy1 drives/cloudy2 --output office.kbfmap`. A bag needs a
+    pose topic: `kbf map build office.mcap --pose-topic /ground_truth --output office.kbfmap`. With
+    a learned network: `kbf map build drives/cloudy1 --describer 'sift*onnx' --model net.onnx
+    --output office.kbfmap`
+    """
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.parallel import workers
     from kbf_localization.training_map import build_map, load_map, save_map, without_thumbnails
 
     tuned = None if parameters is None else _read_parameters(parameters)
@@ -93,11 +73,7 @@ def build(
     base = None if like is None else load_map(like, model)
     if base is not None and describer != "sift":
         raise ParameterError("--like takes the describer of that map: leave --describer away")
-    recipe = (
-        recipes_of([describer], model, input_size, normalize, output_name, pool, kernel)[0]
-        if base is None
-        else "sift"
-    )
+    recipe = network.recipes([describer], model)[0] if base is None else "sift"
     drives = reading.open_all(sources, train)
     with show_progress() as progress:
         training_map = build_map(
@@ -110,7 +86,7 @@ def build(
             parameters=tuned,
             floor_plan=floor_plan,
             seed=seed,
-            workers=workers(jobs, dask),
+            workers=computers.workers(),
             progress=progress,
         )
     if no_thumbnails:
@@ -119,15 +95,16 @@ def build(
     print_map(training_map, output)
 
 
-@app.command(epilog="Example: [bold]kbf map info office.kbfmap[/bold]")
+@app.command()
 def info(
-    map_path: Annotated[Path, typer.Argument(metavar="MAP", help="The map file.")],
-    output: Annotated[
-        Optional[Path], typer.Option(metavar="DIR", help="Folder for the picture.")
-    ] = None,
+    map_path: MapFile,
+    output: Annotated[Optional[Path], Option(metavar="DIR", help="Folder for the picture.")] = None,
     floor_plan: FloorPlan = None,
 ) -> None:
-    """Show what is in a map, as a table and a picture."""
+    """Show what is in a map, as a table and a picture.
+
+    Example: `kbf map info office.kbfmap`
+    """
     from kbf_localization.cli.console import print_line
     from kbf_localization.cli.map_files import print_map
     from kbf_localization.evaluation.plots import save_figure

@@ -7,40 +7,31 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
+from typer import Argument, Option
 
 from kbf_localization.cli.describers import Model
-from kbf_localization.cli.drives import Reading, reads_drives
-from kbf_localization.cli.map_files import FloorPlan, on_floor_plan
-from kbf_localization.cli.options import Results, Seed
+from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.map_files import on_floor_plan
+from kbf_localization.cli.options import FloorPlan, MapFile, Results, Seed, takes_groups
 
-EXAMPLE = (
-    "Example: [bold]kbf map check office.kbfmap[/bold] writes check.html; "
-    "[bold]kbf map check office.kbfmap --sources drives/cloudy1 drives/cloudy2[/bold] uses all "
-    "images of these drives; [bold]kbf map check office.kbfmap --require-median 0.3[/bold] ends "
-    "with exit code 1 where the map is worse than that."
-)
 EXIT_BELOW_THE_BAR = 1
 
 
-@reads_drives
+_MORE = Argument(metavar="[DRIVE]...", help="As after --sources.")
+_SOURCES = Option(
+    metavar="DRIVE...",
+    help="The map's drives, or others with known poses: all their images are used.",
+)
+_MEDIAN = Option(metavar="M", min=0.0, help="Exit code 1 if the median error is above (m).")
+
+
+@takes_groups
 def check(
-    map_path: Annotated[Path, typer.Argument(metavar="MAP", help="The map file.")],
-    more: Annotated[
-        Optional[list[Path]], typer.Argument(metavar="[DRIVE]...", help="As after --sources.")
-    ] = None,
-    sources: Annotated[
-        Optional[list[Path]],
-        typer.Option(
-            "--sources",
-            metavar="DRIVE...",
-            help="The map's drives, or others with known poses: all their images are used.",
-        ),
-    ] = None,
-    require_median: Annotated[
-        Optional[float],
-        typer.Option(metavar="M", min=0.0, help="Exit code 1 if the median error is above (m)."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print metrics.json, no table.")] = False,
+    map_path: MapFile,
+    more: Annotated[Optional[list[Path]], _MORE] = None,
+    sources: Annotated[Optional[list[Path]], _SOURCES] = None,
+    require_median: Annotated[Optional[float], _MEDIAN] = None,
+    as_json: Annotated[bool, Option("--json", help="Print metrics.json, no table.")] = False,
     output: Results = None,
     model: Model = None,
     floor_plan: FloorPlan = None,
@@ -48,7 +39,12 @@ def check(
     *,
     reading: Reading,
 ) -> None:
-    """Find out where a map will work and where not, before a robot relies on it."""
+    """Find out where a map will work and where not, before a robot relies on it.
+
+    Example: `kbf map check office.kbfmap` writes check.html; `kbf map check office.kbfmap
+    --sources drives/cloudy1 drives/cloudy2` uses all images of these drives; `kbf map check
+    office.kbfmap --require-median 0.3` ends with exit code 1 where the map is worse than that.
+    """
     from kbf_localization.threads import limit_threads
 
     limit_threads(1)

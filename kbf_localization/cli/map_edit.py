@@ -6,42 +6,26 @@ import math
 from pathlib import Path
 from typing import Annotated, Optional
 
-import typer
+from typer import Argument, Option
 
 from kbf_localization.cli.describers import Model
-from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
+from kbf_localization.cli.drives import Reading
 from kbf_localization.cli.map_files import Force, NoThumbnails, Output
-from kbf_localization.cli.options import Jobs, Seed
+from kbf_localization.cli.options import Jobs, MapFile, Seed, Sources, Train, takes_groups
 from kbf_localization.errors import MapError
 
-MapFile = Annotated[Path, typer.Argument(metavar="MAP", help="The map file.")]
 
-ADD_EXAMPLE = (
-    "Example: [bold]kbf map add office.kbfmap drives/night1 --output office2.kbfmap[/bold]; with "
-    "[bold]--output office.kbfmap --force[/bold] the map itself is replaced."
-)
-REMOVE_EXAMPLE = (
-    "Example: [bold]kbf map remove office.kbfmap --source cloudy1 --output less.kbfmap[/bold], or "
-    "[bold]kbf map remove office.kbfmap --box 2 0 6.5 3 --output less.kbfmap[/bold] for what was "
-    "rebuilt between x = 2 and 6.5 m and y = 0 and 3 m"
-)
-MERGE_EXAMPLE = (
-    "Example: [bold]kbf map build drives/night1 --like cloudy.kbfmap --output night.kbfmap"
-    "[/bold], then [bold]kbf map merge cloudy.kbfmap night.kbfmap --output both.kbfmap[/bold]"
-)
-
-
-@reads_drives
+@takes_groups
 def add(
     map_path: MapFile,
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help=SOURCE_HELP)],
+    sources: Sources,
     output: Output,
     model: Model = None,
     force: Force = False,
     no_thumbnails: NoThumbnails = False,
     poses: Annotated[
         Optional[int],
-        typer.Option(min=1, help="How many poses to add; default: as many a drive as the map has."),
+        Option(min=1, help="How many poses to add; default: as many a drive as the map has."),
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
@@ -49,7 +33,11 @@ def add(
     *,
     reading: Reading,
 ) -> None:
-    """Add drives to a map, described with its visual words."""
+    """Add drives to a map, described with its visual words.
+
+    Example: `kbf map add office.kbfmap drives/night1 --output office2.kbfmap`; with
+    `--output office.kbfmap --force` the map itself is replaced.
+    """
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.parallel import workers
@@ -80,27 +68,30 @@ NO_BOX = (math.nan,) * 4
 """Ubuntu 24.04's Typer takes no None for an option of several numbers."""
 
 
+_SOURCE = Option(metavar="NAME", help="The poses of this drive; repeatable.")
+_BOX = Option(
+    metavar="X0 Y0 X1 Y1",
+    help="The poses between these corners, in metres.",
+    show_default=False,
+)
+
+
 def remove(
     map_path: MapFile,
     output: Output,
     force: Force = False,
-    source: Annotated[
-        Optional[list[str]],
-        typer.Option("--source", metavar="NAME", help="The poses of this drive; repeatable."),
-    ] = None,
-    box: Annotated[
-        tuple[float, float, float, float],
-        typer.Option(
-            metavar="X0 Y0 X1 Y1",
-            help="The poses between these corners, in metres.",
-            show_default=False,
-        ),
-    ] = NO_BOX,
+    source: Annotated[Optional[list[str]], _SOURCE] = None,
+    box: Annotated[tuple[float, float, float, float], _BOX] = NO_BOX,
     thumbnails: Annotated[
-        bool, typer.Option("--thumbnails", help="The small camera images of all poses.")
+        bool, Option("--thumbnails", help="The small camera images of all poses.")
     ] = False,
 ) -> None:
-    """Remove a drive, all poses within a box, or the small images from a map."""
+    """Remove a drive, all poses within a box, or the small images from a map.
+
+    Example: `kbf map remove office.kbfmap --source cloudy1 --output less.kbfmap`, or
+    `kbf map remove office.kbfmap --box 2 0 6.5 3 --output less.kbfmap` for what was rebuilt between
+    x = 2 and 6.5 m and y = 0 and 3 m
+    """
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.training_map import load_map, save_map, without_thumbnails
     from kbf_localization.training_map.remove import remove_box, remove_sources
@@ -121,11 +112,15 @@ def remove(
 
 
 def merge(
-    maps: Annotated[list[Path], typer.Argument(metavar="MAP...", help="Maps of the same words.")],
+    maps: Annotated[list[Path], Argument(metavar="MAP...", help="Maps of the same words.")],
     output: Output,
     force: Force = False,
 ) -> None:
-    """Join maps, such as those of several lightings, into one."""
+    """Join maps, such as those of several lightings, into one.
+
+    Example: `kbf map build drives/night1 --like cloudy.kbfmap --output night.kbfmap`, then
+    `kbf map merge cloudy.kbfmap night.kbfmap --output both.kbfmap`
+    """
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.training_map import load_map, save_map
     from kbf_localization.training_map.merge import merge_maps

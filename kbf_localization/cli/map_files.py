@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from kbf_localization.atomic_write import check_writable
 from kbf_localization.errors import MapError
@@ -13,18 +13,10 @@ from kbf_localization.errors import MapError
 if TYPE_CHECKING:
     from kbf_localization.training_map import TrainingMap
 
-Output = Annotated[Path, typer.Option("--output", metavar="MAP", help="The map file to write.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a map that is there already.")]
+Output = Annotated[Path, Option(metavar="MAP", help="The map file to write.")]
+Force = Annotated[bool, Option("--force", help="Replace a map that is there already.")]
 NoThumbnails = Annotated[
-    bool, typer.Option("--no-thumbnails", help="Keep no small camera images in the map.")
-]
-FloorPlan = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--floor-plan",
-        metavar="YAML",
-        help="Draw on this plan, map_server's map.yaml; default: the plan in the map.",
-    ),
+    bool, Option("--no-thumbnails", help="Keep no small camera images in the map.")
 ]
 
 

@@ -1,15 +1,20 @@
-"""Play a bag to the real node through ROS and measure its poses' error."""
+"""Play a bag to the real node through ROS and measure its poses' error.
+
+Example: `kbf replay cloudy3 --map office.kbfmap --rate 2` starts the node, plays the bag at twice
+its pace with /clock, and writes metrics.json, the trajectories and report.html into results/latest.
+Watch it in RViz meanwhile: `rviz2 -d rviz/localization.rviz --ros-args -p use_sim_time:=true`
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+from typer import Option
 
 from kbf_localization.cli.describers import Model
-from kbf_localization.cli.options import Pictures, Report, Results
+from kbf_localization.cli.options import Bag, Files, OnMap, takes_groups
 
 if TYPE_CHECKING:
     from kbf_localization.datasets.rosbag import RosbagDrive
@@ -17,49 +22,35 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-EXAMPLE = (
-    "Example: [bold]kbf replay cloudy3 --map office.kbfmap --rate 2[/bold] starts the node, plays "
-    "the bag at twice its pace with /clock, and writes metrics.json, the trajectories and "
-    "report.html into results/latest. Watch it in RViz meanwhile: "
-    "[bold]rviz2 -d rviz/localization.rviz --ros-args -p use_sim_time:=true[/bold]"
-)
 
-
-@app.command(epilog=EXAMPLE)
+@app.command()
+@takes_groups
 def replay(
-    bag: Annotated[Path, typer.Argument(metavar="BAG", help="A rosbag2 or a ROS 1 bag.")],
-    map_path: Annotated[Path, typer.Option("--map", metavar="MAP", help="The map to localize on.")],
-    rate: Annotated[float, typer.Option(help="Times as fast as it was recorded.")] = 1.0,
-    loop: Annotated[
-        bool, typer.Option("--loop", help="Play again and again until Ctrl-C.")
-    ] = False,
-    start: Annotated[float, typer.Option(metavar="S", help="Seconds to leave out first.")] = 0.0,
+    bag: Bag,
+    map_path: OnMap,
+    rate: Annotated[float, Option(help="Times as fast as it was recorded.")] = 1.0,
+    loop: Annotated[bool, Option("--loop", help="Play again and again until Ctrl-C.")] = False,
+    start: Annotated[float, Option(metavar="S", help="Seconds to leave out first.")] = 0.0,
     duration: Annotated[
-        Optional[float], typer.Option(metavar="D", help="Seconds of the bag to play.")
+        Optional[float], Option(metavar="D", help="Seconds of the bag to play.")
     ] = None,
     queue: Annotated[
-        int, typer.Option(help="Images that may wait in the node; 1 is what a robot has.", min=1)
+        int, Option(help="Images that may wait in the node; 1 is what a robot has.", min=1)
     ] = 1,
-    output: Results = None,
     model: Model = None,
-    odom_topic: Annotated[Optional[str], typer.Option(help="The bag's odometry topic.")] = None,
-    image_topic: Annotated[Optional[str], typer.Option(help="The bag's image topic.")] = None,
-    pose_topic: Annotated[Optional[str], typer.Option(help="The bag's true-pose topic.")] = None,
-    report: Report = True,
-    pictures: Pictures = False,
+    odom_topic: Annotated[Optional[str], Option(help="The bag's odometry topic.")] = None,
+    image_topic: Annotated[Optional[str], Option(help="The bag's image topic.")] = None,
+    pose_topic: Annotated[Optional[str], Option(help="The bag's true-pose topic.")] = None,
+    *,
+    files: Files,
 ) -> None:
-    """Play a bag to the real node through ROS and measure its poses' error."""
     from kbf_localization.cli.console import command_line, print_line
     from kbf_localization.cli.drives import print_missing_truth
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.cli.tables import print_methods
     from kbf_localization.datasets.rosbag import RosbagDrive
     from kbf_localization.evaluation.agreement import with_beliefs
-    from kbf_localization.evaluation.evaluate import (
-        SourceResult,
-        evaluate_drives,
-        write_results,
-    )
+    from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.training_map import load_map
 
@@ -67,23 +58,17 @@ def replay(
     training_map = load_map(map_path, model)
     drive = RosbagDrive(bag, odom_topic, image_topic, pose_topic)
     settings = ros.ReplaySettings(rate, start, duration, loop)
+    of_node = {"image_queue_depth": queue, "descriptor_model": str(model or "")}
     with show_progress() as progress:
         replayed = ros.replay_through_node(
-            drive,
-            map_path,
-            settings,
-            parameters={
-                "image_queue_depth": queue,
-                "descriptor_model": "" if model is None else str(model),
-            },
-            progress=progress,
+            drive, map_path, settings, parameters=of_node, progress=progress
         )
         run = replayed.run
-        if report and len(run) == len(drive):
+        if files.report and len(run) == len(drive):
             # The node publishes poses alone; the report's player also shows what it believed.
             (offline,) = evaluate_drives([drive], training_map, ["kbf"], progress=progress)
             run, _ = with_beliefs(run, offline.runs["kbf"])
-        folder = ResultsFolder.create("replay", output)
+        folder = ResultsFolder.create("replay", files.output)
         config = {
             "command": command_line(),
             "bag": bag,
@@ -96,21 +81,14 @@ def replay(
         }
         results = [SourceResult(drive, {"node": run})]
         metrics = write_results(
-            folder,
-            results,
-            training_map,
-            config,
-            report=report,
-            pictures=pictures,
-            progress=progress,
+            folder, results, training_map, config, progress=progress, **files.wanted
         )
         folder.write_metrics({**metrics, "replay": replay_figures(replayed, rate)})
     for line in replay_notes(drive, replayed):
         print_line(f"Note: {line}")
     print_missing_truth([drive])
     print_methods(f"{drive.name} through the node, {rate:g} times as fast", metrics["methods"])
-    shown = folder.path / ("report.html" if report else "metrics.json")
-    print_line(f"Results: {shown}")
+    print_line(f"Results: {files.shown(folder)}")
 
 
 def ros_replay() -> Any:

@@ -1,4 +1,9 @@
-"""Render drives through a simulated office, in COLD's layout."""
+"""Render drives through a simulated office, in COLD's layout.
+
+Example: `kbf simulate office --runs 3 --seed 2` writes three drives of one office;
+`kbf simulate along --trajectory seq1/localization/places.lst` renders at a real drive's poses and
+stamps.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,9 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
+from typer import Argument, Option
 
-from kbf_localization.cli.options import Jobs, parse_image_size
+from kbf_localization.cli.options import ImageSize, Jobs, parse_image_size
 from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False)
@@ -20,47 +26,33 @@ class Condition(str, Enum):
     sunny = "sunny"
 
 
-_EPILOG = (
-    "Worked example: [bold]kbf simulate office --runs 3 --seed 2[/bold] writes three drives of one "
-    "office; [bold]kbf simulate along --trajectory seq1/localization/places.lst[/bold] renders at "
-    "a real drive's poses and stamps."
+_RUNS = Option(
+    min=1,
+    help="Number of drives (default: 3); with --trajectory, drives beyond the given ones follow a "
+    "perturbed version of the longest.",
 )
+_TRAJECTORY = Option(
+    metavar="places.lst",
+    help="Render at this real drive's poses; repeat for several drives of one office.",
+)
+_OFFICE_FROM = Option(
+    metavar="places.lst", help="Build the office round this drive too; may be repeated."
+)
+_FRAMES = Option(min=2, help="Images a drive (default: 1000, or all of a trajectory's).")
 
 
-@app.command(epilog=_EPILOG)
+@app.command()
 def simulate(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the sequences' folders go.")],
-    runs: Annotated[
-        Optional[int],
-        typer.Option(
-            min=1,
-            help="Number of drives (default: 3); with --trajectory, drives beyond the given "
-            "ones follow a perturbed version of the longest.",
-        ),
-    ] = None,
-    condition: Annotated[Condition, typer.Option(help="The light.")] = Condition.cloudy,
-    trajectory: Annotated[
-        Optional[list[Path]],
-        typer.Option(
-            metavar="places.lst",
-            help="Render at this real drive's poses; repeat for several drives of one office.",
-        ),
-    ] = None,
-    office_from: Annotated[
-        Optional[list[Path]],
-        typer.Option(
-            metavar="places.lst", help="Build the office round this drive too; may be repeated."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same office.")] = 0,
-    frames: Annotated[
-        Optional[int],
-        typer.Option(min=2, help="Images a drive (default: 1000, or all of a trajectory's)."),
-    ] = None,
-    size: Annotated[str, typer.Option(metavar="WxH", help="Size of the images.")] = "640x480",
+    folder: Annotated[Path, Argument(metavar="DIR", help="Where the sequences' folders go.")],
+    runs: Annotated[Optional[int], _RUNS] = None,
+    condition: Annotated[Condition, Option(help="The light.")] = Condition.cloudy,
+    trajectory: Annotated[Optional[list[Path]], _TRAJECTORY] = None,
+    office_from: Annotated[Optional[list[Path]], _OFFICE_FROM] = None,
+    seed: Annotated[int, Option(min=0, help="The same seed gives the same office.")] = 0,
+    frames: Annotated[Optional[int], _FRAMES] = None,
+    size: ImageSize = "640x480",
     jobs: Jobs = -1,
 ) -> None:
-    """Render drives through a simulated office, in COLD's layout."""
     from kbf_localization import simulator
     from kbf_localization.cli.console import print_line
     from kbf_localization.cli.progress import show_progress

@@ -1,4 +1,10 @@
-"""Split a drive into a part to build a map from and a later one to test on."""
+"""Split a drive into a part to build a map from and a later one to test on.
+
+Example: `kbf split drives/kitchen --first 0.7 --odometry simulate --output kitchen` writes the bags
+kitchen/train, the first 70 % of the time, and kitchen/test with the rest. Without copies:
+`kbf map build drives/kitchen --train 0:0.7 --output k.kbfmap`, then
+`kbf evaluate drives/kitchen --test 0.7: --map k.kbfmap`.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +12,30 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
+from typer import Option
 
-from kbf_localization.cli.drives import Reading, reads_drives
+from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.options import Source, Storage, takes_groups
 
 app = typer.Typer(add_completion=False)
-
-EXAMPLE = (
-    "Example: [bold]kbf split drives/kitchen --first 0.7 --odometry simulate --output kitchen"
-    "[/bold] writes the bags kitchen/train, the first 70 % of the time, and kitchen/test with "
-    "the rest. "
-    "Without copies: [bold]kbf map build drives/kitchen --train 0:0.7 --output k.kbfmap[/bold], "
-    "then [bold]kbf evaluate drives/kitchen --test 0.7: --map k.kbfmap[/bold]."
+_FIRST = Option(metavar="SHARE", help="Train on this share of the time. Default: 0.7")
+_EVERY = Option(
+    metavar="N",
+    help="Train on every N-th image, test on those between: interleaved, which flatters.",
 )
 
 
-@app.command(epilog=EXAMPLE)
-@reads_drives
+@app.command()
+@takes_groups
 def split(
-    source: Annotated[Path, typer.Argument(metavar="DRIVE", help="A bag or a drive's folder.")],
-    output: Annotated[
-        Path, typer.Option("--output", metavar="DIR", help="Folder for the bags train and test.")
-    ],
-    first: Annotated[
-        Optional[float],
-        typer.Option(metavar="SHARE", help="Train on this share of the time. Default: 0.7"),
-    ] = None,
-    every: Annotated[
-        Optional[int],
-        typer.Option(
-            metavar="N",
-            help="Train on every N-th image, test on those between: interleaved, which flatters.",
-        ),
-    ] = None,
-    storage: Annotated[str, typer.Option(help="mcap or sqlite3.")] = "mcap",
+    source: Source,
+    output: Annotated[Path, Option(metavar="DIR", help="Folder for the bags train and test.")],
+    first: Annotated[Optional[float], _FIRST] = None,
+    every: Annotated[Optional[int], _EVERY] = None,
+    storage: Storage = "mcap",
     *,
     reading: Reading,
 ) -> None:
-    """Split a drive into a part to build a map from and a later one to test on."""
     from kbf_localization.cli.console import print_line
     from kbf_localization.cli.drives import print_notes
     from kbf_localization.cli.progress import show_progress

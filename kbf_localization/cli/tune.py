@@ -1,4 +1,12 @@
-"""Find the best hyper-parameters for your building by cross validation over drives."""
+"""Find the best hyper-parameters for your building by cross validation over drives.
+
+Without --method it tunes kbf; how long it will take is told beforehand. Each drive is located on
+maps of each other one. Scores are kept beside the output in FILE.journal: the same command takes up
+an interrupted search, and a finished one deletes it.
+
+Example: `kbf tune drives/cloudy1 drives/cloudy2 --output parameters.yaml`, then
+`kbf map build drives/cloudy1 drives/cloudy2 --parameters parameters.yaml --output office.kbfmap`
+"""
 
 from __future__ import annotations
 
@@ -6,44 +14,37 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from kbf_localization.cli.drives import SOURCE_HELP, Reading, Train, reads_drives
-from kbf_localization.cli.methods import Methods, chosen_methods
-from kbf_localization.cli.options import Dask, Jobs, Seed
-
-app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-
-
-@app.command(
-    epilog="Example: [bold]kbf tune drives/cloudy1 drives/cloudy2 --output parameters.yaml[/bold], "
-    "then [bold]kbf map build drives/cloudy1 drives/cloudy2 --parameters parameters.yaml "
-    "--output office.kbfmap[/bold]"
+from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.options import (
+    SOURCE_HELP,
+    Computers,
+    Methods,
+    Seed,
+    Train,
+    chosen_methods,
+    takes_groups,
 )
-@reads_drives
+
+app = typer.Typer(add_completion=False)
+_SOURCES = Argument(metavar="SOURCE SOURCE...", help=f"{SOURCE_HELP} Two or more.")
+
+
+@app.command()
+@takes_groups
 def tune(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(metavar="SOURCE SOURCE...", help=f"{SOURCE_HELP} Two or more."),
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", metavar="FILE", help="The parameters' YAML file to write.")
-    ],
-    poses: Annotated[int, typer.Option(min=10, help="Poses of the maps that are tried.")] = 400,
-    budget: Annotated[int, typer.Option(min=1, help="Settings tried for each method.")] = 32,
+    sources: Annotated[list[Path], _SOURCES],
+    output: Annotated[Path, Option(metavar="FILE", help="The parameters' YAML file to write.")],
+    poses: Annotated[int, Option(min=10, help="Poses of the maps that are tried.")] = 400,
+    budget: Annotated[int, Option(min=1, help="Settings tried for each method.")] = 32,
     method: Methods = None,
     seed: Seed = 0,
-    jobs: Jobs = -1,
-    dask: Dask = None,
     train: Train = None,
     *,
+    computers: Computers,
     reading: Reading,
 ) -> None:
-    """Find the best hyper-parameters by two-fold cross validation over drives.
-
-    Without --method it tunes kbf; how long it will take is told beforehand. Each drive is located
-    on maps of each other one. Scores are kept beside the output in FILE.journal: the same command
-    takes up an interrupted search, and a finished one deletes it.
-    """
     from kbf_localization.threads import limit_threads
 
     limit_threads(1)
@@ -55,7 +56,6 @@ def tune(
     from kbf_localization.evaluation.cross_validation import expected_seconds
     from kbf_localization.evaluation.cross_validation import tune as search
     from kbf_localization.evaluation.frame_pool import describe_drives
-    from kbf_localization.parallel import workers
 
     methods = chosen_methods(method, "kbf")
     if len(sources) < 2:
@@ -65,7 +65,7 @@ def tune(
     check_writable(output.parent)
     drives = reading.open_all(sources, train)
     journal = output.with_name(output.name + ".journal")
-    staff = workers(jobs, dask)
+    staff = computers.workers()
     with show_progress() as progress:
         pool = describe_drives(drives, seed=seed, workers=staff, progress=progress)
         seconds = expected_seconds(pool, range(len(drives)), methods, poses, budget, seed)

@@ -120,11 +120,11 @@ def write_results(
     results: Sequence[SourceResult],
     training_map: TrainingMap,
     config: Mapping[str, Any],
+    stopwatch: Stopwatch | None = None,
+    progress: Progress = no_progress,
     *,
     report: bool = True,
     pictures: bool = False,
-    stopwatch: Stopwatch | None = None,
-    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Write metrics, configuration, trajectories, the report and pictures; return the metrics.
 

@@ -50,9 +50,9 @@ def trials_text(trials: int) -> str:
     return "1 trial" if trials == 1 else f"{trials} trials"
 
 
-def plus_minus(figure: Mapping[str, float]) -> str:
-    """A summary as `mean ± deviation`."""
-    return f"{figure['mean']:.4f} ± {figure['std']:.4f}"
+def plus_minus(figure: Mapping[str, float], digits: int = 4, scale: float = 1.0) -> str:
+    """A summary, times `scale`, as `mean ± deviation`."""
+    return " ± ".join(f"{scale * figure[key]:.{digits}f}" for key in ("mean", "std"))
 
 
 def write_csv(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from kbf_localization.cli.experiments import common
-from kbf_localization.cli.options import Jobs, Results, parse_image_size
+from kbf_localization.cli.options import ImageSize, Jobs, Results, Seed, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -17,16 +15,19 @@ if TYPE_CHECKING:
 
 def ablation(
     trials: common.Trials = 5,
-    offices: Annotated[int, typer.Option(min=1, help="Offices, of consecutive seeds.")] = 2,
-    seed: common.Seed = 0,
+    offices: common.Buildings = 2,
+    seed: Seed = 0,
     jobs: Jobs = -1,
     sizes: common.Sizes = "200,800",
     trajectories: common.Trajectories = None,
     drives: common.KeptDrives = None,
-    size: common.ImageSize = "320x240",
+    size: ImageSize = "320x240",
     output: Results = None,
 ) -> None:
-    """The error of localization with one part of the filter left out after the other."""
+    """The error of localization with one part of the filter left out after the other.
+
+    Example: `kbf experiment ablation --trials 2 --sizes 200`
+    """
     limit_threads(1)
     from kbf_localization.experiments.ablation import FIGURES, metrics_of, run_trials
     from kbf_localization.experiments.localization_drives import rendered_drives
@@ -46,7 +47,6 @@ def ablation(
             setups, trials=trials, sizes=numbers, seed=seed, workers=staff, progress=progress
         )
     metrics = metrics_of(results)
-    record.folder.write_metrics(metrics)
     write_csv(
         record.folder,
         "ablation.csv",
@@ -56,21 +56,19 @@ def ablation(
             for one in results
         ),
     )
-    record.finish("Parts left out", [_table(metrics)])
+    record.finish("Parts left out", metrics, [_table(metrics)])
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:
     from kbf_localization.evaluation.report import Table
-
-    def cell(figure: Mapping[str, float], scale: float = 1.0, digits: int = 2) -> str:
-        return f"{scale * figure['mean']:.{digits}f} ± {scale * figure['std']:.{digits}f}"
+    from kbf_localization.experiments.trials import plus_minus
 
     rows = [
         (
             f"n = {size}, {name.replace('_', ' ')}",
-            cell(figures["position_rmse_m"]),
-            cell(figures["position_median_m"], digits=3),
-            cell(figures["share_beyond_1m"], 100.0, 1),
+            plus_minus(figures["position_rmse_m"], 2),
+            plus_minus(figures["position_median_m"], 3),
+            plus_minus(figures["share_beyond_1m"], 1, 100.0),
         )
         for size, by_variant in metrics.items()
         for name, figures in by_variant.items()

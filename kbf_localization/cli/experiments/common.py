@@ -7,26 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
-import typer
+from typer import Option
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
     from kbf_localization.progress import Progress
 
-Trials = Annotated[int, typer.Option(min=1, help="Independent trials.")]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")]
-Sizes = Annotated[str, typer.Option(help="Numbers n of training poses, separated by commas.")]
-ImageSize = Annotated[str, typer.Option(help="Size of rendered images.")]
+_PATHS = "Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 (places.lst)"
+
+Trials = Annotated[int, Option(min=1, help="Independent trials.")]
+Sizes = Annotated[str, Option(help="Numbers n of training poses or pairs, separated by commas.")]
+Budget = Annotated[int, Option(min=1, help="Settings tried for each method.")]
+Buildings = Annotated[int, Option(min=1, help="Invented offices, of consecutive seeds.")]
 Trajectories = Annotated[
-    Optional[Path],
-    typer.Option(
-        help="Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 "
-        "(places.lst), to render images along. Default: an invented path."
-    ),
+    Optional[Path], Option(help=f"{_PATHS}, to render images along. Default: an invented path.")
 ]
+MorePaths = Annotated[Optional[Path], Option(help=f"{_PATHS}: one more building, round them.")]
 KeptDrives = Annotated[
-    Optional[Path],
-    typer.Option(help="Keep the rendered drives in this folder, and use them again."),
+    Optional[Path], Option(help="Keep the rendered drives in this folder, and use them again.")
 ]
 
 
@@ -61,13 +59,15 @@ class Record:
     def finish(
         self,
         title: str,
+        metrics: Mapping[str, Any],
         tables: Sequence[Table],
         captions: Mapping[str, str] | None = None,
     ) -> None:
-        """Print the tables, write the report of them with the pictures, and say where it is."""
+        """Write the metrics, print the tables, write a report of them and of the pictures."""
         from kbf_localization.cli.console import print_line, print_table
         from kbf_localization.evaluation.report import Picture, write_simple_report
 
+        self.folder.write_metrics(metrics)
         pictures = [
             Picture(self.folder.file(name), caption) for name, caption in (captions or {}).items()
         ]

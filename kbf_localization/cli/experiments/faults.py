@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
-import typer
+from typer import Option
 
 from kbf_localization.cli.experiments import common
-from kbf_localization.cli.options import Jobs, Results, parse_image_size
+from kbf_localization.cli.options import ImageSize, Jobs, Results, Seed, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -17,30 +16,21 @@ if TYPE_CHECKING:
 
 
 def faults(
-    buildings: Annotated[
-        int, typer.Option(min=2, help="Invented offices, of consecutive seeds.")
-    ] = 3,
-    trajectories: Annotated[
-        Optional[Path],
-        typer.Option(
-            help="Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 "
-            "(places.lst): one more building, round them."
-        ),
-    ] = None,
-    only: Annotated[
-        Optional[str], typer.Option(help="Some faults, separated by commas. Default: all.")
-    ] = None,
-    kidnappings: Annotated[int, typer.Option(min=1, help="Kidnappings over all buildings.")] = 51,
-    poses: Annotated[int, typer.Option(min=50, help="Poses of each map.")] = 400,
-    frames: Annotated[
-        int, typer.Option(min=400, help="Frames of each drive through an invented office.")
-    ] = 500,
-    size: common.ImageSize = "320x240",
-    seed: common.Seed = 0,
+    buildings: Annotated[int, Option(min=2, help="Offices, of consecutive seeds.")] = 3,
+    trajectories: common.MorePaths = None,
+    only: Annotated[Optional[str], Option(help="Faults, with commas. Default: all.")] = None,
+    kidnappings: Annotated[int, Option(min=1, help="Kidnappings over all buildings.")] = 51,
+    poses: Annotated[int, Option(min=50, help="Poses of each map.")] = 400,
+    frames: Annotated[int, Option(min=400, help="Frames of each simulated drive.")] = 500,
+    size: ImageSize = "320x240",
+    seed: Seed = 0,
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
-    """21 faults of camera, odometry, map and place: does it notice, and does it come back?"""
+    """21 faults of camera, odometry, map and place: does it notice, and does it come back?
+
+    Example: `kbf experiment faults --only covered,kidnapped`
+    """
     limit_threads(1)
     from kbf_localization.experiments.faults_buildings import building_round_path, invented_building
     from kbf_localization.experiments.faults_figure import FIGURE_NAME, write_files
@@ -78,10 +68,9 @@ def faults(
             )
         outcomes = list(run_faults(places, names, kidnappings, staff, progress))
     metrics = metrics_of(outcomes)
-    record.folder.write_metrics(metrics)
     write_files(record.folder, outcomes, metrics)
     captions = {FIGURE_NAME: "States since the fault began, means over all runs"}
-    record.finish("Faults", [_table(metrics, len(places))], captions)
+    record.finish("Faults", metrics, [_table(metrics, len(places))], captions)
 
 
 def _table(metrics: Mapping[str, Any], buildings: int) -> Table:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from kbf_localization.cli.experiments import common
-from kbf_localization.cli.options import Jobs, Results, parse_image_size
+from kbf_localization.cli.options import ImageSize, Jobs, Results, Seed, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 
 def map_check(
-    buildings: Annotated[
-        int, typer.Option(min=1, help="Invented offices, of consecutive seeds.")
-    ] = 4,
-    poses: Annotated[int, typer.Option(min=50, help="Poses of each map.")] = 500,
-    size: common.ImageSize = "320x240",
-    seed: common.Seed = 61,
+    buildings: common.Buildings = 4,
+    poses: Annotated[int, Option(min=50, help="Poses of each map.")] = 500,
+    size: ImageSize = "320x240",
+    seed: Seed = 61,
     drives: common.KeptDrives = None,
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
-    """Cut holes into maps: does a later drive fail where 'kbf map check' says, and err as much?"""
+    """Cut holes into maps: does a later drive fail where 'kbf map check' says, and err as much?
+
+    Example: `kbf experiment map-check --buildings 4`
+    """
     limit_threads(1)
     from kbf_localization.evaluation.frame_pool import describe_drives
     from kbf_localization.experiments.localization_drives import rendered_drives
@@ -56,9 +57,9 @@ def map_check(
             )
             offices.append(Office(number, pool))
         found = predict(offices, poses, staff, progress)
-    record.folder.write_metrics(metrics_of(found))
     write_csv(record.folder, "predictions.csv", HEADER, map(astuple, found))
-    record.finish("Predictions of kbf map check on maps with holes", _tables(found))
+    title = "Predictions of kbf map check on maps with holes"
+    record.finish(title, metrics_of(found), _tables(found))
 
 
 def _tables(found: Sequence[Prediction]) -> list[Table]:

@@ -5,27 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from kbf_localization.cli.experiments import common
-from kbf_localization.cli.methods import ManyMethods, chosen_methods
-from kbf_localization.cli.options import Jobs, Results
+from kbf_localization.cli.options import Jobs, ManyMethods, Results, chosen_methods
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
     from kbf_localization.experiments.public import Outcome
 
+_FOLDERS = Argument(metavar="FOLDER...", help="Folders with data sets, or drives.")
+_SEEDS = Option(min=1, help="Times that odometry is simulated where there is none.")
+
 
 def public(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Folders with data sets, or drives.")
-    ],
+    folders: Annotated[list[Path], _FOLDERS],
     methods: ManyMethods = None,
-    poses: Annotated[int, typer.Option(min=10, help="Poses of each map, at most.")] = 1000,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="Times that odometry is simulated where there is none.")
-    ] = 3,
+    poses: Annotated[int, Option(min=10, help="Poses of each map, at most.")] = 1000,
+    seeds: Annotated[int, _SEEDS] = 3,
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
@@ -34,6 +32,8 @@ def public(
     7-Scenes by its own split, OpenLORIS by visits, any other drive by its two halves; interleaved,
     and labelled so, where the later half sees nothing of the first. Where a data set has no wheel
     odometry it is simulated, several times, and marked.
+
+    Example: `kbf experiment public ~/datasets/7scenes`
     """
     limit_threads(1)
     from kbf_localization.cli.console import print_line
@@ -63,7 +63,7 @@ def public(
             record.folder.write_metrics(metrics_of(outcomes))
     if not outcomes:
         raise DatasetError("none of the data sets could be used")
-    record.finish("Public data sets", [_table(one) for one in outcomes])
+    record.finish("Public data sets", metrics_of(outcomes), [_table(one) for one in outcomes])
 
 
 def _table(outcome: Outcome) -> Table:

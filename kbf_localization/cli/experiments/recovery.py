@@ -5,29 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from kbf_localization.cli.experiments import common
-from kbf_localization.cli.options import Jobs, Results, parse_image_size
+from kbf_localization.cli.options import ImageSize, Jobs, Results, Seed, parse_image_size
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.report import Table
 
+_TRIALS = Option(min=2, help="Global starts; kidnappings are half as many.")
+
 
 def recovery(
-    trials: Annotated[
-        int, typer.Option(min=2, help="Global starts; kidnappings are half as many.")
-    ] = 100,
-    poses: Annotated[int, typer.Option(min=50, help="Poses of the map.")] = 1000,
-    frames: Annotated[int, typer.Option(min=200, help="Frames of each simulated drive.")] = 1000,
-    size: common.ImageSize = "320x240",
-    drives: Annotated[int, typer.Option(min=1, help="Undisturbed test drives.")] = 3,
-    seed: common.Seed = 0,
+    trials: Annotated[int, _TRIALS] = 100,
+    poses: Annotated[int, Option(min=50, help="Poses of the map.")] = 1000,
+    frames: Annotated[int, Option(min=200, help="Frames of each simulated drive.")] = 1000,
+    size: ImageSize = "320x240",
+    drives: Annotated[int, Option(min=1, help="Undisturbed test drives.")] = 3,
+    seed: Seed = 0,
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
-    """Global starts, kidnappings, honesty of the covariance, and another light than the map's."""
+    """Global starts, kidnappings, honesty of the covariance, and another light than the map's.
+
+    Example: `kbf experiment recovery --trials 20`
+    """
     limit_threads(1)
     from kbf_localization.experiments.recovery import run_trials
     from kbf_localization.experiments.recovery_figure import write_files
@@ -52,10 +55,9 @@ def recovery(
         )
         outcome = run_trials(world, trials, seed, staff, progress)
     metrics = metrics_of(outcome)
-    record.folder.write_metrics(metrics)
     write_files(record.folder, outcome)
     captions = {"recovery.png": "Errors after global starts and after kidnappings, every trial"}
-    record.finish("Global localization and relocalization", [_table(metrics)], captions)
+    record.finish("Global localization and relocalization", metrics, [_table(metrics)], captions)
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbf_localization.cli.experiments import common
-from kbf_localization.cli.options import Jobs, Results
+from kbf_localization.cli.options import Jobs, Results, Seed
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 def sum_rule(
     trials: common.Trials = 30,
-    seed: common.Seed = 0,
+    seed: Seed = 0,
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
-    """Section 6.1: the sum rules' exact errors where the truth is known in closed form."""
+    """Section 6.1: the sum rules' exact errors where the truth is known in closed form.
+
+    Example: `kbf experiment sum-rule --trials 30`
+    """
     limit_threads(1)
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.experiments.sum_rule import metrics_of, run_trials
@@ -30,10 +33,9 @@ def sum_rule(
     with show_progress() as progress:
         results = run_trials(trials, seed, workers(jobs), progress)
     metrics = metrics_of(results)
-    record.folder.write_metrics(metrics)
     write_files(record.folder, results, metrics)
     captions = {"sum_rule.png": "Errors of the sum rules, as in the paper's figure of section 6.1"}
-    record.finish("The sum rules where the truth is known", [_table(metrics)], captions)
+    record.finish("The sum rules where the truth is known", metrics, [_table(metrics)], captions)
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from kbf_localization.cli.experiments import common
-from kbf_localization.cli.options import Jobs, Results
+from kbf_localization.cli.options import Jobs, Results, Seed
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
@@ -17,14 +15,15 @@ if TYPE_CHECKING:
 
 def synthetic(
     trials: common.Trials = 30,
-    seed: common.Seed = 0,
+    seed: Seed = 0,
     jobs: Jobs = -1,
-    sizes: Annotated[
-        str, typer.Option(help="Numbers n of training pairs, separated by commas.")
-    ] = "50,100,200",
+    sizes: common.Sizes = "50,100,200",
     output: Results = None,
 ) -> None:
-    """Section 6.2: filtering with the model-based and the non-parametric sum rule, two grids."""
+    """Section 6.2: filtering with the model-based and the non-parametric sum rule, two grids.
+
+    Example: `kbf experiment synthetic --trials 3`
+    """
     limit_threads(1)
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.experiments.synthetic import GRIDS, metrics_of, run_trials
@@ -37,13 +36,12 @@ def synthetic(
     with show_progress() as progress:
         outcomes = run_trials(trials, seed, numbers, workers(jobs), progress)
     metrics = metrics_of(outcomes)
-    record.folder.write_metrics(metrics)
     write_files(record.folder, outcomes, metrics, trials)
     captions = {
         "synthetic.png": "Mean squared errors over the number of training pairs (section 6.2)",
         "weights.png": "Weights on the training points at one time, positive and negative",
     }
-    record.finish("Filtering in a synthetic world", [_table(metrics)], captions)
+    record.finish("Filtering in a synthetic world", metrics, [_table(metrics)], captions)
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:
