@@ -42,6 +42,8 @@ _FIGURES = (
 class NodeProcess:
     """Starts the localizer with these parameters; ends it with the `with` block at the latest."""
 
+    program = "kbf_localization.ros.localizer_node"
+
     def __init__(
         self,
         parameters: Mapping[str, Value],
@@ -57,7 +59,7 @@ class NodeProcess:
         (folder / "parameters.yaml").write_text(json.dumps(content), encoding="utf-8")
         command = python_command(
             "from kbf_localization.child_process import end_with_parent; end_with_parent(); "
-            "from kbf_localization.ros.localizer_node import main; sys.exit(main())"
+            f"from {self.program} import main; sys.exit(main())"
         )
         command += ["--ros-args", "--params-file", str(folder / "parameters.yaml")]
         if namespace:

@@ -6,9 +6,8 @@ long the node took.
 
 import os
 import random
+import resource
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,17 +15,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lifecycle_msgs.msg import TransitionEvent
+from lifecycle_msgs.msg import Transition, TransitionEvent
 from lifecycle_msgs.srv import ChangeState
 
-from kbf_localization.ros.localizer_node import ECHO_S
+from kbf_localization.ending import ECHO_S
 from kbf_localization.ros.node_process import NodeProcess
-from test.ros.robot import TRANSITIONS, Robot
+from test.ros.hanging_localizer import LOADING
+from test.ros.robot import Robot
 from test.ros.world import World
 
 STATES = (
     "active", "starting", "configuring", "unconfigured", "inactive", "driving", "deactivating",
+    "shutting down",
 )  # fmt: skip
+BY_HAND = ("unconfigured", "loading", "configuring", "inactive")
+"""States in which or before which a node is that does not start by itself."""
+TRANSITIONS = {
+    "configuring": Transition.TRANSITION_CONFIGURE,
+    "deactivating": Transition.TRANSITION_DEACTIVATE,
+    "shuttingdown": Transition.TRANSITION_ACTIVE_SHUTDOWN,
+}
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TRIALS = int(os.environ.get("KBF_SIGNAL_TRIALS", str(len(STATES))))
 PATIENCE = 60.0
 
@@ -49,10 +58,12 @@ class Signalled:
             # Python itself needs some of the time until it can heed a signal.
             time.sleep((0.3 + 0.8 * moment) * self.whole_start)
             return
-        if state in ("unconfigured", "configuring", "inactive"):
+        if state in BY_HAND:
             assert robot.wait_for_lifecycle_state("unconfigured"), node.log()
             if state != "unconfigured":
-                self._begin("configure", "configuring")
+                self._begin("configuring")
+            if state == "loading":
+                assert robot.wait_for(lambda: "loading\n" in node.log()), node.log()
             if state == "inactive":
                 assert robot.wait_for_lifecycle_state("inactive"), node.log()
         else:
@@ -63,17 +74,17 @@ class Signalled:
                 robot.status = None
                 robot.wait_until_heard()
                 robot.frame()
-            if state == "deactivating":
-                self._begin("deactivate", "deactivating")
+            if state in ("deactivating", "shutting down"):
+                self._begin(state.replace(" ", ""))
         time.sleep(0.05 * moment)
 
-    def _begin(self, transition: str, state: str) -> None:
+    def _begin(self, state: str) -> None:
         """Ask for a transition, and wait until it has begun."""
         robot = self.robot
         client = robot.node.create_client(ChangeState, f"/{robot.node_name}/change_state")
         assert client.wait_for_service(PATIENCE)
         request = ChangeState.Request()
-        request.transition.id = TRANSITIONS[transition]
+        request.transition.id = TRANSITIONS[state]
         client.call_async(request)
         assert robot.wait_for(lambda: state in self.states), self.states
 
@@ -88,9 +99,34 @@ def signalled(world: World) -> Iterator[Signalled]:
     one.robot.close()
 
 
-def node_for(state: str, map_file: Path) -> NodeProcess:
-    by_hand = state in ("unconfigured", "configuring", "inactive")
-    return NodeProcess({"map": str(map_file), "autostart": not by_hand}, namespace="/signalled")
+class HangingNode(NodeProcess):
+    """A node whose shutdown never ends."""
+
+    program = "test.ros.hanging_localizer"
+
+
+def node_for(state: str, map_file: Path, kind: type[NodeProcess] = NodeProcess) -> NodeProcess:
+    parameters = {"map": str(map_file), "autostart": state not in BY_HAND}
+    environment = {LOADING: "1"} if state == "loading" else None
+    return kind(parameters, namespace="/signalled", environment=environment)
+
+
+def tell(node: NodeProcess, *numbers: signal.Signals) -> None:
+    """Signals at once: the node is halted, so that all of them wait for it."""
+    for number in (signal.SIGSTOP, *numbers, signal.SIGCONT):
+        os.kill(node.pid, number)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds_of_ended() -> float:
+    """User and system time of all processes that have ended here."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.timeout(120 + 60 * TRIALS)
@@ -99,59 +135,40 @@ def test_a_signal_at_any_moment_ends_the_node_cleanly(
 ) -> None:
     draw, took = random.Random(0), defaultdict(list)
     for trial in range(TRIALS):
-        number = draw.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+        number = draw.choice(SIGNALS)
         state, moment = STATES[trial % len(STATES)], draw.random()
         with node_for(state, map_file) as node:
             signalled.bring(node, state, moment)
-            sent = time.monotonic()
-            os.kill(node.pid, number)
+            sent, used = time.monotonic(), cpu_seconds_of_ended() + cpu_seconds(node.pid)
+            # Half of them twice, as systemd and launch do.
+            tell(node, *(number, draw.choice(SIGNALS))[: draw.choice((1, 2))])
             code = node.wait(PATIENCE)
-            took[state].append(time.monotonic() - sent)
+            took[state].append((time.monotonic() - sent, cpu_seconds_of_ended() - used))
             said = node.log()
         told = f"trial {trial}, {number.name} while {state}, moment {moment:.2f}: {code}\n{said}"
         assert code == 0, told
         assert "Traceback" not in said, told
-    for state, seconds in took.items():
+    for state, trials in took.items():
+        wall, cpu = np.array(trials).T
         request.config.get_terminal_writer().line(
-            f"{state}: {len(seconds)} signals, exit code 0 after {np.median(seconds):.2f} s "
-            f"(median), {max(seconds):.2f} s (longest)"
+            f"{state}: {len(wall)} signals, exit code 0 after {np.median(wall):.2f} s (median), "
+            f"{wall.max():.2f} s (longest); {np.median(cpu):.2f} s and {cpu.max():.2f} s of CPU"
         )
 
 
-@pytest.mark.timeout(600)
-def test_a_signal_that_is_told_twice_at_once_is_one(signalled: Signalled, map_file: Path) -> None:
-    """As by systemd and by launch; the node is halted, so that both wait for it."""
-    for state in ("unconfigured", "configuring", "inactive", "active", "deactivating"):
-        with node_for(state, map_file) as node:
-            signalled.bring(node, state, 0.0)
-            os.kill(node.pid, signal.SIGSTOP)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
-                os.kill(node.pid, number)
-            code, said = node.wait(PATIENCE), node.log()
-        assert code == 0, f"{state}: {code}\n{said}"
-        assert "Traceback" not in said, said
-
-
-SHUTDOWN_THAT_HANGS = """
-import time
-from kbf_localization.ros import localizer_node
-localizer_node.LONGEST_SHUTDOWN_S = 1000.0
-asked = localizer_node.Ending().start()
-print("ready", flush=True)
-asked.wait()
-print("asked", flush=True)
-time.sleep(1000.0)
-"""
-
-
-def test_a_second_signal_ends_a_node_whose_shutdown_hangs() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SHUTDOWN_THAT_HANGS], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.stdout.readline() == "asked\n"
+@pytest.mark.parametrize("state", ["unconfigured", "loading", "inactive", *STATES[-3:]])
+def test_a_second_signal_ends_a_node_whose_shutdown_hangs(
+    signalled: Signalled, map_file: Path, state: str
+) -> None:
+    """The first one told twice is no second: the shutdown is begun, and not cut short."""
+    with node_for(state, map_file, HangingNode) as node:
+        signalled.bring(node, state, 0.0)
+        tell(node, signal.SIGINT, signal.SIGTERM)
+        assert signalled.robot.wait_for(lambda: "ending\n" in node.log()), node.log()
         time.sleep(1.5 * ECHO_S)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 128 + signal.SIGINT
+        assert node.exit_code is None, node.log()
+        number = SIGNALS[len(state) % len(SIGNALS)]
+        os.kill(node.pid, number)
+        code, said = node.wait(PATIENCE), node.log()
+    assert code == 128 + number, said
+    assert "Traceback" not in said, said
