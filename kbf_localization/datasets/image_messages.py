@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.image_headers import MAX_PIXELS, format_of, read_header
+from kbf_localization.datasets.silent_threads import silently
 
 Bytes = bytes | bytearray | memoryview | NDArray[np.uint8]
 
@@ -119,7 +120,7 @@ def decode(data: Bytes, mode: int) -> Image | None:
     if header is None or not header.is_bounded:
         return None
     try:
-        image = cv2.imdecode(np.frombuffer(content, dtype=np.uint8), mode)
+        image = silently(cv2.imdecode, np.frombuffer(content, dtype=np.uint8), mode)
     except cv2.error:
         return None
     return None if image is None else np.asarray(image, dtype=np.uint8)
