@@ -5,7 +5,8 @@ Hypothesis keeps what failed in `.hypothesis/` and tries it first the next time.
 
 from __future__ import annotations
 
-import functools
+import inspect
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -15,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+logger = logging.getLogger(__name__)
+
 SECONDS = float(os.environ.get("KBF_FUZZ_SECONDS", "0"))
 """For each parser; 0: a short round of a fixed number of files."""
-SHORT_ROUND = 60
+SHORT_ROUND, LONG_ROUND = 60, 300
 
 # Where in the file (as a share of its length), how many bytes are cut there, what is put in.
 edits = st.lists(
@@ -74,23 +77,28 @@ def _changed(draw: st.DrawFn, tree: Any) -> Any:
 
 
 def fuzzed(*strategies: Any, **named: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Like `given`, for a number of files, or for KBF_FUZZ_SECONDS."""
+    """Like `given`, for a number of files, or in rounds for KBF_FUZZ_SECONDS."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        started: list[float] = []
-
-        @functools.wraps(test)
-        def time_boxed(*arguments: Any, **keywords: Any) -> None:
-            started.append(time.monotonic()) if not started else None
-            # Hypothesis minds a test that draws data at one time and not at another.
-            if "data" in named or not SECONDS or time.monotonic() - started[0] < SECONDS:
-                test(*arguments, **keywords)
-
         how = settings(
-            max_examples=max(SHORT_ROUND, int(100 * SECONDS)),
+            max_examples=LONG_ROUND if SECONDS else SHORT_ROUND,
             deadline=None,
             suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
         )
-        return pytest.mark.fuzz(how(given(*strategies, **named)(time_boxed)))
+        one_round = how(given(*strategies, **named)(test))
+
+        def rounds(**fixtures: Any) -> None:
+            end, number = time.monotonic() + SECONDS, 0
+            while not number or time.monotonic() < end:
+                one_round(**fixtures)
+                number += 1
+            logger.info("%d rounds of %d files", number, how.max_examples)
+
+        rounds.__name__, rounds.__doc__ = test.__name__, test.__doc__
+        rounds.__module__ = test.__module__
+        # Of the arguments pytest is to give what Hypothesis does not.
+        rounds.__signature__ = inspect.signature(one_round)  # type: ignore[attr-defined]
+        rounds.pytestmark = [*getattr(test, "pytestmark", []), pytest.mark.fuzz.mark]  # type: ignore[attr-defined]
+        return rounds
 
     return decorate
