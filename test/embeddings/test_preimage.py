@@ -3,7 +3,6 @@ import pytest
 
 from kbf_localization.embeddings import (
     CauchyNoise,
-    Density,
     DensityKernel,
     GaussianKernel,
     GaussianNoise,
@@ -32,7 +31,7 @@ MIXTURE = MixtureNoise(
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_no_point_of_a_fine_grid_is_higher(
-    kernel: DensityKernel, noise: Density | None, seed: int
+    kernel: DensityKernel, noise: GaussianNoise | MixtureNoise | CauchyNoise | None, seed: int
 ) -> None:
     generator = np.random.default_rng(seed)
     points = generator.normal(size=(30, 2))
