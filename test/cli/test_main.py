@@ -107,7 +107,11 @@ def test_help_shows_flags_without_a_type(command: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("number", "exit_code"),
-    [(signal.SIGINT, main.EXIT_INTERRUPTED), (signal.SIGTERM, main.EXIT_TERMINATED)],
+    [
+        (signal.SIGINT, main.EXIT_INTERRUPTED),
+        (signal.SIGTERM, main.EXIT_TERMINATED),
+        (signal.SIGHUP, main.EXIT_TERMINATED),
+    ],
 )
 def test_an_interrupted_command_cleans_up(
     tmp_path: Path, number: signal.Signals, exit_code: int

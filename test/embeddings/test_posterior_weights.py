@@ -67,7 +67,7 @@ def test_restricted_form_agrees_with_the_paper_on_priors_with_exact_zeros(
 def test_dropping_the_tail_of_a_local_prior_changes_no_more_than_its_share_over_root_delta(
     seed: int, count: int, width: float, log_delta: float
 ) -> None:
-    """A weight that is left out would be at most about β_i/√δ: so far is (B − i√δI)⁻¹ from zero."""
+    """What is left out would weigh about β_i/√δ at most: (B − i√δI)⁻¹ is no larger than that."""
     # The prior of a filter: the sum rule's solve, whose weights swing to negative ones and decay.
     generator = np.random.default_rng(seed)
     kernel = GaussianKernel(0.15**2 * np.eye(2))

@@ -30,26 +30,24 @@ class Colourful(SyntheticDrive):
             yield index, cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
 
 
+class GoodOdometry(SyntheticDrive):
+    @property
+    def odometry(self) -> OdometryLog:
+        return SyntheticDrive(self.frames).odometry
+
+
 @dataclass
-class StampedInSeconds(SyntheticDrive):
+class StampedInSeconds(GoodOdometry):
     @property
     def stamps_ns(self) -> Any:
         return super().stamps_ns * 1e-9
 
-    @property
-    def odometry(self) -> OdometryLog:
-        return SyntheticDrive(self.frames).odometry
-
 
 @dataclass
-class PosesInDegrees(SyntheticDrive):
+class PosesInDegrees(GoodOdometry):
     @property
     def poses(self) -> Any:
         return super().poses * (1.0, 1.0, 180.0 / np.pi)
-
-    @property
-    def odometry(self) -> OdometryLog:
-        return SyntheticDrive(self.frames).odometry
 
 
 @dataclass

@@ -16,15 +16,8 @@ from hypothesis import strategies as st
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.registry import METHODS, make_filter
-from kbf_localization.training_map import TrainingMap, load_map, save_map
-from kbf_localization.training_map.file_format import (
-    ARRAYS,
-    FLOOR_PLAN,
-    SEAL_LENGTH,
-    WAY_ENDS,
-    WAYS,
-    seal,
-)
+from kbf_localization.training_map import TrainingMap, file_format, load_map, save_map
+from kbf_localization.training_map.file_format import SEAL_LENGTH
 from test.filters.synthetic_world import World, synthetic_map
 from test.fuzzing import changed_trees, edited, edits, fuzzed
 
@@ -42,7 +35,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def check(content: bytes, path: Path) -> None:
     """The file is sealed anew, and read."""
     image = io.BytesIO(content.ljust(SEAL_LENGTH, b"\0"))
-    seal(image)
+    file_format.seal(image)
     path.write_bytes(image.getvalue())
     try:
         known = load_map(path)
@@ -83,7 +76,8 @@ def test_maps_with_anything_in_their_arrays(
 ) -> None:
     image = io.BytesIO(whole)
     with h5py.File(image, "r+") as file:
-        name = data.draw(st.sampled_from(sorted((*ARRAYS, FLOOR_PLAN, WAYS, WAY_ENDS))))
+        more = (file_format.FLOOR_PLAN, file_format.WAYS, file_format.WAY_ENDS)
+        name = data.draw(st.sampled_from(sorted((*file_format.ARRAYS, *more))))
         array = file[name][()]
         kept = edited(array.tobytes(), data.draw(edits))[: array.nbytes].ljust(array.nbytes, b"\0")
         if array.size:
