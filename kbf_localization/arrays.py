@@ -10,4 +10,5 @@ Floats = NDArray[np.float32]
 Stamps = NDArray[np.int64]  # nanoseconds
 Rows = NDArray[np.intp]
 Counts = NDArray[np.uint8]
-Image = NDArray[np.uint8]  # grey: rows, columns
+Flags = NDArray[np.bool_]
+Image = NDArray[np.uint8]  # grey: rows, columns; or rows, columns, colours

@@ -41,23 +41,19 @@ MAX_PLAN_PIXELS = 50_000_000
 PLAN_RESOLUTIONS: Range = (1e-6, 1e3)
 """Of a floor plan, in metres per pixel."""
 
-PARAMETERS: dict[str, Range] = {
-    "bandwidth": (0.01, 100.0),
-    "heading_bandwidth": (0.01, 100.0),
-    "regularization": (1e-12, 1e6),
-    "delta": (1e-12, 1e6),
-    "power": (0.01, 1e3),
-    "noise_inflation": (1e-6, 1e6),
-    "control_bandwidth": (1e-3, 1e3),
-    "transition_regularization": (1e-12, 1e6),
-    "samples": (1.0, 1e5),
-    "neighbours": (1.0, 1e4),
-    "position_width": (1e-3, 1e3),
-    "heading_width": (1e-3, 1e2),
-    "floor": (0.0, 1e6),
-    "injection": (0.0, 1.0),
-    "particles": (1.0, 1e5),
+_KINDS: dict[Range, str] = {
+    (0.01, 100.0): "bandwidth heading_bandwidth",
+    (1e-3, 1e3): "control_bandwidth position_width",
+    (1e-3, 1e2): "heading_width",
+    (1e-12, 1e6): "regularization transition_regularization delta",
+    (0.01, 1e3): "power",
+    (1e-6, 1e6): "noise_inflation",
+    (0.0, 1e6): "floor",
+    (0.0, 1.0): "injection",
+    (1.0, 1e4): "neighbours",
+    (1.0, 1e5): "samples particles",
 }
+PARAMETERS = {name: limits for limits, names in _KINDS.items() for name in names.split()}
 """What each hyper-parameter of a map or of a parameter file may be."""
 OTHER_PARAMETERS: Range = (-1e12, 1e12)
 """Those of other names, which are kept and not used."""
@@ -78,27 +74,38 @@ LEARNED: dict[str, Range] = {
 """What each number may be that a map learned."""
 OTHER_LEARNED: Range = (-1e6, 1e6)
 
-
 SCALES: Range = (1e-9, 1e9)
 """A scale of an image kernel."""
+COUNTS: Range = (0, 2**31 - 1)
+"""What is counted in a map's description."""
+
+
+def check_number(what: str, value: object, limits: Range) -> float:
+    """A number from outside, within its limits; ValueError where it is not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{what} is {shortened(value)}, not a number")
+    low, high = limits
+    if not low <= value <= high:  # neither is NaN; integers of any length can be compared
+        raise ValueError(f"{what} is {shortened(value)}, not within {low:g} to {high:g}")
+    return float(value)
+
+
+def check_count(what: str, value: object, limits: Range) -> int:
+    """A whole number from outside, within its limits; ValueError where it is not."""
+    if not isinstance(value, int):
+        raise ValueError(f"{what} is {shortened(value)}, not a whole number")
+    return int(check_number(what, value, limits))
 
 
 def check_scale(value: object) -> float:
-    """A learned scale of an image kernel; ValueError where it cannot be one."""
-    low, high = SCALES
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise ValueError(f"a scale of the image kernel is {shortened(value)}")
-    return float(value)
+    """A learned scale of an image kernel."""
+    return check_number("a scale of the image kernel", value, SCALES)
 
 
 def check_parameter(name: str, value: object) -> float:
-    """The value of a hyper-parameter, such as "nn.particles"; ValueError where it cannot be."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"parameter {name} is {shortened(value)}, not a number")
-    low, high = PARAMETERS.get(name.rpartition(".")[2], OTHER_PARAMETERS)
-    if not low <= value <= high:  # neither is NaN; integers of any length can be compared
-        raise ValueError(f"parameter {name} is {shortened(value)}, not within {low:g} to {high:g}")
-    return float(value)
+    """The value of a hyper-parameter, such as "nn.particles"."""
+    limits = PARAMETERS.get(name.rpartition(".")[2], OTHER_PARAMETERS)
+    return check_number(f"parameter {name}", value, limits)
 
 
 def shortened(value: object) -> str:

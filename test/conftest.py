@@ -144,7 +144,7 @@ def browser() -> "Iterator[Chromium]":
 def learning_quickly() -> Iterator[None]:
     """Maps learn from a sixth of the images: for tests that do not ask how well they learn."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbf_localization.training_map.build.RUNS", 4)
+        patch.setattr("kbf_localization.training_map.probes.RUNS", 4)
         yield
 
 

@@ -17,9 +17,9 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 from kbf_localization.datasets import bag_limits
+from kbf_localization.datasets.files import BAG_SUFFIXES
 from kbf_localization.errors import DatasetError, KbfError
 
-BAG_SUFFIXES = (".mcap", ".db3", ".bag")
 TRANSFORMS = "tf2_msgs/msg/TFMessage"
 # ROS 1 had tf's message in two packages; the older one is met in old bags.
 _ROS2_TYPES = {"tf/msg/tfMessage": TRANSFORMS}
@@ -33,15 +33,6 @@ class BagTopic:
     type: str
     count: int
     offered_qos: tuple[Qos, ...] = ()
-
-
-def is_bag(path: Path) -> bool:
-    """Whether the path looks like a bag: a rosbag2 folder, or a bag's file."""
-    if path.is_dir():
-        return (path / "metadata.yaml").is_file() or any(
-            entry.suffix in BAG_SUFFIXES for entry in path.iterdir()
-        )
-    return path.suffix in BAG_SUFFIXES
 
 
 class BagReader:

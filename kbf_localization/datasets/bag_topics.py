@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kbf_localization.datasets.bag_reader import TRANSFORMS, BagTopic
@@ -24,30 +25,22 @@ _LISTED = 12
 
 def odometry_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
     """The wheel odometry; where no topic has it, /tf, whose odom→base says the same."""
-    option = "--odom-topic"
-    if wanted is not None:
-        return _named(bag, topics, wanted, (ODOMETRY, TRANSFORMS), option)
     found = [one for one in topics if one.type == ODOMETRY and one.count]
-    if not found:
-        found = [one for one in topics if one.type == TRANSFORMS and one.name == "/tf"]
-    return _only(bag, topics, found, "odometry", (ODOMETRY, TRANSFORMS), option)
+    need = _Need("odometry", (ODOMETRY, TRANSFORMS), "--odom-topic")
+    return need.choose(bag, topics, wanted, found or _transforms(topics, "/tf"))
 
 
 def image_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
     """The camera; of one camera's raw and compressed topics the compressed one."""
-    option = "--image-topic"
-    if wanted is not None:
-        return _named(bag, topics, wanted, IMAGE_TYPES, option)
     found = [
         one
         for one in topics
         if one.type in IMAGE_TYPES and one.count and not one.name.endswith("/compressedDepth")
     ]
-    colour = [one for one in found if "depth" not in one.name.lower()]
-    found = colour or found
+    found = [one for one in found if "depth" not in one.name.lower()] or found
     compressed = {one.name for one in found if one.type == COMPRESSED_IMAGE}
     found = [one for one in found if f"{one.name}/compressed" not in compressed]
-    return _only(bag, topics, found, "image", IMAGE_TYPES, option)
+    return _Need("image", IMAGE_TYPES, "--image-topic").choose(bag, topics, wanted, found)
 
 
 def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic | None:
@@ -55,9 +48,6 @@ def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> Bag
 
     An odometry topic is taken for the known pose only when it is named.
     """
-    option = "--pose-topic"
-    if wanted is not None:
-        return _named(bag, topics, wanted, POSE_TYPES, option)
     found = [
         one
         for one in topics
@@ -65,56 +55,57 @@ def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> Bag
         and one.count
         and one.name.rsplit("/", 1)[-1] not in _REQUESTS
     ]
-    if not found:
-        transforms = [one for one in topics if one.type == TRANSFORMS and one.name == "/tf"]
+    if wanted is None and not found:
+        transforms = _transforms(topics, "/tf")
         return transforms[0] if transforms and transforms[0].count else None
-    return _only(bag, topics, found, "pose", POSE_TYPES, option)
+    return _Need("pose", POSE_TYPES, "--pose-topic").choose(bag, topics, wanted, found)
 
 
 def static_transforms_topic(topics: Sequence[BagTopic]) -> BagTopic | None:
     """The transforms that never change."""
-    found = [one for one in topics if one.type == TRANSFORMS and one.name == "/tf_static"]
-    return found[0] if found else None
+    return next(iter(_transforms(topics, "/tf_static")), None)
 
 
-def _named(
-    bag: Path, topics: Sequence[BagTopic], wanted: str, types: Collection[str], option: str
-) -> BagTopic:
-    found = [one for one in topics if one.name.lstrip("/") == wanted.lstrip("/")]
-    if not found:
-        raise DatasetError(f"{bag}: no topic {wanted}; {_has(topics)}; choose with {option}")
-    usable = [one for one in found if one.type in types]
-    if not usable:
+def _transforms(topics: Sequence[BagTopic], name: str) -> list[BagTopic]:
+    return [one for one in topics if one.type == TRANSFORMS and one.name == name]
+
+
+@dataclass(frozen=True)
+class _Need:
+    """What a topic is needed for, the types that will do, and the option that names it."""
+
+    what: str
+    types: tuple[str, ...]
+    option: str
+
+    def choose(
+        self, bag: Path, topics: Sequence[BagTopic], wanted: str | None, found: Sequence[BagTopic]
+    ) -> BagTopic:
+        """The `wanted` topic, or the one that was `found`; DatasetError where it will not do."""
+        types = " or ".join(self.types)
+        if wanted is not None:
+            named = [one for one in topics if one.name.lstrip("/") == wanted.lstrip("/")]
+            usable = [one for one in named if one.type in self.types]
+            if usable and usable[0].count:
+                return usable[0]
+            if not named:
+                problem = f"no topic {wanted}"
+            elif usable:
+                problem = f"topic {wanted} has no messages"
+            else:
+                problem = f"topic {wanted} is of type {named[0].type}, needed is {types}"
+            raise DatasetError(f"{bag}: {problem}; {_has(topics)}; choose with {self.option}")
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(one.name for one in found)
+            raise DatasetError(
+                f"{bag}: several topics may be the {self.what}: {names}; choose with {self.option}"
+            )
         raise DatasetError(
-            f"{bag}: topic {wanted} is of type {found[0].type}, needed is {_or(types)}; "
-            f"{_has(topics)}; choose with {option}"
+            f"{bag}: no {self.what} topic with messages (of type {types}); {_has(topics)}; "
+            f"name one with {self.option}"
         )
-    if not usable[0].count:
-        raise DatasetError(
-            f"{bag}: topic {wanted} has no messages; {_has(topics)}; choose with {option}"
-        )
-    return usable[0]
-
-
-def _only(
-    bag: Path,
-    topics: Sequence[BagTopic],
-    found: Sequence[BagTopic],
-    what: str,
-    types: Collection[str],
-    option: str,
-) -> BagTopic:
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(one.name for one in found)
-        raise DatasetError(
-            f"{bag}: several topics may be the {what}: {names}; choose with {option}"
-        )
-    raise DatasetError(
-        f"{bag}: no {what} topic with messages (of type {_or(types)}); {_has(topics)}; "
-        f"name one with {option}"
-    )
 
 
 def _has(topics: Sequence[BagTopic]) -> str:
@@ -123,7 +114,3 @@ def _has(topics: Sequence[BagTopic]) -> str:
     listed = ", ".join(f"{one.name} ({one.type}, {one.count})" for one in topics[:_LISTED])
     more = f" and {len(topics) - _LISTED} more" if len(topics) > _LISTED else ""
     return f"it has {listed}{more}"
-
-
-def _or(types: Collection[str]) -> str:
-    return " or ".join(types)

@@ -56,10 +56,10 @@ TF_QOS = _qos(100, QosReliability.RELIABLE)
 def write_bag(
     drive: Drive,
     path: Path,
+    progress: Progress = no_progress,
     *,
     storage: str = "mcap",
     raw: bool = False,
-    progress: Progress = no_progress,
 ) -> None:
     """Write `drive` as the rosbag2 folder `path`, which must not exist yet.
 

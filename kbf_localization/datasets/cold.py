@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.cold_odometry import read_odometry
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
 from kbf_localization.datasets.files import read_lines
@@ -106,11 +106,11 @@ class ColdDrive(ImageFiles):
         return next((word for word in CONDITIONS if word in self.name.lower()), None)
 
     @cached_property
-    def stamps_ns(self) -> NDArray[np.int64]:
+    def stamps_ns(self) -> Stamps:
         return np.array([frame.stamp_ns for frame in self._frames], dtype=np.int64)
 
     @cached_property
-    def poses(self) -> NDArray[np.float64]:
+    def poses(self) -> Array:
         return np.array([frame.pose for frame in self._frames], dtype=np.float64)
 
     @property

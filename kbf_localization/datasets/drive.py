@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kbf_localization.arrays import Image
+from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.input_checks import check_grey, check_headings, check_stamps
 
@@ -23,11 +20,11 @@ class OdometryLog:
     as the robot reports them, None where it does not, or always the same.
     """
 
-    stamps_ns: NDArray[np.int64]
-    poses: NDArray[np.float64]
-    covariances: NDArray[np.float64] | None = None
+    stamps_ns: Stamps
+    poses: Array
+    covariances: Array | None = None
 
-    def covariance(self, reading: int) -> NDArray[np.float64] | None:
+    def covariance(self, reading: int) -> Array | None:
         """(3, 3) of one reading."""
         return None if self.covariances is None else self.covariances[reading]
 
@@ -69,14 +66,28 @@ def grey_images(
         yield index, image
 
 
-class Drive(Protocol):
+class Timed(Protocol):
+    """Images with stamps, in order, and the odometry between them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stamps_ns(self) -> Stamps:
+        """(t,) strictly increasing stamps of the images, in nanoseconds."""
+
+    @property
+    def odometry(self) -> OdometryLog:
+        """Wheel odometry; raises DatasetError where the drive has none."""
+
+    def __len__(self) -> int: ...
+
+
+class Drive(Timed, Protocol):
     """One recorded or simulated drive; images are read when asked for, never all at once."""
 
     @property
     def path(self) -> Path: ...
-
-    @property
-    def name(self) -> str: ...
 
     @property
     def kind(self) -> str:
@@ -87,20 +98,12 @@ class Drive(Protocol):
         """The lighting, such as "cloudy", where it is known."""
 
     @property
-    def stamps_ns(self) -> NDArray[np.int64]:
-        """(t,) strictly increasing stamps of the images, in nanoseconds."""
-
-    @property
-    def poses(self) -> NDArray[np.float64] | None:
+    def poses(self) -> Array | None:
         """(t, 3) known poses at the images' stamps, or None where the drive has none."""
 
     @property
     def labels(self) -> tuple[str, ...] | None:
         """The room of each image, where it is known."""
-
-    @property
-    def odometry(self) -> OdometryLog:
-        """Wheel odometry; raises DatasetError where the drive has none."""
 
     @property
     def odometry_origin(self) -> str:
@@ -109,8 +112,6 @@ class Drive(Protocol):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was passed over while reading, a line each."""
-
-    def __len__(self) -> int: ...
 
     def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
         """Grey images (h, w) with their indices, in order; None for one that cannot be decoded."""

@@ -14,6 +14,7 @@ import yaml
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import DatasetError
 
+BAG_SUFFIXES = (".bag", ".mcap", ".db3")
 MAX_IMAGE_BYTES = 100_000_000
 MAX_TEXT_BYTES = 500_000_000
 

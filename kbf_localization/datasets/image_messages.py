@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.image_headers import MAX_PIXELS, format_of, read_header
 from kbf_localization.datasets.silent_threads import silently
 
-Bytes = bytes | bytearray | memoryview | NDArray[np.uint8]
+Bytes = bytes | bytearray | memoryview | Image
 
 # encoding -> (channels, OpenCV's conversion to grey or None where it is grey already).
 # OpenCV names a Bayer pattern by its second row's second and third pixel, ROS by its first two.

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from kbf_localization.datasets.cold import IMAGES, PLACES, ColdDrive
 from kbf_localization.datasets.drive import NO_ODOMETRY, Drive
+from kbf_localization.datasets.files import BAG_SUFFIXES
 from kbf_localization.datasets.parts import DrivePart, SimulatedOdometryDrive, parse_part
 from kbf_localization.datasets.public import READERS
 from kbf_localization.datasets.simulated_odometry import parse_odometry_option
 from kbf_localization.errors import DatasetError, naming_missing_extras
-
-BAG_SUFFIXES = (".bag", ".mcap", ".db3")
 
 
 def open_drive(
@@ -40,18 +39,18 @@ def open_drive(
 def is_drive(path: Path) -> bool:
     """Whether `open_drive` would know what this is."""
     if not path.is_dir():
-        return path.suffix in BAG_SUFFIXES
-    return _is_cold(path) or any(one.recognizes(path) for one in READERS) or _is_bag_folder(path)
+        return _is_bag(path)
+    return _is_cold(path) or any(one.recognizes(path) for one in READERS) or _is_bag(path)
 
 
 def _is_cold(path: Path) -> bool:
     return (path / IMAGES).is_dir() or (path / PLACES).is_file()
 
 
-def _is_bag_folder(path: Path) -> bool:
-    return (path / "metadata.yaml").is_file() or any(
-        entry.suffix in BAG_SUFFIXES for entry in path.iterdir()
-    )
+def _is_bag(path: Path) -> bool:
+    """Whether the path looks like a bag: a rosbag2 folder, or a bag's file."""
+    files = path.iterdir() if path.is_dir() else (path,)
+    return (path / "metadata.yaml").is_file() or any(one.suffix in BAG_SUFFIXES for one in files)
 
 
 def _open(path: Path, topics: dict[str, str | None]) -> Drive:
@@ -64,9 +63,7 @@ def _open(path: Path, topics: dict[str, str | None]) -> Drive:
             for reader in READERS:
                 if reader.recognizes(path):
                     return reader(path)
-            is_bag = _is_bag_folder(path)
-        else:
-            is_bag = path.suffix in BAG_SUFFIXES
+        is_bag = _is_bag(path)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
     if is_bag:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array, Image, Stamps
+from kbf_localization.arrays import Array, Image, Rows, Stamps
 from kbf_localization.datasets.drive import SIMULATED, Drive, OdometryLog, summary
 from kbf_localization.datasets.simulated_odometry import OdometryNoise, simulate_odometry
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.geometry import compose, relative
+
+Item = TypeVar("Item")
 
 INTERLEAVED = "interleaved, flatters"
 """Test images between the map's own, a moment apart, are easier than any later visit."""
@@ -40,7 +42,7 @@ class Part:
     def interleaved(self) -> bool:
         return self.every > 0
 
-    def indices(self, stamps_ns: Stamps) -> NDArray[np.intp]:
+    def indices(self, stamps_ns: Stamps) -> Rows:
         """The images' indices, in order."""
         if self.interleaved:
             chosen = np.arange(len(stamps_ns)) % self.every == 0
@@ -72,28 +74,56 @@ def parse_part(text: str) -> Part:
     return Part(text, first, last, in_seconds)
 
 
-class DrivePart:
-    """Some images of a drive, in order, with the odometry that covers them."""
+class _Derived:
+    """Images of another drive, those at `indices` in their order; all of them for None."""
 
-    def __init__(self, drive: Drive, part: Part) -> None:
-        self._drive, self._part = drive, part
-        self._indices = part.indices(drive.stamps_ns)
-        if len(self._indices) < 2:
-            raise DatasetError(
-                f"{drive.path}: {len(self._indices)} of its {len(drive)} images are in the part "
-                f"{part.text}; a drive needs two or more"
-            )
+    def __init__(self, drive: Drive, name: str, indices: Rows | None = None) -> None:
+        self._drive = drive
+        self._indices = np.arange(len(drive)) if indices is None else indices
         self.path: Path = drive.path
-        self.kind = drive.kind
-        self.name = f"{drive.name} [{part.text}]"
-        self.condition = drive.condition
+        self.kind, self.name, self.condition = drive.kind, name, drive.condition
         self.stamps_ns: Stamps = drive.stamps_ns[self._indices]
         self.poses: Array | None = None if drive.poses is None else drive.poses[self._indices]
         labels = drive.labels
         self.labels = None if labels is None else tuple(labels[i] for i in self._indices)
-        note = (f"{self.name}: {INTERLEAVED}",) if part.interleaved else ()
-        self.warnings: tuple[str, ...] = (*drive.warnings, *note)
+        self.warnings: tuple[str, ...] = drive.warnings
         self.odometry_origin = drive.odometry_origin
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        return self._read(self._drive.images, indices)
+
+    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        return self._read(self._drive.encoded_images, indices)
+
+    def _read(
+        self,
+        read: Callable[[Sequence[int]], Iterator[tuple[int, Item]]],
+        indices: Sequence[int] | None,
+    ) -> Iterator[tuple[int, Item]]:
+        wanted = np.arange(len(self)) if indices is None else np.array(indices, dtype=np.intp)
+        # Where it goes back in the other drive, that is read anew.
+        for places in np.split(wanted, np.flatnonzero(np.diff(self._indices[wanted]) <= 0) + 1):
+            back = {int(self._indices[place]): int(place) for place in places}
+            for index, item in read(list(back)):
+                yield back[index], item
+
+
+class DrivePart(_Derived):
+    """Some images of a drive, in order, with the odometry that covers them."""
+
+    def __init__(self, drive: Drive, part: Part) -> None:
+        chosen = part.indices(drive.stamps_ns)
+        if len(chosen) < 2:
+            raise DatasetError(
+                f"{drive.path}: {len(chosen)} of its {len(drive)} images are in the part "
+                f"{part.text}; a drive needs two or more"
+            )
+        super().__init__(drive, f"{drive.name} [{part.text}]", chosen)
+        if part.interleaved:
+            self.warnings = (*drive.warnings, f"{self.name}: {INTERLEAVED}")
 
     @property
     def odometry(self) -> OdometryLog:
@@ -102,23 +132,8 @@ class DrivePart:
 
     __repr__ = summary
 
-    def __len__(self) -> int:
-        return len(self._indices)
 
-    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
-        wanted = range(len(self)) if indices is None else indices
-        back = {int(self._indices[i]): int(i) for i in wanted}
-        for index, image in self._drive.images(list(back)):
-            yield back[index], image
-
-    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        wanted = range(len(self)) if indices is None else indices
-        back = {int(self._indices[i]): int(i) for i in wanted}
-        for index, data in self._drive.encoded_images(list(back)):
-            yield back[index], data
-
-
-class CarriedDrive:
+class CarriedDrive(_Derived):
     """A drive half-way in which the robot is carried elsewhere: its wheels and camera rest then.
 
     The images `before` the robot is lifted, then after `rest_s` seconds those `after` it is set
@@ -126,36 +141,19 @@ class CarriedDrive:
     """
 
     def __init__(self, drive: Drive, before: range, after: range, rest_s: float = 1.0) -> None:
-        self._drive = drive
-        self._indices = np.r_[before.start : before.stop, after.start : after.stop]
-        self.path: Path = drive.path
-        self.kind = drive.kind
-        self.name = f"{drive.name} [carried]"
-        self.condition = drive.condition
-        self.poses: Array | None = None if drive.poses is None else drive.poses[self._indices]
-        labels = drive.labels
-        self.labels = None if labels is None else tuple(labels[i] for i in self._indices)
-        self.warnings: tuple[str, ...] = drive.warnings
-        self.odometry_origin = drive.odometry_origin
-        stamps = drive.stamps_ns
-        later = int(stamps[before[-1]]) + round(rest_s * 1e9) - int(stamps[after[0]])
-        self.stamps_ns: Stamps = np.concatenate(
-            (stamps[before.start : before.stop], stamps[after.start : after.stop] + later)
-        )
+        super().__init__(drive, f"{drive.name} [carried]", np.r_[np.array(before), np.array(after)])
+        lifted, set_down = (int(drive.stamps_ns[row]) for row in (before[-1], after[0]))
+        later = lifted + round(rest_s * 1e9) - set_down
+        self.stamps_ns[len(before) :] += later
         self.set_down_ns = int(self.stamps_ns[len(before)])
         first, second = (_readings(drive, part[0], part[-1]) for part in (before, after))
         period = int(np.median(np.diff(first.stamps_ns)))
         resting = np.arange(first.stamps_ns[-1] + period, second.stamps_ns[0] + later, period)
         there = first.poses[-1]
+        elsewhere = compose(there, relative(second.poses[0], second.poses))
         self.odometry = OdometryLog(
             np.concatenate((first.stamps_ns, resting, second.stamps_ns + later)),
-            np.concatenate(
-                (
-                    first.poses,
-                    np.tile(there, (len(resting), 1)),
-                    compose(there, relative(second.poses[0], second.poses)),
-                )
-            ),
+            np.concatenate((first.poses, np.tile(there, (len(resting), 1)), elsewhere)),
         )
 
     @classmethod
@@ -172,18 +170,20 @@ class CarriedDrive:
 
     __repr__ = summary
 
-    def __len__(self) -> int:
-        return len(self._indices)
 
-    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
-        for place in range(len(self)) if indices is None else indices:
-            for _, image in self._drive.images([int(self._indices[place])]):
-                yield int(place), image
+class SimulatedOdometryDrive(_Derived):
+    """A drive whose odometry is derived from its known poses, and says so."""
 
-    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        for place in range(len(self)) if indices is None else indices:
-            for _, data in self._drive.encoded_images([int(self._indices[place])]):
-                yield int(place), data
+    def __init__(self, drive: Drive, noise: OdometryNoise) -> None:
+        super().__init__(drive, drive.name)
+        self.odometry_origin = SIMULATED
+        try:
+            self.odometry = simulate_odometry(drive.stamps_ns, drive.poses, noise)
+        except DatasetError as error:
+            raise DatasetError(f"{drive.path}: {error}") from error
+        self.warnings = (*drive.warnings, f"{drive.name}: odometry simulated ({noise})")
+
+    __repr__ = summary
 
 
 def _readings(drive: Drive, first: int, last: int) -> OdometryLog:
@@ -194,33 +194,3 @@ def _readings(drive: Drive, first: int, last: int) -> OdometryLog:
     inside = slice(max(start, 0), stop)
     covariances = None if log.covariances is None else log.covariances[inside]
     return OdometryLog(log.stamps_ns[inside], log.poses[inside], covariances)
-
-
-class SimulatedOdometryDrive:
-    """A drive whose odometry is derived from its known poses, and says so."""
-
-    odometry_origin = SIMULATED
-
-    def __init__(self, drive: Drive, noise: OdometryNoise) -> None:
-        self._drive = drive
-        self.path, self.name, self.condition = drive.path, drive.name, drive.condition
-        self.kind = drive.kind
-        self.labels = drive.labels
-        self.stamps_ns: Stamps = drive.stamps_ns
-        self.poses: Array | None = drive.poses
-        try:
-            self.odometry = simulate_odometry(drive.stamps_ns, drive.poses, noise)
-        except DatasetError as error:
-            raise DatasetError(f"{drive.path}: {error}") from error
-        self.warnings = (*drive.warnings, f"{drive.name}: odometry simulated ({noise})")
-
-    __repr__ = summary
-
-    def __len__(self) -> int:
-        return len(self._drive)
-
-    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
-        return self._drive.images(indices)
-
-    def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        return self._drive.encoded_images(indices)

@@ -9,9 +9,8 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Image
+from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.datasets.bag_messages import (
     covariance_of_message,
     grey_image,
@@ -20,7 +19,6 @@ from kbf_localization.datasets.bag_messages import (
 from kbf_localization.datasets.bag_reader import (
     TRANSFORMS,
     BagReader,
-    BagTopic,
     frame_id,
     open_bag,
     stamp_ns,
@@ -51,8 +49,9 @@ CONDITION_NOTE, ODOMETRY_NOTE = "condition", "odometry"
 class RosbagDrive:
     """The drive that a bag holds; topics are recognized by their types where they are not named.
 
-    `poses` has NaN at images that the bag's known poses do not cover. The bag is read once when the
-    drive is made and once for each pass over the images; nothing but stamps and poses stays.
+    `poses` has NaN at images that the bag's known poses do not cover; `recorded_ns` (t,) is when
+    each image was recorded, by which a bag is played. The bag is read once when the drive is made
+    and once for each pass over the images; nothing but stamps and poses stays.
     """
 
     kind = "bag"
@@ -64,64 +63,26 @@ class RosbagDrive:
         image_topic: str | None = None,
         pose_topic: str | None = None,
     ) -> None:
-        self._path = Path(path)
-        with open_bag(self._path) as bag:
+        self.path: Path = Path(path)
+        with open_bag(self.path) as bag:
             scan = _Scan(bag, odom_topic, image_topic, pose_topic)
-            self._condition = bag.notes.get(CONDITION_NOTE)
-            noted = bag.notes.get(ODOMETRY_NOTE)
+            condition, noted = (bag.notes.get(note) for note in (CONDITION_NOTE, ODOMETRY_NOTE))
+        self.name = printable(self.path.stem)
+        self.condition: str | None = condition
+        self.labels: tuple[str, ...] | None = None
         self.odometry_origin: str = SIMULATED if noted == SIMULATED else MEASURED
-        self.image_topic: BagTopic = scan.image
-        self.odom_topic: BagTopic = scan.odom
-        self.pose_topic: BagTopic | None = scan.pose
-        self.odom_frame: str = scan.odom_frame
-        self.base_frame: str = scan.base_frame
-        self._stamps_ns = np.array(scan.image_stamps, dtype=np.int64)
-        self._recorded_ns = np.array(scan.image_recorded, dtype=np.int64)
-        self._odometry = scan.odometry()
-        self._poses = scan.poses(self._stamps_ns, required=pose_topic is not None)
-        self._warnings = scan.warnings()
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
-    @property
-    def name(self) -> str:
-        return printable(self._path.stem)
-
-    @property
-    def condition(self) -> str | None:
-        return self._condition
-
-    @property
-    def stamps_ns(self) -> NDArray[np.int64]:
-        return self._stamps_ns
-
-    @property
-    def recorded_ns(self) -> NDArray[np.int64]:
-        """(t,) when each image was recorded, by which a bag is played."""
-        return self._recorded_ns
-
-    @property
-    def poses(self) -> NDArray[np.float64] | None:
-        return self._poses
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        return None
-
-    @property
-    def odometry(self) -> OdometryLog:
-        return self._odometry
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return self._warnings
+        self.image_topic, self.odom_topic, self.pose_topic = scan.image, scan.odom, scan.pose
+        self.odom_frame, self.base_frame = scan.odom_frame, scan.base_frame
+        self.stamps_ns: Stamps = np.array(scan.image_stamps, dtype=np.int64)
+        self.recorded_ns: Stamps = np.array(scan.image_recorded, dtype=np.int64)
+        self.odometry: OdometryLog = scan.odometry()
+        self.poses: Array | None = scan.poses(self.stamps_ns, required=pose_topic is not None)
+        self.warnings = scan.warnings()
 
     __repr__ = summary
 
     def __len__(self) -> int:
-        return len(self._stamps_ns)
+        return len(self.stamps_ns)
 
     def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
         for index, message in self._image_messages(indices):
@@ -146,10 +107,10 @@ class RosbagDrive:
         # A wanted image is the first message with its stamp: the scan took it by the same rule.
         waiting = iter(wanted)
         index = next(waiting)
-        first, last = (int(self._recorded_ns[wanted[i]]) for i in (0, -1))
-        with open_bag(self._path) as bag:
+        first, last = (int(self.recorded_ns[wanted[i]]) for i in (0, -1))
+        with open_bag(self.path) as bag:
             for topic, _, cdr in bag.messages([self.image_topic], first, last + 1):
-                if stamp_ns(cdr) != self._stamps_ns[index]:
+                if stamp_ns(cdr) != self.stamps_ns[index]:
                     continue
                 try:
                     yield index, bag.decode(cdr, topic.type)
@@ -253,7 +214,7 @@ class _Scan:
             self._odometry.stamps_ns, self._odometry.poses, None if made_up else covariances
         )
 
-    def poses(self, at_ns: NDArray[np.int64], required: bool) -> NDArray[np.float64] | None:
+    def poses(self, at_ns: Stamps, required: bool) -> Array | None:
         """The known poses at the images' stamps; None where the bag knows none."""
         if self.pose is None:
             return None

@@ -16,10 +16,8 @@ WIDTH = 160
 """Images are made this wide before they are compared."""
 LONGEST_STEP_NS = 500_000_000
 SEARCHED_S, STEP_S = 1.0, 0.01
-LEAST_PAIRS = 40
-LEAST_TURN_RAD_PER_S = 0.05
-"""Standard deviation of the yaw rate below which a drive says nothing."""
-LEAST_CORRELATION = 0.6
+LEAST_PAIRS, LEAST_TURN_RAD_PER_S, LEAST_CORRELATION = 40, 0.05, 0.6
+"""Pairs of images, standard deviation of the yaw rate, and fit, below which nothing is told."""
 RESAMPLED, BLOCKS = 100, 10
 ITERATIONS = 8
 

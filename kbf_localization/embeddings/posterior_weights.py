@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.linalg.lapack import dposv, zgesv
 
-from kbf_localization.arrays import Array
+from kbf_localization.arrays import Array, Rows
 from kbf_localization.embeddings.pivoted_cholesky import low_rank_factor
 from kbf_localization.embeddings.validation import as_positive, as_square, as_vector
 
@@ -22,7 +21,7 @@ Form = Literal["reference", "restricted", "low_rank"]
 SUPPORT_THRESHOLD = 1e-6
 
 
-def support(prior_weights: Array, threshold: float = SUPPORT_THRESHOLD) -> NDArray[np.intp]:
+def support(prior_weights: Array, threshold: float = SUPPORT_THRESHOLD) -> Rows:
     """S, the rows where |β_i| > `threshold`·max|β|; α is zero, or as small, elsewhere."""
     magnitudes = np.abs(prior_weights)
     return np.flatnonzero(magnitudes > threshold * magnitudes.max(initial=0.0))
@@ -96,14 +95,9 @@ def low_rank_posterior_weights(
 
 
 def posterior_weights(
-    prior_weights: Array,
-    gram: Array,
-    similarities: Array,
-    delta: float,
-    form: Form = "restricted",
-    rank: int | None = None,
+    prior_weights: Array, gram: Array, similarities: Array, delta: float, form: Form = "restricted"
 ) -> Array:
-    """α in one of the three forms, arguments checked; `rank` is the low-rank form's (None: n)."""
+    """α in one of the three forms, arguments checked; the low-rank form has all of its ranks."""
     matrix = as_square("gram", gram)
     prior = as_vector("prior_weights", prior_weights, len(matrix))
     similarity = as_vector("similarities", similarities, len(matrix))
@@ -113,6 +107,6 @@ def posterior_weights(
     if form == "restricted":
         return restricted_posterior_weights(prior, matrix, similarity, delta)
     if form == "low_rank":
-        factor = low_rank_factor(matrix, len(matrix) if rank is None else rank)
+        factor = low_rank_factor(matrix, len(matrix))
         return low_rank_posterior_weights(prior, factor, similarity, delta)
     raise ValueError(f"form: must be reference, restricted or low_rank, got {form!r}")

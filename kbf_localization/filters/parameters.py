@@ -6,8 +6,8 @@ They are relative to the map's own spacing and kernels, so one set of defaults s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,26 +15,45 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.limits import Range, check_parameter
 
 
+def sought(default: float, low: float, high: float) -> Any:
+    """A parameter with its default, sought between `low` and `high` on a logarithmic scale."""
+    return field(default=default, metadata={"range": (low, high)})
+
+
 @dataclass(frozen=True)
-class KernelParameters:
-    """Those of the paper's filter; its relatives add theirs.
+class _Checked:
+    """Refuses a value that a parameter cannot have."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            try:
+                check_parameter(name, float(value))
+            except ValueError as error:
+                raise ParameterError(str(error)) from error
+
+
+@dataclass(frozen=True)
+class BayesRuleParameters(_Checked):
+    """Those of the kernel Bayes' rule, which all kernel filters have.
 
     `bandwidth` is σ_p of k_X in units of the map's spacing (the median distance to the third
     nearest map pose), `heading_bandwidth` σ_θ; `regularization` is nε in units of k_X(x, x);
     `delta` is δ in units of max|β_i|², so that it acts alike on narrow and wide beliefs; `power`
-    is that of the image kernel (1 is the paper's); `noise_inflation` multiplies the motion model's
-    variances.
+    is that of the image kernel (1 is the paper's).
     """
 
-    bandwidth: float = 1.3
-    heading_bandwidth: float = 0.4
-    regularization: float = 0.1
-    delta: float = 0.5
-    power: float = 12.0
-    noise_inflation: float = 6.0
+    bandwidth: float = sought(1.3, 0.8, 1.8)
+    heading_bandwidth: float = sought(0.4, 0.25, 0.6)
+    regularization: float = sought(0.1, 0.03, 0.5)
+    delta: float = sought(0.5, 0.05, 3.0)
+    power: float = sought(12.0, 6.0, 20.0)
 
-    def __post_init__(self) -> None:
-        _check(self)
+
+@dataclass(frozen=True)
+class KernelParameters(BayesRuleParameters):
+    """Those of the paper's filter: `noise_inflation` multiplies the motion model's variances."""
+
+    noise_inflation: float = sought(6.0, 2.0, 20.0)
 
 
 @dataclass(frozen=True)
@@ -45,8 +64,8 @@ class NonparametricParameters(KernelParameters):
     deviation, `transition_regularization` is nε of the learnt transition.
     """
 
-    control_bandwidth: float = 1.0
-    transition_regularization: float = 0.1
+    control_bandwidth: float = sought(1.0, 0.3, 4.0)
+    transition_regularization: float = sought(0.1, 0.01, 1.0)
 
 
 @dataclass(frozen=True)
@@ -57,74 +76,45 @@ class MonteCarloParameters(KernelParameters):
 
 
 @dataclass(frozen=True)
-class ParticleParameters:
+class ParticleParameters(_Checked):
     """Those of the particle filter on the nearest images.
 
-    The likelihood of a particle is a sum of Gaussians of widths `position_width` (in units of the
-    map's spacing) and `heading_width` (rad) round the poses of the `neighbours` most similar
-    images, weighted by the `power` of the similarity, plus `floor`. `injection` is the share of
-    particles placed anew at those poses.
+    The likelihood of a particle is a sum of Gaussians round the poses of the `neighbours` most
+    similar images, weighted by the `power` of the similarity, plus `floor`. `noise_inflation`
+    multiplies the motion model's variances.
     """
 
-    neighbours: float = 15.0
-    position_width: float = 0.7
-    heading_width: float = 0.3
-    power: float = 8.0
-    floor: float = 0.3
-    noise_inflation: float = 6.0
-    injection: float = 0.02
+    neighbours: float = sought(15.0, 3.0, 30.0)
+    position_width: float = sought(0.7, 0.3, 1.5)
+    """Of the Gaussians, in units of the map's spacing."""
+    heading_width: float = sought(0.3, 0.15, 0.6)
+    """In radians."""
+    power: float = sought(8.0, 2.0, 20.0)
+    floor: float = sought(0.3, 0.03, 3.0)
+    noise_inflation: float = sought(6.0, 2.0, 40.0)
+    injection: float = sought(0.02, 0.002, 0.1)
+    """The share of particles placed anew at the poses of the nearest images."""
     particles: float = 500.0
 
-    def __post_init__(self) -> None:
-        _check(self)
+
+def _ranges(kind: type[_Checked]) -> dict[str, Range]:
+    return {one.name: one.metadata["range"] for one in fields(kind) if "range" in one.metadata}
 
 
-def _check(parameters: KernelParameters | ParticleParameters) -> None:
-    for name, value in asdict(parameters).items():
-        try:
-            check_parameter(name, float(value))
-        except ValueError as error:
-            raise ParameterError(str(error)) from error
-
-
-_KERNEL_RANGES: dict[str, Range] = {
-    "bandwidth": (0.8, 1.8),
-    "heading_bandwidth": (0.25, 0.6),
-    "regularization": (0.03, 0.5),
-    "delta": (0.05, 3.0),
-    "power": (6.0, 20.0),
-    "noise_inflation": (2.0, 20.0),
-}
-_OF_THE_MODEL = ("noise_inflation",)
+_RULE, _PAPER = _ranges(BayesRuleParameters), _ranges(KernelParameters)
+_LEARNT = _ranges(NonparametricParameters)
 SEARCH_RANGES: dict[str, dict[str, Range]] = {
-    "kbf": {
-        "bandwidth": (0.8, 1.8),
-        "heading_bandwidth": (0.5, 1.5),
-        "regularization": (0.03, 0.5),
-        "delta": (0.05, 3.0),
-        "power": (6.0, 20.0),
-    },
-    "paper": _KERNEL_RANGES,
-    "fkbf": {
-        **{name: one for name, one in _KERNEL_RANGES.items() if name not in _OF_THE_MODEL},
-        "control_bandwidth": (0.3, 4.0),
-        "transition_regularization": (0.01, 1.0),
-    },
-    "kmcf": _KERNEL_RANGES,
-    "nn": {
-        "neighbours": (3.0, 30.0),
-        "position_width": (0.3, 1.5),
-        "heading_width": (0.15, 0.6),
-        "power": (2.0, 20.0),
-        "floor": (0.03, 3.0),
-        "noise_inflation": (2.0, 40.0),
-        "injection": (0.002, 0.1),
-    },
+    "kbf": _RULE | {"heading_bandwidth": (0.5, 1.5)},
+    "paper": _PAPER,
+    # It learns the motion from pairs.
+    "fkbf": {name: one for name, one in _LEARNT.items() if name != "noise_inflation"},
+    "kmcf": _PAPER,
+    "nn": _ranges(ParticleParameters),
     "nai": {},
 }
 """Where each method's parameters are sought; the scale of all of them is logarithmic."""
 
-Parameters = TypeVar("Parameters", bound="KernelParameters | ParticleParameters")
+Parameters = TypeVar("Parameters", bound=_Checked)
 
 
 def parameters_of(kind: type[Parameters], method: str, stored: Mapping[str, float]) -> Parameters:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.datasets.files import read_regular
-from kbf_localization.errors import DatasetError, KbfError, ParameterError
+from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import sound_covariance
@@ -64,10 +64,9 @@ def load_pose(path: Path) -> SavedPose:
         identity, saved_at = str(content["map"]), float(content["saved_at"])
         check_prior(pose, covariance)
         prior = GaussianPrior(pose, sound_covariance(covariance))
-    except DatasetError as error:
-        raise SavedPoseError(f"no saved pose: {error}") from error
-    except ParameterError as error:
-        raise SavedPoseError(f"{path}: {error}; it will be replaced") from error
+    except KbfError as error:
+        reason = str(error).removeprefix(f"{path}: ")
+        raise SavedPoseError(f"no pose can be read from {path}: {reason}") from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SavedPoseError(f"{path} holds no saved pose; it will be replaced") from error
     return SavedPose(prior, identity, saved_at)

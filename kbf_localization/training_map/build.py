@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbf_localization.arrays import Array, Rows
+from kbf_localization.arrays import Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import read_floor_plan
 from kbf_localization.errors import MapError
@@ -25,8 +25,8 @@ from kbf_localization.training_map.description import (
 from kbf_localization.training_map.frames import Frames, gather_frames
 from kbf_localization.training_map.kernel_scales import learn_scales
 from kbf_localization.training_map.learned import MotionNoise, Resemblance, triple
-from kbf_localization.training_map.learning import RUNS, learn
-from kbf_localization.training_map.probes import Probes, probe_places, way_along
+from kbf_localization.training_map.learning import learn
+from kbf_localization.training_map.probes import Probes, runs_along, ways_of
 from kbf_localization.training_map.selection import SELECTIONS, select_frames
 from kbf_localization.training_map.training_map import Source, TrainingMap
 from kbf_localization.training_map.view import map_spacing, view_parameters
@@ -159,16 +159,15 @@ def map_of_frames(
     )
     if not runs:
         return training_map
-    ways = _ways(frames)
+    ways = ways_of(frames.poses, frames.drive_of)
     numbers = [[int(row) for row in run if int(row) in described] for run in runs]
-    probed = np.array([row for run in numbers for row in run], dtype=np.intp)
-    probes = Probes(
-        poses=frames.poses[probed],
-        source_of=frames.drive_of[probed],
-        run_of=np.repeat(np.arange(len(numbers)), [len(run) for run in numbers]),
-        odometry=frames.odometry[probed],
-        way=ways[probed],
-        pictures=[training_map.observe(described[int(row)].image) for row in probed],
+    probes = Probes.of(
+        numbers,
+        frames.poses,
+        frames.drive_of,
+        frames.odometry,
+        ways,
+        lambda row: training_map.observe(described[row].image),
     )
     used = view_parameters(training_map.parameters)
     training_map, probes = learn_scales(training_map, ways[kept], probes, used, seed)
@@ -185,23 +184,8 @@ def map_of_frames(
 
 def probe_runs(frames: Frames, rows: Rows) -> list[Rows]:
     """Runs of frames, spread over the drives, from which a map of the frames `rows` learns."""
-    ways, spacing = _ways(frames), map_spacing(embed(frames.poses[rows]))
-    numbers = np.unique(frames.drive_of)
-    runs = []
-    for number in numbers:
-        own = np.flatnonzero(frames.drive_of == number)
-        count = max(1, RUNS // len(numbers))
-        runs += [own[run] for run in probe_places(ways[own], spacing, count)]
-    return runs
-
-
-def _ways(frames: Frames) -> Array:
-    """How far each frame's drive had come, (t, 2) in metres and radians."""
-    ways = np.zeros((len(frames.poses), 2))
-    for number in np.unique(frames.drive_of):
-        own = frames.drive_of == number
-        ways[own] = way_along(frames.poses[own])
-    return ways
+    ways = ways_of(frames.poses, frames.drive_of)
+    return runs_along(ways, frames.drive_of, map_spacing(embed(frames.poses[rows])))
 
 
 def _motion_noise(frames: Frames, resemblance: Resemblance) -> MotionNoise:

@@ -9,9 +9,8 @@ from typing import TypeVar
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Image
+from kbf_localization.arrays import Floats, Image, Rows
 from kbf_localization.datasets.drive import Drive, grey_images
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.parallel import Workers
@@ -56,16 +55,16 @@ def image_size(frames: Frames, drives: Sequence[Drive]) -> tuple[int, int] | Non
 def sample_descriptors(
     frames: Frames,
     drives: Sequence[Drive],
-    rows: NDArray[np.intp],
+    rows: Rows,
     per_image: int,
     seed: int,
     settings: DescriberSettings,
     workers: Workers,
     progress: Progress,
-) -> NDArray[np.float32]:
+) -> Floats:
     """At most `per_image` descriptors, drawn from `seed`, of each image in `rows` of the frames."""
     task = _SampleTask(settings, per_image, seed)
-    parts: list[NDArray[np.float32]] = []
+    parts: list[Floats] = []
     for done, part in enumerate(workers.map(task, _chunks(frames, drives, rows))):
         parts += part
         progress(min((done + 1) * IMAGES_AT_ONCE, len(rows)), len(rows), "sampling descriptors")
@@ -75,7 +74,7 @@ def sample_descriptors(
 def describe_frames(
     frames: Frames,
     drives: Sequence[Drive],
-    rows: NDArray[np.intp],
+    rows: Rows,
     describer: Describer,
     workers: Workers,
     progress: Progress,
@@ -109,7 +108,7 @@ class _SampleTask:
     seed: int
 
     @single_threaded
-    def __call__(self, items: list[Item]) -> list[NDArray[np.float32]]:
+    def __call__(self, items: list[Item]) -> list[Floats]:
         sampled = []
         size = (self.settings.image_width, self.settings.image_height)
         for place, data in items:
@@ -153,9 +152,7 @@ def _thumbnail(image: Image) -> bytes:
     return bytes(thumbnail.tobytes())
 
 
-def _chunks(
-    frames: Frames, drives: Sequence[Drive], rows: NDArray[np.intp]
-) -> Iterator[list[Item]]:
+def _chunks(frames: Frames, drives: Sequence[Drive], rows: Rows) -> Iterator[list[Item]]:
     """Encoded images with their places in `rows`, some at a time; rows increase."""
     chunk: list[Item] = []
     for number, drive in enumerate(drives):

@@ -8,11 +8,15 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kbf_localization.limits import (
+    COUNTS,
     FARTHEST_M,
     LAST_STAMP_NS,
     LEARNED,
     OTHER_LEARNED,
     PLAN_RESOLUTIONS,
+    Range,
+    check_count,
+    check_number,
     check_parameter,
     shortened,
 )
@@ -83,14 +87,6 @@ def parse_description(text: bytes) -> Description:
     )
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (float, int),
-    "str": (str,),
-    "str | None": (str, type(None)),
-}
-
-
 def _source(values: Any) -> Source:
     """A source; in old maps without stamps."""
     stamps = None
@@ -114,11 +110,13 @@ def _typed(values: Any, kind: type, but: tuple[str, ...] = ()) -> dict[str, Any]
     if not isinstance(values, dict) or values.keys() != wanted.keys():
         raise ValueError(f"the description's {kind.__name__} lacks something")
     for name, annotation in wanted.items():
-        value = values[name]
-        if isinstance(value, bool) or not isinstance(value, _TYPES[annotation]):
-            raise ValueError(f"the description's {kind.__name__}.{name} is {shortened(value)}")
-        if isinstance(value, (int, float)) and not 0 <= value < 2**31:
-            raise ValueError(f"the description's {kind.__name__}.{name} is {shortened(value)}")
+        value, what = values[name], f"the description's {kind.__name__}.{name}"
+        if annotation == "int":
+            check_count(what, value, COUNTS)
+        elif annotation == "float":
+            check_number(what, value, COUNTS)
+        elif not isinstance(value, (str, type(None)) if annotation == "str | None" else str):
+            raise ValueError(f"{what} is {shortened(value)}")
     return values
 
 
@@ -144,13 +142,12 @@ def _learned(content: Any) -> Learned | None:
     if not isinstance(content, dict) or content.keys() != {item.name for item in fields(Learned)}:
         raise ValueError("what the map learned lacks something")
     models = {name: _model(content[name], kind) for name, kind in MODELS.items()}
-    drives, probes, revisits = (content[name] for name in ("drives", "probes", "revisits"))
-    for count in (drives, probes):
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
-            raise ValueError(f"what the map learned counts {shortened(count)}")
+    for name in ("drives", "probes"):
+        models[name] = check_count(f"what the map learned counts: {name}", content[name], COUNTS)
+    revisits = content["revisits"]
     if not isinstance(revisits, bool):
-        raise ValueError(f"what the map learned says revisits = {revisits!r}")
-    return Learned(**models, drives=drives, probes=probes, revisits=revisits)
+        raise ValueError(f"what the map learned says revisits = {shortened(revisits)}")
+    return Learned(**models, revisits=revisits)
 
 
 def _model(content: Any, kind: type) -> Any:
@@ -169,8 +166,8 @@ def _model(content: Any, kind: type) -> Any:
         raise ValueError(f"the learned {kind.__name__} lacks something")
     values = {}
     for name in names:
-        low, high = LEARNED.get(name, OTHER_LEARNED)
-        values[name] = _nested(content[name], shapes.get(name, ()), low, high, f"learned {name}")
+        limits = LEARNED.get(name, OTHER_LEARNED)
+        values[name] = _nested(content[name], shapes.get(name, ()), limits, f"the learned {name}")
     if "set_aside" in values:
         values["set_aside"] = int(values["set_aside"])
     return kind(**values)
@@ -181,21 +178,17 @@ def _plan_place(content: Any) -> PlanPlace | None:
         return None
     if not isinstance(content, dict) or content.keys() != {"resolution", "origin"}:
         raise ValueError("the floor plan's place lacks something")
-    low, high = PLAN_RESOLUTIONS
+    within = (-FARTHEST_M, FARTHEST_M)
     return PlanPlace(
-        _nested(content["resolution"], (), low, high, "floor plan's resolution"),
-        _nested(content["origin"], (3,), -FARTHEST_M, FARTHEST_M, "floor plan's origin"),
+        check_number("the floor plan's resolution", content["resolution"], PLAN_RESOLUTIONS),
+        _nested(content["origin"], (3,), within, "the floor plan's origin"),
     )
 
 
-def _nested(value: Any, shape: tuple[int, ...], low: float, high: float, name: str) -> Any:
+def _nested(value: Any, shape: tuple[int, ...], limits: Range, what: str) -> Any:
     """A number, or tuples of numbers of this shape."""
-    if shape:
-        if not isinstance(value, list) or len(value) != shape[0]:
-            raise ValueError(f"the {name} has another shape")
-        return tuple(_nested(one, shape[1:], low, high, name) for one in value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"the {name} is {shortened(value)}")
-    if not low <= value <= high:
-        raise ValueError(f"the {name} is {shortened(value)}, not within {low:g} to {high:g}")
-    return float(value)
+    if not shape:
+        return check_number(what, value, limits)
+    if not isinstance(value, list) or len(value) != shape[0]:
+        raise ValueError(f"{what} has another shape")
+    return tuple(_nested(one, shape[1:], limits, what) for one in value)

@@ -33,7 +33,7 @@ from kbf_localization.training_map.learned import (
     Resemblance,
     triple,
 )
-from kbf_localization.training_map.probes import RUN_LENGTH, Probes, probe_places, way_along
+from kbf_localization.training_map.probes import RUN_LENGTH, Probes, runs_along, ways_of
 from kbf_localization.training_map.view import (
     MapViews,
     View,
@@ -77,32 +77,25 @@ LEAST_SHARE = 0.3
 
 MOST_PAIRS, MOST_RESEMBLING = 800, 4000
 RANDOM_PLACES, FILM_OTHERS = 2, 4
-RUNS = 24
 LARGE_MAP, LARGE_MAP_ROWS = 4000, 1000
 
 
 def learn_from_map(training_map: TrainingMap) -> Learned:
     """What a map can learn with no more than itself, its own poses being the probes."""
-    ways = np.zeros((len(training_map), 2))
-    rows: list[Rows] = []
-    for source in np.unique(training_map.source_of):
-        own = np.flatnonzero(training_map.source_of == source)
-        ways[own] = way_along(training_map.poses[own])
-        count = max(1, RUNS // len(training_map.sources))
-        spacing = map_spacing(embed(training_map.poses))
-        rows += [own[run] for run in probe_places(ways[own], spacing, count)]
-    chosen = np.concatenate(rows)
+    poses, source_of = training_map.poses, training_map.source_of
+    ways = ways_of(poses, source_of)
+    runs = runs_along(ways, source_of, map_spacing(embed(poses)))
     variances = np.maximum(training_map.motion_variances, 0.0)
     step = np.nanmedian(np.hypot(training_map.motions[:, 0], training_map.motions[:, 1]))
     per_metre = np.array([variances[0], variances[1], variances[2] + variances[3]])
     per_metre = per_metre / max(float(np.nan_to_num(step)), 0.05) + 4e-4
-    probes = Probes(
-        poses=training_map.poses[chosen],
-        source_of=training_map.source_of[chosen],
-        run_of=np.repeat(np.arange(len(rows)), [len(run) for run in rows]),
-        odometry=training_map.poses[chosen],
-        way=ways[chosen],
-        pictures=[training_map.observe(training_map.description(int(row))) for row in chosen],
+    probes = Probes.of(
+        runs,
+        poses,
+        source_of,
+        poses,
+        ways,
+        lambda row: training_map.observe(training_map.description(row)),
     )
     noise = MotionNoise(triple(per_metre), triple(per_metre))
     return learn(training_map, ways, probes, lambda _: noise)

@@ -61,16 +61,10 @@ def _load(path: Path) -> TrainingMap:
         raise
     except DescriberError as error:
         raise MapError(f"{path}: {error}") from error
-    except _FormatError as error:
-        raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
     except OSError as error:
         raise MapError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (RuntimeError, ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise MapError(f"{path}: not a valid map: {error}; build it anew") from error
-
-
-class _FormatError(ValueError):
-    """Something in the file is not as the format says."""
 
 
 def _read(content: h5py.File, path: Path) -> TrainingMap:
@@ -81,7 +75,7 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
     if layout is not None:
         words = _values(_dataset(content, VOCABULARY, length, {"words": layout.words}))
         if not np.isfinite(words).all() or np.abs(words).max() > 1e3:
-            raise _FormatError(f"'{VOCABULARY}' is not finite")
+            raise ValueError(f"'{VOCABULARY}' is not finite")
         pyramid = PyramidDescriber(Vocabulary(words), layout)
     describer = _describer(description, pyramid)
     sizes = {"bins": describer.width}
@@ -125,13 +119,13 @@ def _describer(description: Description, pyramid: PyramidDescriber | None) -> De
     """What described the map's images; the pyramid, where the description names no other."""
     if description.describer is None:
         if pyramid is None:
-            raise _FormatError("it has no describer")
+            raise ValueError("it has no describer")
         return pyramid
     content = dict(description.describer)
     scales = content.pop("scales", None)
     made = make_describer(content, pyramid)
     if not isinstance(scales, list) or len(scales) != len(made.scales):
-        raise _FormatError("its describer's scales are not there")
+        raise ValueError("its describer's scales are not there")
     return made.with_scales([check_scale(scale) for scale in scales])
 
 
@@ -144,10 +138,10 @@ def _word_grids(
     dataset = _plain(content, WORD_GRIDS, length)
     rows, columns = layout.reduced_grid_shape
     if dataset.dtype != np.dtype(layout.word_type) or dataset.shape != (poses, rows * columns):
-        raise _FormatError(f"'{WORD_GRIDS}' has shape {dataset.shape} of {dataset.dtype}")
+        raise ValueError(f"'{WORD_GRIDS}' has shape {dataset.shape} of {dataset.dtype}")
     grids = _values(dataset)
     if poses and int(grids.max()) >= layout.words:
-        raise _FormatError(f"'{WORD_GRIDS}' has a word that is not in the vocabulary")
+        raise ValueError(f"'{WORD_GRIDS}' has a word that is not in the vocabulary")
     return grids
 
 
@@ -158,7 +152,7 @@ def _floor_plan(content: h5py.File, length: int, place: PlanPlace | None) -> Flo
     dataset = _plain(content, FLOOR_PLAN, length)
     pixels = int(np.prod(dataset.shape, dtype=object))
     if dataset.dtype != np.uint8 or len(dataset.shape) != 2 or not 0 < pixels <= MAX_PLAN_PIXELS:
-        raise _FormatError(f"'{FLOOR_PLAN}' has shape {dataset.shape} of {dataset.dtype}")
+        raise ValueError(f"'{FLOOR_PLAN}' has shape {dataset.shape} of {dataset.dtype}")
     return FloorPlanImage(_values(dataset), place.resolution, place.origin)
 
 
@@ -171,21 +165,21 @@ def _ways(content: h5py.File, length: int, sources: int) -> tuple[Array, ...]:
     for name, (shape, dtype) in shapes.items():
         dataset = datasets[name]
         if dataset.shape != shape or dataset.dtype != np.dtype(dtype):
-            raise _FormatError(f"'{name}' has shape {dataset.shape} of {dataset.dtype}")
+            raise ValueError(f"'{name}' has shape {dataset.shape} of {dataset.dtype}")
     poses, ends = _values(datasets[WAYS]), _values(datasets[WAY_ENDS])
     if not np.isfinite(poses).all() or (np.abs(poses) > FARTHEST_M).any():
-        raise _FormatError(f"'{WAYS}' are not finite or absurdly large")
+        raise ValueError(f"'{WAYS}' are not finite or absurdly large")
     if ends[0] < 1 or (np.diff(ends) < 1).any() or ends[-1] != len(poses):
-        raise _FormatError(f"'{WAY_ENDS}' do not divide the ways")
+        raise ValueError(f"'{WAY_ENDS}' do not divide the ways")
     return tuple(np.split(poses, ends[:-1]))
 
 
 def _description(content: h5py.File, length: int) -> Description:
     dataset = _plain(content, DESCRIPTION, length)
     if dataset.shape != () or dataset.dtype.kind != "S":
-        raise _FormatError(f"'{DESCRIPTION}' is not a text")
+        raise ValueError(f"'{DESCRIPTION}' is not a text")
     if dataset.dtype.itemsize > LONGEST_DESCRIPTION:
-        raise _FormatError(f"'{DESCRIPTION}' is absurdly long")
+        raise ValueError(f"'{DESCRIPTION}' is absurdly long")
     return parse_description(bytes(dataset[()]))
 
 
@@ -194,13 +188,13 @@ def _dataset(content: h5py.File, name: str, length: int, sizes: dict[str, int]) 
     dataset = _plain(content, name, length)
     dtype, shape = ARRAYS[name]
     if dataset.dtype != np.dtype(dtype):
-        raise _FormatError(f"'{name}' has type {dataset.dtype}, not {np.dtype(dtype)}")
+        raise ValueError(f"'{name}' has type {dataset.dtype}, not {np.dtype(dtype)}")
     if len(dataset.shape) != len(shape):
-        raise _FormatError(f"'{name}' has shape {dataset.shape}")
+        raise ValueError(f"'{name}' has shape {dataset.shape}")
     for found, expected in zip(dataset.shape, shape, strict=True):
         wanted = expected if isinstance(expected, int) else sizes.setdefault(expected, found)
         if found != wanted:
-            raise _FormatError(
+            raise ValueError(
                 f"'{name}' has shape {dataset.shape}, expected {wanted} for {expected}"
             )
     return dataset
@@ -209,16 +203,16 @@ def _dataset(content: h5py.File, name: str, length: int, sizes: dict[str, int]) 
 def _plain(content: h5py.File, name: str, length: int) -> h5py.Dataset:
     """A dataset that lies in this file in one piece, so that it cannot unpack into more."""
     if not isinstance(content.get(name, getlink=True), h5py.HardLink):
-        raise _FormatError(f"'{name}' is missing")
+        raise ValueError(f"'{name}' is missing")
     dataset = content[name]
     if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
-        raise _FormatError(f"'{name}' is not an array")
+        raise ValueError(f"'{name}' is not an array")
     if dataset.chunks is not None or dataset.is_virtual or dataset.external:
-        raise _FormatError(f"'{name}' is not stored in one piece")
+        raise ValueError(f"'{name}' is not stored in one piece")
     offset = dataset.id.get_offset()
     bytes_needed = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
     if bytes_needed and (offset is None or not 0 <= offset <= length - bytes_needed):
-        raise _FormatError(f"'{name}' has shape {dataset.shape}, more than the file holds")
+        raise ValueError(f"'{name}' has shape {dataset.shape}, more than the file holds")
     return dataset
 
 
@@ -229,21 +223,21 @@ def _values(dataset: h5py.Dataset) -> NDArray[Any]:
 def _check(arrays: dict[str, NDArray[Any]], thumbnail_bytes: int, sources: int) -> None:
     poses, variances = arrays["poses"], arrays["motion_variances"]
     if len(poses) == 0:
-        raise _FormatError("it has no poses")
+        raise ValueError("it has no poses")
     if not np.isfinite(poses).all() or np.abs(poses).max() > FARTHEST_M:
-        raise _FormatError("'poses' are not finite or absurdly large")
+        raise ValueError("'poses' are not finite or absurdly large")
     for name in ("next_poses", "motions"):
         values = arrays[name]
         missing = np.isnan(values).all(axis=1)
         known = values[~missing]
         if not np.isfinite(known).all() or (np.abs(known) > FARTHEST_M).any():
-            raise _FormatError(f"'{name}' are not finite or absurdly large")
+            raise ValueError(f"'{name}' are not finite or absurdly large")
     if (np.isnan(arrays["next_poses"]) != np.isnan(arrays["motions"])).any():
-        raise _FormatError("'next_poses' and 'motions' are missing at different poses")
+        raise ValueError("'next_poses' and 'motions' are missing at different poses")
     if not (np.isfinite(variances).all() and (variances > 0.0).all() and variances.max() < 1e6):
-        raise _FormatError("'motion_variances' are not positive numbers")
+        raise ValueError("'motion_variances' are not positive numbers")
     if arrays["source_of"].min() < 0 or arrays["source_of"].max() >= sources:
-        raise _FormatError("'source_of' names a source that is not there")
+        raise ValueError("'source_of' names a source that is not there")
     ends = arrays["thumbnail_ends"]
     if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != thumbnail_bytes:
-        raise _FormatError("'thumbnail_ends' do not divide the thumbnails")
+        raise ValueError("'thumbnail_ends' do not divide the thumbnails")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Image
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.training_map.training_map import TrainingMap
@@ -86,10 +86,10 @@ def draw_poses(axes: Axes, training_map: TrainingMap) -> None:
     axes.legend(loc="best", fontsize="small")
 
 
-def image_strip(training_map: TrainingMap) -> NDArray[np.uint8] | None:
+def image_strip(training_map: TrainingMap) -> Image | None:
     """Some of the map's images (h, w) side by side; None where the map has none."""
     rows = np.linspace(0, len(training_map) - 1, min(len(training_map), SHOWN_IMAGES)).astype(int)
-    pictures: list[NDArray[np.uint8]] = []
+    pictures: list[Image] = []
     for row in rows:
         picture = grey_from_compressed(training_map.thumbnails[int(row)])
         if picture is not None and (not pictures or picture.shape == pictures[0].shape):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from kbf_localization.geometry import wrap_angle
 if TYPE_CHECKING:
     from kbf_localization.training_map.observation import MapObservation
 
+RUNS = 24
 RUN_LENGTH = 10
 """Probes in a run, so that it shows how long errors last."""
 
@@ -36,6 +37,22 @@ class Probes:
     def __len__(self) -> int:
         return len(self.poses)
 
+    @classmethod
+    def of(
+        cls,
+        runs: Sequence[Sequence[int] | Rows],
+        poses: Array,
+        source_of: Rows,
+        odometry: Array,
+        ways: Array,
+        observe: Callable[[int], MapObservation],
+    ) -> Probes:
+        """The rows `runs` of frames (t,), each seen by `observe`."""
+        rows = np.array([row for run in runs for row in run], dtype=np.intp)
+        run_of = np.repeat(np.arange(len(runs)), [len(run) for run in runs])
+        pictures = [observe(int(row)) for row in rows]
+        return cls(poses[rows], source_of[rows], run_of, odometry[rows], ways[rows], pictures)
+
 
 def way_along(poses: Array) -> Array:
     """How far a drive through `poses` (t, 3) has come at each: metres and radians (t, 2)."""
@@ -44,6 +61,26 @@ def way_along(poses: Array) -> Array:
     ways[1:, 0] = np.cumsum(np.hypot(steps[:, 0], steps[:, 1]))
     ways[1:, 1] = np.cumsum(np.abs(wrap_angle(steps[:, 2])))
     return ways
+
+
+def ways_of(poses: Array, source_of: Rows) -> Array:
+    """How far the drive of each pose (t, 3) had come there, (t, 2)."""
+    ways = np.zeros((len(poses), 2))
+    for number in np.unique(source_of):
+        own = source_of == number
+        ways[own] = way_along(poses[own])
+    return ways
+
+
+def runs_along(ways: Array, source_of: Rows, spacing: float) -> list[Rows]:
+    """Runs of frames with `ways` (t, 2), spread over all drives; `spacing` is the map's."""
+    numbers = np.unique(source_of)
+    runs = []
+    for number in numbers:
+        own = np.flatnonzero(source_of == number)
+        places = probe_places(ways[own], spacing, max(1, RUNS // len(numbers)))
+        runs += [own[run] for run in places]
+    return runs
 
 
 def probe_places(ways: Array, spacing: float, runs: int) -> list[Rows]:

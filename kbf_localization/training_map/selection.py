@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Rows
 from kbf_localization.geometry import embed
-
-Array = NDArray[np.float64]
 
 SELECTIONS = ("coverage", "random")
 
@@ -15,7 +13,7 @@ METRES_PER_RADIAN = 1.0
 """How far apart two views of one place are that differ by a small angle, for coverage."""
 
 
-def select_frames(poses: Array, count: int, select: str, seed: int) -> NDArray[np.intp]:
+def select_frames(poses: Array, count: int, select: str, seed: int) -> Rows:
     """Indices (at most `count`, increasing) of the chosen among poses (t, 3)."""
     if select == "random":
         size = min(count, len(poses))
@@ -25,7 +23,7 @@ def select_frames(poses: Array, count: int, select: str, seed: int) -> NDArray[n
     raise ValueError(f"select must be one of {', '.join(SELECTIONS)}, not '{select}'")
 
 
-def cover(poses: Array, count: int, seed: int) -> NDArray[np.intp]:
+def cover(poses: Array, count: int, seed: int) -> Rows:
     """Farthest-point sampling: each next pose is the one farthest from those chosen already.
 
     It goes on until `count` poses are chosen or only repetitions of chosen poses are left, so a

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array, Floats
+from kbf_localization.arrays import Array, Floats, Rows
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
@@ -97,7 +97,7 @@ class WordAligner:
             ),
         )
 
-    def _zoomed_indices(self, zoom: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _zoomed_indices(self, zoom: float) -> tuple[Rows, Rows]:
         """Where the rows and columns of the zoomed picture come from; -1: from outside."""
         indices = []
         for places, length in zip((self._rows, np.arange(self.shape[1])), self.shape, strict=True):
@@ -107,7 +107,7 @@ class WordAligner:
             indices.append(source)
         return indices[0], indices[1]
 
-    def _diagonal_means(self, source: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Floats:
+    def _diagonal_means(self, source: tuple[Rows, Rows]) -> Floats:
         """Weights (columns², shifts) that average a product of columns along its diagonals."""
         down, right = source
         columns = self.shape[1]
@@ -130,7 +130,7 @@ def _word_embedding(vocabulary: Vocabulary) -> Floats:
     return np.asarray(reduced / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-def _vertex(scores: NDArray[np.floating[Any]], at: NDArray[np.intp]) -> Array:
+def _vertex(scores: NDArray[np.floating[Any]], at: Rows) -> Array:
     """Offsets (m,) in (-½, ½) of the parabola's top from the highest of scores (m, k)."""
     count, length = scores.shape
     offsets = np.zeros(count)

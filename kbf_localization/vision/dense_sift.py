@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Floats
+from kbf_localization.arrays import Floats, Image
 from kbf_localization.vision.settings import (
     CELLS_PER_SIDE,
     DESCRIPTOR_LENGTH,
@@ -26,7 +26,7 @@ _LARGEST_SHARE = np.float32(0.2)
 """Lowe's bound on one component of a unit descriptor, against single strong edges."""
 
 
-def dense_sift(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
+def dense_sift(image: Image, settings: DescriberSettings) -> Floats:
     """Descriptors (patches, 128) of a grey image (height, width), the grid's rows one by one.
 
     A descriptor has unit length, or less where the patch is flat. It does not change when the
@@ -48,7 +48,7 @@ def dense_sift(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
     return descriptors
 
 
-def _cell_histograms(image: NDArray[np.uint8], settings: DescriberSettings) -> Floats:
+def _cell_histograms(image: Image, settings: DescriberSettings) -> Floats:
     """Orientation histograms (cell rows, cell columns, 8), cells side by side over the image.
 
     A pixel votes with its gradient's length, split linearly between the two nearest orientations

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from kbf_localization.arrays import Floats, Image
 
 GEM_POWER = 3.0
 """Of generalized-mean pooling (Radenović, Tolias and Chum 2019)."""
@@ -178,7 +179,7 @@ class _Network:
             pair.append(np.array(values, dtype=np.float32))
         return pair[0], pair[1]
 
-    def vector(self, image: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def vector(self, image: Image) -> Floats:
         """The vector of one grey image (height, width).
 
         One by one, so that a vector does not depend on the images that are described beside it.
@@ -199,7 +200,7 @@ class _Network:
             raise ValueError("it gives numbers that are not finite")
         return vector
 
-    def _pooled(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _pooled(self, features: Floats) -> Floats:
         """Features (D,), (tokens, D) or (C, H, W) as one vector."""
         if features.ndim == 1:
             if self._pool not in (None, "none"):

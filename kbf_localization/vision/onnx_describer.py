@@ -20,6 +20,8 @@ from kbf_localization.limits import (
     MAX_MAP_PIXELS,
     MAX_NETWORK_BYTES,
     MAX_NETWORK_VECTOR,
+    check_count,
+    check_number,
     shortened,
 )
 from kbf_localization.vision.network_child import POOLS
@@ -211,9 +213,7 @@ def _checked(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ValueError("its network's settings lack something")
     sizes = {"width": MAX_MAP_PIXELS, "height": MAX_MAP_PIXELS, "length": MAX_NETWORK_VECTOR}
     for name, most in sizes.items():
-        value = settings[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
-            raise ValueError(f"its network's {name} is {shortened(value)}")
+        check_count(f"its network's {name}", settings[name], (1, most))
     if settings["width"] * settings["height"] > MAX_MAP_PIXELS:
         raise ValueError("its network's images are absurdly large")
     for name in ("mean", "std"):
@@ -221,10 +221,7 @@ def _checked(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(values, list) or len(values) not in (1, 3):
             raise ValueError(f"its network's {name} is {shortened(values)}")
         for value in values:
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise ValueError(f"its network's {name} has {shortened(value)}")
-            if not abs(value) < 1e6 or (name == "std" and not value > 1e-7):
-                raise ValueError(f"its network's {name} has {shortened(value)}")
+            check_number(f"its network's {name}", value, (1e-7 if name == "std" else -1e6, 1e6))
     for name in ("file", "output_name", "sha256"):
         if not isinstance(settings[name], str) or len(settings[name]) > 1000:
             raise ValueError(f"its network's {name} is {shortened(settings[name])}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Image, Rows
 from kbf_localization.vision.settings import DescriberSettings
 
 
-def pyramid_histogram(words: NDArray[np.intp], settings: DescriberSettings) -> NDArray[np.uint8]:
+def pyramid_histogram(words: Rows, settings: DescriberSettings) -> Image:
     """Counts (bins,) of the patches' words (patches,) in the regions of all levels.
 
     Level 0, the whole image, comes first; then the regions of each level, row by row. Counts are
@@ -35,7 +35,7 @@ def pyramid_histogram(words: NDArray[np.intp], settings: DescriberSettings) -> N
 
 
 @lru_cache(maxsize=8)
-def _first_bins(settings: DescriberSettings) -> NDArray[np.intp]:
+def _first_bins(settings: DescriberSettings) -> Rows:
     """For each patch the first bin (patches,) of its region on the finest level."""
     side = settings.regions_per_side(settings.levels - 1)
     rows, columns = settings.grid_shape

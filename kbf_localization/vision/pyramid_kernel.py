@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import cv2
 import numpy as np
 
@@ -42,14 +44,7 @@ class PyramidKernel:
         if self_similarities is None:
             self_similarities = self.self_similarities(histograms)
         own = self._weighted_sums(query[None])[0] if len(query) else 0.0
-        common = np.zeros(len(histograms))
-        # A few rows at a time stay in the cache between the minimum and the sums.
-        least = np.empty((min(_ROWS_AT_ONCE, len(histograms)), len(query)), dtype=np.uint8)
-        for start in range(0, len(histograms), _ROWS_AT_ONCE):
-            rows = histograms[start : start + _ROWS_AT_ONCE]
-            part = least[: len(rows)]
-            np.minimum(rows, query, out=part)
-            common[start : start + len(rows)] = self._weighted_sums(part)
+        common = _intersections(query, histograms, self._weighted_sums, _ROWS_AT_ONCE)
         return np.asarray(common / np.sqrt(np.maximum(own * self_similarities, 1e-300)))
 
     def gram(
@@ -93,15 +88,26 @@ class PyramidKernel:
         """
         own = query[self._top]
         sums = _row_sums(top) if sums is None else sums
-        common = np.empty(len(top))
-        least = np.empty((min(_TOP_ROWS_AT_ONCE, len(top)), len(own)), dtype=np.uint8)
-        for start in range(0, len(top), _TOP_ROWS_AT_ONCE):
-            rows = top[start : start + _TOP_ROWS_AT_ONCE]
-            part = least[: len(rows)]
-            np.minimum(rows, own, out=part)
-            common[start : start + len(rows)] = _row_sums(part)
+        common = _intersections(own, top, _row_sums, _TOP_ROWS_AT_ONCE)
         scale = _row_sums(own[None])[0] * sums
         return np.asarray(common / np.sqrt(np.maximum(scale, 1e-300)))
+
+
+def _intersections(
+    query: Counts, histograms: Counts, sums: Callable[[Counts], Array], at_once: int
+) -> Array:
+    """`sums` (m,) of min(query, row) over the rows.
+
+    A few rows at a time stay in the cache between the minimum and the sums.
+    """
+    common = np.empty(len(histograms))
+    least = np.empty((min(at_once, len(histograms)), len(query)), dtype=np.uint8)
+    for start in range(0, len(histograms), at_once):
+        rows = histograms[start : start + at_once]
+        part = least[: len(rows)]
+        np.minimum(rows, query, out=part)
+        common[start : start + len(rows)] = sums(part)
+    return common
 
 
 def _row_sums(counts: Counts) -> Array:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from kbf_localization.arrays import Floats
+from kbf_localization.arrays import Floats, Rows
 from kbf_localization.progress import Progress, no_progress
 
 
@@ -23,7 +22,7 @@ class Vocabulary:
     def _half_squares(self) -> Floats:
         return np.asarray(0.5 * np.einsum("ij,ij->i", self.words, self.words))
 
-    def assign(self, descriptors: Floats) -> NDArray[np.intp]:
+    def assign(self, descriptors: Floats) -> Rows:
         """The number (n,) of the word nearest to each descriptor (n, length)."""
         # |d - w|² is least where d·w - |w|²/2 is greatest: one matrix product.
         closeness = descriptors @ self.words.T
@@ -43,7 +42,7 @@ def learn_vocabulary(
         raise ValueError("descriptors must not be empty")
     rng = np.random.default_rng(seed)
     centres = _spread_start(descriptors, words, rng)
-    previous: NDArray[np.intp] | None = None
+    previous: Rows | None = None
     for iteration in range(iterations):
         progress(iteration, iterations, "learning the visual words")
         nearest = Vocabulary(centres).assign(descriptors)

@@ -21,18 +21,14 @@ class KernelMonteCarloFilter(PaperFilter):
     """
 
     def __init__(
-        self,
-        training_map: PoseMap,
-        parameters: MonteCarloParameters = MonteCarloParameters(),  # noqa: B008 (frozen)
-        exact: bool = False,
-        seed: int = 0,
+        self, training_map: PoseMap, parameters: MonteCarloParameters, seed: int = 0
     ) -> None:
         self._seed = seed
         self._samples = max(1, round(parameters.samples))
         self._sigma = np.sqrt(
             np.asarray(training_map.motion_variances) * parameters.noise_inflation
         )
-        super().__init__(training_map, parameters, exact)
+        super().__init__(training_map, parameters)
 
     def reset(self, prior: GaussianPrior | None = None) -> None:
         super().reset(prior)

@@ -23,10 +23,7 @@ class NeighbourParticleFilter:
     """Particles moved by the odometry model and weighted by the poses of the nearest images."""
 
     def __init__(
-        self,
-        training_map: PoseMap,
-        parameters: ParticleParameters = ParticleParameters(),  # noqa: B008 (frozen)
-        seed: int = 0,
+        self, training_map: PoseMap, parameters: ParticleParameters, seed: int = 0
     ) -> None:
         self.parameters = parameters
         self._poses = training_map.poses

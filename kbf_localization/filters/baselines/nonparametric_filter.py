@@ -28,13 +28,8 @@ class NonparametricFilter(PaperFilter):
     frame later, with a Gaussian kernel on the motions as control inputs.
     """
 
-    def __init__(
-        self,
-        training_map: PoseMap,
-        parameters: NonparametricParameters = NonparametricParameters(),  # noqa: B008 (frozen)
-        exact: bool = False,
-    ) -> None:
-        super().__init__(training_map, parameters, exact)
+    def __init__(self, training_map: PoseMap, parameters: NonparametricParameters) -> None:
+        super().__init__(training_map, parameters)
         steps = np.hstack((training_map.motions, training_map.next_poses))
         known = np.isfinite(steps).all(axis=1)
         motions = training_map.motions[known]
@@ -63,5 +58,5 @@ class NonparametricFilter(PaperFilter):
             # No training motion is like this one: nothing was learned about it.
             self._events.append(Event.UNKNOWN_MOTION)
             return super()._moved_mean(belief, None)
-        kept = slice(None) if self._exact else sizes > NEGLIGIBLE * sizes.max()
+        kept = sizes > NEGLIGIBLE * sizes.max()
         return KernelMean(moved.points[kept], moved.weights[kept], self.space.kernel)
