@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from kbf_localization.arrays import Array
+from kbf_localization.arrays import Array, Stamps
 from kbf_localization.limits import VARIANCES
 
 _PLANAR = np.array([0, 1, 5, 6, 7, 11, 30, 31, 35])
@@ -63,7 +63,7 @@ def unembed(points: ArrayLike) -> Array:
     return np.stack((points[..., 0], points[..., 1], heading), axis=-1)
 
 
-def interpolate(stamps_ns: NDArray[np.int64], poses: Array, at_ns: ArrayLike) -> Array:
+def interpolate(stamps_ns: Stamps, poses: Array, at_ns: ArrayLike) -> Array:
     """Poses at the times `at_ns`, linear between neighbours, headings along the shorter arc.
 
     Times outside `stamps_ns` (increasing) get the first or last pose.

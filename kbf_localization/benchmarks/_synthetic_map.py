@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array, Counts
+from kbf_localization.arrays import Array, Counts, Floats, Rows
 from kbf_localization.geometry import relative
 from kbf_localization.training_map import Source, TrainingMap
 from kbf_localization.vision.describer import ImageDescription
@@ -96,7 +95,7 @@ class Corridor:
             grids[place] = np.roll(grid, shift, axis=1).reshape(-1)
         return grids
 
-    def _anchors(self, numbers: NDArray[np.intp]) -> NDArray[np.float32]:
+    def _anchors(self, numbers: Rows) -> Floats:
         """Mean counts (m, regions · words) of the finest level."""
         words = self.settings.words
         counts = np.tile(self._common.astype(np.float32), (len(numbers), 1))
@@ -106,7 +105,7 @@ class Corridor:
             counts[row] += np.bincount(bins, self._counts[number].ravel(), len(self._common))
         return counts
 
-    def _pyramids(self, finest: NDArray[np.float32]) -> Counts:
+    def _pyramids(self, finest: Floats) -> Counts:
         """Stored counts (m, bins) from the finest level's (m, side, side, words)."""
         levels = [finest]
         while len(levels) < self.settings.levels:

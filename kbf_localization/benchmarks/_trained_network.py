@@ -13,7 +13,7 @@ from scipy.linalg import eigh
 
 from kbf_localization.arrays import Array, Floats, Image
 from kbf_localization.benchmarks._random_network import random_convolutions
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.invented_drive import drive_through
 from kbf_localization.simulator.lighting import CONDITIONS, lighting_for
@@ -51,8 +51,7 @@ def trained_network(
     """Train it and write it as ONNX; `size` is the height and width of its input."""
     random = OnnxDescriber(random_convolutions(path, size=size, filters=filters))
     views = []
-    for done, office in enumerate(offices):
-        progress(done, len(offices), "rendering places to train a network")
+    for office in tracked(offices, "rendering places to train a network", progress):
         by_light = places_in_lights(office, places, (size[1], size[0]))
         views.append(np.stack([random.vectors(images) for images in by_light], axis=1))
     projection = forgetting_light(np.concatenate(views), dimensions)

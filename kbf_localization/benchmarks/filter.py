@@ -19,7 +19,7 @@ from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.filters.pose_space import PoseSpace
 from kbf_localization.geometry import relative, unembed
 from kbf_localization.motion.odometry_model import transition
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map import TrainingMap
 
 POSES = 2000
@@ -37,21 +37,19 @@ def run(progress: Progress = no_progress) -> dict[str, dict[str, float | str]]:
     generator = np.random.default_rng(1)
     pose_filter.reset(GaussianPrior(poses[0], np.diag([0.1, 0.1, 0.05]) ** 2))
     times = []
-    for step in range(WARM_UP + STEPS):
+    for step in tracked(range(WARM_UP + STEPS), "filter steps", progress):
         motion = relative(poses[step], poses[step + 1])
         observation = training_map.observe(corridor.describe(float(along[step + 1]), generator))
         start = time.perf_counter()
         pose_filter.step(motion, observation)
         times.append(time.perf_counter() - start)
-        progress(step + 1, WARM_UP + STEPS, "filter steps")
     reference = _Reference(training_map)
     reference_times = []
-    for step in range(REFERENCE_STEPS):
+    for _ in tracked(range(REFERENCE_STEPS), "steps by the paper's formulas", progress):
         observation = training_map.observe(corridor.describe(float(along[-1]), generator))
         start = time.perf_counter()
         reference.step(motion, observation)
         reference_times.append(time.perf_counter() - start)
-        progress(step + 1, REFERENCE_STEPS, "steps by the paper's formulas")
     ours = 1e3 * float(np.median(times[WARM_UP:]))
     theirs = 1e3 * float(np.median(reference_times))
     return {

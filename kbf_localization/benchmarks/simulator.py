@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from kbf_localization.benchmarks import case
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.invented_drive import drive_through
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
@@ -31,8 +31,7 @@ def run(progress: Progress = no_progress) -> dict[str, Any]:
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
-        for number, pose in enumerate(poses):
-            progress(number, len(poses), "rendering")
+        for pose in tracked(poses, "rendering", progress):
             start = time.process_time()
             image = sensor.expose(renderer.render(pose), 0.2, rng)
             between = time.process_time()
@@ -41,7 +40,6 @@ def run(progress: Progress = no_progress) -> dict[str, Any]:
             encoding.append(time.process_time() - between)
     finally:
         cv2.setNumThreads(threads)
-    progress(len(poses), len(poses), "rendering")
     ours, reference = (1e3 * float(np.median(times)) for times in (rendering, encoding))
     name = f"frame_{camera.width}x{camera.height}"
     return {name: case(ours, reference, "OpenCV's JPEG encoder on the same frame")}

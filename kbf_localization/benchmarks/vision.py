@@ -11,12 +11,11 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Floats, Image
+from kbf_localization.arrays import Floats, Image, Rows
 from kbf_localization.benchmarks import case
 from kbf_localization.datasets.cold import ColdDrive
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator import simulate
 from kbf_localization.training_map.selection import select_frames
 from kbf_localization.vision.dense_sift import dense_sift
@@ -95,14 +94,12 @@ def _measure_speed(folder: Path, progress: Progress) -> dict[str, Any]:
     }
     milliseconds: dict[str, list[float]] = {name: [] for name in calls}
     # In turns and in processor time, so that whatever else the machine does meets both alike.
-    for done in range(ROUNDS):
-        progress(done, ROUNDS, "timing descriptors")
+    for _ in tracked(range(ROUNDS), "timing descriptors", progress):
         for name, call in calls.items():
             start = time.process_time()
             for image in images:
                 call(image)
             milliseconds[name].append(1e3 * (time.process_time() - start) / len(images))
-    progress(ROUNDS, ROUNDS, "timing descriptors")
     median = {name: float(np.median(values)) for name, values in milliseconds.items()}
     grid = f"OpenCV SIFT.compute on the same {settings.patches} grid points"
     usual = f"{grid}, keypoint size {settings.grid_step}"
@@ -137,20 +134,18 @@ def _measure_error(folder: Path, progress: Progress) -> dict[str, float]:
         "_opencv": opencv_descriptors(settings, settings.grid_step),
         "_opencv_same_patch": opencv_descriptors(settings, settings.patch_size / 6.0),
     }
-    for done, (suffix, describe) in enumerate(methods.items()):
-        progress(done, len(methods), "localizing by the nearest image")
+    for suffix, describe in tracked(methods.items(), "localizing by the nearest image", progress):
         nearest = _nearest(describe, known, seen, settings)
         errors = np.hypot(*(first.poses[rows[nearest]] - second.poses)[:, :2].T)
         figures[f"nai_rmse_m{suffix}"] = float(np.sqrt(np.mean(errors**2)))
         figures[f"nai_median_m{suffix}"] = float(np.median(errors))
-    progress(len(methods), len(methods), "localizing by the nearest image")
     figures["nai_rmse_ratio"] = figures["nai_rmse_m"] / figures["nai_rmse_m_opencv"]
     return figures
 
 
 def _nearest(
     describe: Describe, known: list[Image], seen: list[Image], settings: DescriberSettings
-) -> NDArray[np.intp]:
+) -> Rows:
     """For each image seen the most similar known one."""
     rng = np.random.default_rng(0)
     described = [describe(image) for image in known]
@@ -163,9 +158,7 @@ def _nearest(
     return np.asarray(PyramidKernel(settings).gram(queries, histograms).argmax(axis=1))
 
 
-def _histogram(
-    words: Vocabulary, descriptors: Floats, settings: DescriberSettings
-) -> NDArray[np.uint8]:
+def _histogram(words: Vocabulary, descriptors: Floats, settings: DescriberSettings) -> Image:
     return pyramid_histogram(words.assign(descriptors), settings)
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import random
-import shlex
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,11 +193,12 @@ def _write(
     agreement: float | None,
     progress: Any,
 ) -> dict[str, Any]:
+    from kbf_localization.cli.console import command_line
     from kbf_localization.cli.replay import replay_figures
     from kbf_localization.evaluation.evaluate import SourceResult, write_results
 
     config = {
-        "command": shlex.join(["kbf", *sys.argv[1:]]),
+        "command": command_line(),
         "seed": seed,
         "frames": len(drive),
         "image_size": list(IMAGE_SIZE),
@@ -208,14 +207,8 @@ def _write(
         "map_identity": training_map.identity,
         "data": "invented office, rendered images, odometry with noise as measured on a real robot",
     }
-    metrics = write_results(
-        folder,
-        [SourceResult(drive, runs)],
-        training_map,
-        config,
-        pictures=True,
-        progress=progress,
-    )
+    results = [SourceResult(drive, runs)]
+    metrics = write_results(folder, results, training_map, config, progress=progress, pictures=True)
     return {
         **metrics,
         "replay": replay_figures(replayed, FASTEST_RATE),
@@ -248,10 +241,7 @@ def _animate(
         else:
             with folder.writing("kidnap.mp4") as film, folder.writing("kidnap.gif") as small:
                 codec = animation.save_film(film, small, frames)
-    if carried is None:
-        return {}
-    figures = asdict(carried)
-    return {"kidnapping": {**figures, "film": codec}}
+    return {} if carried is None else {"kidnapping": {**asdict(carried), "film": codec}}
 
 
 def _passes(metrics: dict[str, Any]) -> bool:
@@ -267,12 +257,9 @@ def _passes(metrics: dict[str, Any]) -> bool:
 def _say_results(
     folder: Path, metrics: dict[str, Any], agreement: float | None, seconds: float
 ) -> None:
-    from kbf_localization.cli.console import console
+    from kbf_localization.cli.console import print_line as say
     from kbf_localization.cli.tables import print_methods
     from kbf_localization.errors import KbfError
-
-    def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     node = metrics["methods"]["node"]
     print_methods(

@@ -20,7 +20,7 @@ from kbf_localization.evaluation.animation_frame import FramePainter
 from kbf_localization.evaluation.canvas import SIZE
 from kbf_localization.evaluation.metrics import Kidnapping
 from kbf_localization.evaluation.run import Run
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
@@ -87,14 +87,12 @@ def pictures(
     index_of = {int(stamp): index for index, stamp in enumerate(drive.stamps_ns)}
     painter = FramePainter(run, training_map, carried)
     last: Shot | None = None
-    for done, shot in enumerate(shots):
-        progress(done, len(shots), "drawing the animation")
+    for shot in tracked(shots, "drawing the animation", progress):
         if shot != last:
             index = index_of[int(run.stamps_ns[shot.row])]
             ((_, camera),) = drive.encoded_images([index])
             picture, last = painter.draw(shot.row, camera, shot.carried), shot
         yield picture
-    progress(len(shots), len(shots), "drawing the animation")
 
 
 def save_gif(path: Path, frames: Iterable[Image], milliseconds: int = 160) -> None:

@@ -29,15 +29,16 @@ from kbf_localization.evaluation.canvas import (
     WALL,
     Colour,
     disc,
+    draw_legend,
     fill,
     font,
     mixed,
     polyline,
     ring,
+    view,
 )
 from kbf_localization.evaluation.metrics import Kidnapping, position_errors
 from kbf_localization.evaluation.run import Run
-from kbf_localization.geometry import compose
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
@@ -57,7 +58,7 @@ class FramePainter:
     ) -> None:
         self._run, self._map, self._carried = run, training_map, carried
         self._errors = position_errors(run)
-        self._scale, self._middle = _view(training_map.poses, training_map.floor_plan)
+        self._scale, self._middle = view(training_map.poses, training_map.floor_plan)
         left, top, right, bottom = STAGE
         self._offset = np.array([(left + right) / 2, (top + bottom) / 2])
         self._base = self._static()
@@ -94,7 +95,7 @@ class FramePainter:
             disc(page, point, 1.6, (74, 88, 108))
         picture = PillowImage.fromarray(page)
         draw = ImageDraw.Draw(picture)
-        _legend(draw, run_has_truth=self._run.truth is not None)
+        draw_legend(draw, run_has_truth=self._run.truth is not None)
         return np.array(picture)
 
     def _walls(self, page: Image, plan: FloorPlanImage) -> None:
@@ -269,42 +270,3 @@ class FramePainter:
         if told is None or told.tracking_again_at is None or row < told.tracking_again_at:
             return about
         return f"{about}   ·   found itself after {told.seconds_to_recover:.1f} s"
-
-
-def _view(poses: Array, plan: FloorPlanImage | None) -> tuple[float, Array]:
-    """Pixels per metre at which the poses fill the stage, and the metres (2,) at its middle.
-
-    Where the stage has room beside the poses, it shows the plan rather than what is beyond it.
-    """
-    left, top, right, bottom = STAGE
-    room = np.array([right - left, bottom - top])
-    low, high = poses[:, :2].min(axis=0) - 0.8, poses[:, :2].max(axis=0) + 0.8
-    scale = float((room / (high - low)).min())
-    middle, half = (low + high) / 2, room / (2.0 * scale)
-    if plan is not None:
-        width, height = plan.size_m
-        corners = [(0.0, 0.0, 0.0), (width, 0.0, 0.0), (0.0, height, 0.0), (width, height, 0.0)]
-        around = compose(np.tile(plan.origin, (4, 1)), corners)[:, :2]
-        least, most = around.min(axis=0) + half, around.max(axis=0) - half
-        seen = np.clip(middle, np.minimum(least, most), np.maximum(least, most))
-        # No pose leaves the stage for that.
-        middle = np.clip(seen, high - half, low + half)
-    return scale, middle
-
-
-def _legend(draw: ImageDraw.ImageDraw, run_has_truth: bool) -> None:
-    x, y = LEFT, 703.0
-    entries = [("arrow", "hypotheses"), ("disc", "weights of the map's images")]
-    if run_has_truth:
-        entries.append(("ring", "truth"))
-    for kind, words in entries:
-        if kind == "arrow":
-            draw.polygon([(x, y - 6), (x + 15, y), (x, y + 6), (x + 4, y)], fill=STATES["tracking"])
-        elif kind == "disc":
-            draw.ellipse((x + 2, y - 5, x + 12, y + 5), fill=BLUE)
-        else:
-            draw.ellipse((x, y - 7, x + 14, y + 7), outline=INK, width=2)
-        draw.text((x + 22, y), words, fill=FAINT, font=font(16), anchor="lm")
-        x += 22 + int(draw.textlength(words, font=font(16))) + 26
-    about = "kbf_localization: wheel odometry and one camera"
-    draw.text((STRIP[2], y), about, fill=FAINT, font=font(16), anchor="rm")

@@ -7,9 +7,11 @@ from functools import lru_cache
 
 import cv2
 import numpy as np
-from PIL import ImageFont
+from PIL import ImageDraw, ImageFont
 
 from kbf_localization.arrays import Array, Image
+from kbf_localization.datasets.floor_plan_image import FloorPlanImage
+from kbf_localization.geometry import compose
 
 Colour = tuple[int, int, int]
 
@@ -85,3 +87,43 @@ def disc(page: Image, centre: Array, radius: float, colour: Colour) -> None:
 def ring(page: Image, centre: Array, radius: float, colour: Colour) -> None:
     x, y = _fixed(centre)[0].tolist()
     cv2.circle(page, (x, y), round(radius * 2**SUBPIXELS), colour, 2, cv2.LINE_AA, SUBPIXELS)
+
+
+def view(poses: Array, plan: FloorPlanImage | None) -> tuple[float, Array]:
+    """Pixels per metre at which the poses fill the stage, and the metres (2,) at its middle.
+
+    Where the stage has room beside the poses, it shows the plan rather than what is beyond it.
+    """
+    left, top, right, bottom = STAGE
+    room = np.array([right - left, bottom - top])
+    low, high = poses[:, :2].min(axis=0) - 0.8, poses[:, :2].max(axis=0) + 0.8
+    scale = float((room / (high - low)).min())
+    middle, half = (low + high) / 2, room / (2.0 * scale)
+    if plan is not None:
+        width, height = plan.size_m
+        corners = [(0.0, 0.0, 0.0), (width, 0.0, 0.0), (0.0, height, 0.0), (width, height, 0.0)]
+        around = compose(np.tile(plan.origin, (4, 1)), corners)[:, :2]
+        least, most = around.min(axis=0) + half, around.max(axis=0) - half
+        seen = np.clip(middle, np.minimum(least, most), np.maximum(least, most))
+        # No pose leaves the stage for that.
+        middle = np.clip(seen, high - half, low + half)
+    return scale, middle
+
+
+def draw_legend(draw: ImageDraw.ImageDraw, run_has_truth: bool) -> None:
+    """What the shapes mean, beneath the strip."""
+    x, y = LEFT, 703.0
+    entries = [("arrow", "hypotheses"), ("disc", "weights of the map's images")]
+    if run_has_truth:
+        entries.append(("ring", "truth"))
+    for kind, words in entries:
+        if kind == "arrow":
+            draw.polygon([(x, y - 6), (x + 15, y), (x, y + 6), (x + 4, y)], fill=STATES["tracking"])
+        elif kind == "disc":
+            draw.ellipse((x + 2, y - 5, x + 12, y + 5), fill=BLUE)
+        else:
+            draw.ellipse((x, y - 7, x + 14, y + 7), outline=INK, width=2)
+        draw.text((x + 22, y), words, fill=FAINT, font=font(16), anchor="lm")
+        x += 22 + int(draw.textlength(words, font=font(16))) + 26
+    about = "kbf_localization: wheel odometry and one camera"
+    draw.text((STRIP[2], y), about, fill=FAINT, font=font(16), anchor="rm")

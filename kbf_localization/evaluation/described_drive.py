@@ -13,27 +13,16 @@ from typing import Protocol
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Rows, Stamps
-from kbf_localization.datasets.drive import Drive, OdometryLog, check_drive, grey_images
+from kbf_localization.datasets.drive import Drive, OdometryLog, Timed, check_drive, grey_images
 from kbf_localization.localization.localizer import Describer
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.vision.describer import ImageDescription
 
 Outcome = tuple["ImageDescription | None", float]
 
 
-class Replayable(Protocol):
-    """Images with stamps, in order, and the odometry to replay them with."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def stamps_ns(self) -> Stamps: ...
-
-    @property
-    def odometry(self) -> OdometryLog: ...
-
-    def __len__(self) -> int: ...
+class Replayable(Timed, Protocol):
+    """A drive whose images are described."""
 
     def outcomes(self) -> Iterator[Outcome]:
         """Each image's description, None where it cannot be decoded, with its milliseconds."""
@@ -148,10 +137,8 @@ def describe_drive(
     """Describe a drive's images, or those of the `indices`, to replay it more than once."""
     passing = DriveInPassing(drive, describer, indices=indices)
     chosen = slice(None) if indices is None else indices
-    outcomes: list[Outcome] = []
-    for outcome in passing.outcomes():
-        outcomes.append(outcome)
-        progress(len(outcomes), len(passing), f"describing {drive.name}")
+    doing = f"describing {drive.name}"
+    outcomes = list(tracked(passing.outcomes(), doing, progress, len(passing)))
     return DescribedDrive(
         name=drive.name,
         condition=drive.condition,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.run import Run
 from kbf_localization.geometry import wrap_angle
@@ -38,7 +38,7 @@ UNITS = {
 """The keys in the order of tables, with their units ("" for counts and shares)."""
 
 
-def position_errors(run: Run) -> NDArray[np.float64]:
+def position_errors(run: Run) -> Array:
     """(t,) distances to the truth in metres, NaN where the truth is unknown."""
     if run.truth is None:
         return np.full(len(run), np.nan)
@@ -46,14 +46,14 @@ def position_errors(run: Run) -> NDArray[np.float64]:
     return np.hypot(offsets[:, 0], offsets[:, 1])
 
 
-def heading_errors(run: Run) -> NDArray[np.float64]:
+def heading_errors(run: Run) -> Array:
     """(t,) signed heading errors in radians, NaN where the truth is unknown."""
     if run.truth is None:
         return np.full(len(run), np.nan)
     return wrap_angle(run.estimates[:, 2] - run.truth[:, 2])
 
 
-def position_sigmas(run: Run) -> NDArray[np.float64]:
+def position_sigmas(run: Run) -> Array:
     """(t,) published standard deviation of position along its longest axis, in metres."""
     if len(run) == 0:
         return np.zeros(0)
@@ -61,7 +61,7 @@ def position_sigmas(run: Run) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.maximum(largest, 0.0)))
 
 
-def error_in_sigmas(run: Run) -> NDArray[np.float64]:
+def error_in_sigmas(run: Run) -> Array:
     """(t,) the position error's Mahalanobis length √(eᵀ C⁻¹ e) under the published covariance.
 
     Infinite where the covariance allows no error in the error's direction, NaN without truth.
@@ -163,5 +163,5 @@ def kidnapping(run: Run, set_down_ns: int) -> Kidnapping:
     return Kidnapping(start, lost_at, again_at, seconds(lost_at), seconds(again_at))
 
 
-def _truth_or_nan(run: Run) -> NDArray[np.float64]:
+def _truth_or_nan(run: Run) -> Array:
     return np.full((len(run), 3), np.nan) if run.truth is None else run.truth

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.evaluation.metrics import position_errors, position_sigmas
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map.picture import COLOURS, draw_floor_plan
 
 if TYPE_CHECKING:
@@ -53,12 +53,10 @@ def save_plots(
             "error_distribution.png": lambda axes: draw_error_distribution(axes, runs),
             "sigma_and_error.png": lambda axes: draw_sigma_and_error(axes, runs),
         }
-    for done, (name, draw) in enumerate(pictures.items()):
-        progress(done, len(pictures), "drawing")
+    for name, draw in tracked(pictures.items(), "drawing", progress):
         figure, axes = make_figure()
         draw(axes)
         save_figure(folder, f"{part}{name}", figure)
-    progress(len(pictures), len(pictures), "drawing")
 
 
 def make_figure(width: float = 8.0, height: float = 5.0) -> tuple[Figure, Axes]:
@@ -82,7 +80,7 @@ def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> None:
 def draw_paths(
     axes: Axes,
     runs: Mapping[str, Run],
-    map_poses: NDArray[np.float64],
+    map_poses: Array,
     plan: FloorPlanImage | None = None,
 ) -> None:
     """The estimated paths and the true one over the map's poses, to scale."""
@@ -100,8 +98,8 @@ def draw_paths(
 
 
 def _broken_at_jumps(
-    points: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    points: Array,
+) -> tuple[Array, Array]:
     """The path with NaN rows where it jumps, and the points beside a jump.
 
     A method that jumps about would hide the rest under lines across the map.
@@ -166,7 +164,7 @@ def draw_sigma_and_error(axes: Axes, runs: Mapping[str, Run]) -> None:
     axes.legend(frameon=False)
 
 
-def draw_weights(axes: Axes, points: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
+def draw_weights(axes: Axes, points: Array, weights: Array) -> None:
     """Weights (n,) on points (n, 2), the area in proportion: positive discs, negative diamonds."""
     areas = 300.0 * np.abs(weights) / np.abs(weights).max()
     for sign, marker, colour, label in (
@@ -187,9 +185,7 @@ def draw_weights(axes: Axes, points: NDArray[np.float64], weights: NDArray[np.fl
         )
 
 
-def draw_belief(
-    axes: Axes, run: Run, frame: int, map_poses: NDArray[np.float64], title: str
-) -> None:
+def draw_belief(axes: Axes, run: Run, frame: int, map_poses: Array, title: str) -> None:
     """The weights on the map's poses at one frame: positive discs, negative diamonds."""
     axes.plot(*map_poses[:, :2].T, ".", color="0.8", markersize=3, label="map poses")
     weights = run.beliefs[frame] if run.beliefs is not None else None

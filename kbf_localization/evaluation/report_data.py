@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from kbf_localization.arrays import Rows, Stamps
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.evaluation.metric_texts import EVIDENCE, SIGMA, metric_rows
@@ -85,7 +85,7 @@ def packed(values: Any, dtype: Any = np.float32) -> str:
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-def _method(name: str, run: Run, frame_stamps: NDArray[np.int64]) -> dict[str, Any]:
+def _method(name: str, run: Run, frame_stamps: Stamps) -> dict[str, Any]:
     covariances = run.covariances
     counts = {str(reason): int(count) for reason, count in run.counts.items() if count}
     return {
@@ -185,11 +185,11 @@ def _thumbnails(training_map: TrainingMap, rows: list[int]) -> dict[int, str]:
     return found
 
 
-def _best_rows(run: Run) -> NDArray[np.intp]:
+def _best_rows(run: Run) -> Rows:
     return np.full(len(run), -1, dtype=np.intp) if run.best_rows is None else run.best_rows
 
 
-def _nearest(stamps_ns: NDArray[np.int64], wanted_ns: NDArray[np.int64]) -> NDArray[np.intp]:
+def _nearest(stamps_ns: Stamps, wanted_ns: Stamps) -> Rows:
     """The index of the frame nearest in time to each wanted stamp."""
     right = np.clip(np.searchsorted(stamps_ns, wanted_ns), 1, max(len(stamps_ns) - 1, 1))
     right = np.minimum(right, len(stamps_ns) - 1)

@@ -13,7 +13,7 @@ from itertools import islice
 from PIL import Image, UnidentifiedImageError
 
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 
 BUDGET_BYTES = 15_000_000
 """For all images of a page, before base64 makes a third more of them."""
@@ -37,13 +37,9 @@ def small_images(
     originals = [data for _, data in drive.encoded_images(samples)]
     width, quality, stride = _fitting(originals, frames, budget_bytes)
     chosen = list(range(0, frames, stride))
-    images = []
     shrunk = _in_threads((data for _, data in drive.encoded_images(chosen)), width, quality)
-    for done, image in enumerate(shrunk):
-        progress(done, len(chosen), "preparing the report's images")
-        images.append(base64.b64encode(image).decode("ascii"))
-    progress(len(chosen), len(chosen), "preparing the report's images")
-    return chosen, images
+    prepared = tracked(shrunk, "preparing the report's images", progress, len(chosen))
+    return chosen, [base64.b64encode(image).decode("ascii") for image in prepared]
 
 
 def shrink(data: bytes, width: int, quality: int) -> bytes:

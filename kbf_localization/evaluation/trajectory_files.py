@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+
+from kbf_localization.arrays import Array, Stamps
 
 NANOSECONDS = 10**9
 
 
-def write_tum(path: Path, stamps_ns: NDArray[np.int64], poses: NDArray[np.float64]) -> None:
+def write_tum(path: Path, stamps_ns: Stamps, poses: Array) -> None:
     """Write planar poses (t, 3); stamps keep all their nanoseconds, rows with NaN are left out."""
     lines = []
     for stamp, (x, y, heading) in zip(stamps_ns.tolist(), poses.tolist(), strict=True):

@@ -10,11 +10,11 @@ from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.localization_drives import Setup
-from kbf_localization.experiments.trials import summaries
+from kbf_localization.experiments.trials import Trial, summaries
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter, Parts
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map.view import view_parameters
 
 FIGURES = ("position_rmse_m", "position_median_m", "share_beyond_1m")
@@ -40,17 +40,6 @@ VARIANTS: Mapping[str, Variant] = {
 """All of it, and each part left out in turn."""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One variant over one test drive, on a random choice of so many poses."""
-
-    variant: str
-    poses: int
-    office: int
-    choice: int
-    figures: Mapping[str, float]
-
-
 def run_trials(
     setups: Sequence[Setup],
     *,
@@ -70,9 +59,7 @@ def run_trials(
             task = _Task(pool, len(fold.training), office, seed)
             items = [(name, n, k) for n in sizes for k in range(trials) for name in VARIANTS]
             doing = f"parts left out, office {office + 1} of {len(setups)}"
-            for done, trial in enumerate(workers.map(task, items)):
-                results.append(trial)
-                progress(done + 1, len(items), doing)
+            results += tracked(workers.map(task, items), doing, progress, len(items))
     return results
 
 
@@ -98,7 +85,8 @@ class _Task:
         pose_filter = HypothesisFilter(chosen, view_parameters(chosen.parameters), variant.parts)
         run = replay(pool.drive(self.training_drives), Localizer(chosen, pose_filter))
         figures = trajectory_metrics(run)
-        return Trial(name, poses, self.office, choice, {key: figures[key] for key in FIGURES})
+        kept = {key: figures[key] for key in FIGURES}
+        return Trial(str(self.office), poses, name, choice, kept)
 
 
 def _without_word_grids(pool: FramePool) -> FramePool:
@@ -112,5 +100,4 @@ def _without_word_grids(pool: FramePool) -> FramePool:
 
 def metrics_of(trials: Sequence[Trial]) -> dict[str, dict[str, Any]]:
     """{"<n>": {"<variant>": {figure: {"mean", "std"}}}} over offices and choices."""
-    ordered = sorted(trials, key=lambda trial: trial.poses)
-    return summaries(((str(one.poses), one.variant, one.figures) for one in ordered), FIGURES)
+    return summaries(trials, FIGURES)

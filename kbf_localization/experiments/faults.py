@@ -26,6 +26,7 @@ from kbf_localization.experiments.recovery_trials import COVERED, joined, kidnap
 from kbf_localization.geometry import compose, embed, interpolate, relative
 from kbf_localization.training_map.build import build_map
 from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.describer import ImageDescription
 
 BEGIN_S = 30.0
 """When a fault that passes begins."""
@@ -63,7 +64,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Building:
-    """A building with its map, test drives (described too), and further drives through it."""
+    """A building with its map, test drives (described too), and further drives by their fault."""
 
     name: str
     pool: FramePool
@@ -72,8 +73,7 @@ class Building:
     training_map: TrainingMap
     tests: tuple[Drive, ...]
     described: tuple[DescribedDrive, ...]
-    by_night: tuple[Drive, ...]
-    camera_turned: tuple[Drive, ...]
+    further: Mapping[str, tuple[Drive, ...]]
 
 
 Fault = Callable[[Building, Building], list[Case]]
@@ -90,7 +90,9 @@ def _always(drive: DescribedDrive) -> NDArray[np.bool_]:
 
 
 def _span(drive: DescribedDrive, seconds: float) -> NDArray[np.bool_]:
-    """From `BEGIN_S` on for so many seconds."""
+    """From `BEGIN_S` on for so many seconds; always for infinitely many."""
+    if np.isinf(seconds):
+        return _always(drive)
     clock = seconds_of(drive)
     return np.asarray((clock >= BEGIN_S) & (clock < BEGIN_S + seconds))
 
@@ -102,19 +104,24 @@ def pictures(disturb: Disturbance, seconds: float, here: Building, _: Building) 
     """Pictures disturbed for so many seconds, before they are described."""
     cases = []
     for number, (drive, described) in enumerate(zip(here.tests, here.described, strict=True)):
-        disturbed = _span(described, seconds) if np.isfinite(seconds) else _always(described)
+        disturbed = _span(described, seconds)
         rows = np.flatnonzero(disturbed)
         clock = seconds_of(described) - seconds_of(described)[rows[0]]
         rng = np.random.default_rng((here.seed, number))
         describer = here.training_map.describer()
-        descriptions = list(described.descriptions)
+        seen: dict[int, ImageDescription | None] = {}
         for row, image in drive.images([int(row) for row in rows]):
             if image is not None:
                 image = disturb(image, float(clock[row]), rng)
-            descriptions[row] = None if image is None else describer.describe(image)
-        drive_seen = replace(described, descriptions=tuple(descriptions))
-        cases.append(Case(drive_seen, here.training_map, disturbed))
+            seen[row] = None if image is None else describer.describe(image)
+        cases.append(Case(_seeing(described, seen), here.training_map, disturbed))
     return cases
+
+
+def _seeing(drive: DescribedDrive, seen: Mapping[int, ImageDescription | None]) -> DescribedDrive:
+    """The drive with other descriptions of some of its images."""
+    descriptions = dict(enumerate(drive.descriptions)) | dict(seen)
+    return replace(drive, descriptions=tuple(descriptions.values()))
 
 
 def frozen(seconds: float, here: Building, _: Building) -> list[Case]:
@@ -122,12 +129,9 @@ def frozen(seconds: float, here: Building, _: Building) -> list[Case]:
     cases = []
     for drive in here.described:
         disturbed = _span(drive, seconds)
-        rows = np.flatnonzero(disturbed)
-        descriptions = list(drive.descriptions)
-        for row in rows:
-            descriptions[int(row)] = descriptions[int(rows[0])]
-        frozen_drive = replace(drive, descriptions=tuple(descriptions))
-        cases.append(Case(frozen_drive, here.training_map, disturbed))
+        rows = np.flatnonzero(disturbed).tolist()
+        seen = dict.fromkeys(rows, drive.descriptions[rows[0]])
+        cases.append(Case(_seeing(drive, seen), here.training_map, disturbed))
     return cases
 
 
@@ -153,7 +157,7 @@ def odometry(
     """The readings' increments (m, 3) changed for so many seconds."""
     cases = []
     for drive in here.described:
-        disturbed = _span(drive, seconds) if np.isfinite(seconds) else _always(drive)
+        disturbed = _span(drive, seconds)
         inside = drive.stamps_ns[disturbed]
         steps = relative(drive.odometry.poses[:-1], drive.odometry.poses[1:])
         stamps = drive.odometry.stamps_ns
@@ -189,9 +193,8 @@ def undisturbed(here: Building, _: Building) -> list[Case]:
 
 def other_drives(which: str, here: Building, _: Building) -> list[Case]:
     """Further drives, such as those by night, on the map as it is."""
-    drives: tuple[Drive, ...] = getattr(here, which)
     describer = here.training_map.describer()
-    found = [describe_drive(one, describer) for one in drives]
+    found = [describe_drive(one, describer) for one in here.further[which]]
     return [Case(one, here.training_map, _always(one)) for one in found]
 
 
@@ -274,7 +277,7 @@ def all_faults(kidnappings_each: int) -> Mapping[str, Fault]:
         "late_pictures": partial(late, LATE_S),
         "mirrored": partial(pictures, mirrored, forever),
         "upside_down": partial(pictures, upside_down, forever),
-        "turned_20_degrees": partial(other_drives, "camera_turned"),
+        "turned_20_degrees": partial(other_drives, "turned_20_degrees"),
         "wrong_map": wrong_map,
         "wrong_map_same_words": wrong_map_same_words,
         "off_the_map": partial(off_the_map, BEGIN_S),
@@ -285,6 +288,6 @@ def all_faults(kidnappings_each: int) -> Mapping[str, Fault]:
         "odometry_heading_inverted": partial(odometry, partial(_scaled, (1.0, 1.0, -1.0)), forever),
         "odometry_backwards": partial(odometry, partial(_scaled, (-1.0, -1.0, 1.0)), forever),
         "kidnapped": partial(kidnapped, kidnappings_each),
-        "night": partial(other_drives, "by_night"),
+        "night": partial(other_drives, "night"),
         "start_off_the_map": partial(off_the_map, 0.0),
     }

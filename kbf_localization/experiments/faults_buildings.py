@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,92 +25,67 @@ TRAINING, TESTS = 2, 2
 TURNED_RAD = np.radians(20.0)
 
 
-def invented_building(
-    folder: Path,
-    *,
-    seed: int,
-    poses: int,
-    frames: int,
-    size: tuple[int, int],
-    workers: Workers,
-    progress: Progress = no_progress,
-) -> Building:
-    """The invented office of `seed`, rendered into `folder`."""
-    conditions = ["cloudy"] * (TRAINING + TESTS) + ["night"] * TESTS + ["cloudy"] * TESTS
-    turned = [0.0] * (TRAINING + 2 * TESTS) + [TURNED_RAD] * TESTS
-    drives = simulated_drives(
-        folder,
-        conditions,
-        seed=seed,
-        frames=frames,
-        size=size,
-        camera_turned_rad=turned,
-        workers=workers,
-        progress=progress,
-    )
-    ends = np.cumsum([TRAINING, TESTS, TESTS])
-    parts = [drives[a:b] for a, b in zip((0, *ends), (*ends, len(drives)), strict=True)]
-    return _building(f"office {seed}", parts, poses, seed, workers, progress)
+@dataclass(frozen=True)
+class Builder:
+    """Renders buildings and makes their maps, of `poses` poses; images are `size` pixels large."""
 
+    poses: int
+    size: tuple[int, int]
+    workers: Workers
+    progress: Progress = no_progress
 
-def building_round_path(
-    folder: Path,
-    trajectories: Path,
-    *,
-    seed: int,
-    poses: int,
-    size: tuple[int, int],
-    workers: Workers,
-    progress: Progress = no_progress,
-) -> Building:
-    """The office of `seed` round the real paths in `trajectories`, rendered into `folder`."""
-    trained, tested = real_paths(trajectories)
-
-    def rendered(name: str, path: Path, other: Path, extra: int, **how: object) -> list[Drive]:
-        paths = simulate_along(
-            folder / name,
-            [path],
-            office_from=[other],
-            extra_drives=extra,
-            seed=seed,
-            size=size,
-            workers=workers,
-            progress=progress,
-            **how,  # type: ignore[arg-type]
+    def invented(self, folder: Path, seed: int, frames: int) -> Building:
+        """The invented office of `seed`, rendered into `folder`."""
+        conditions = ["cloudy"] * (TRAINING + TESTS) + ["night"] * TESTS + ["cloudy"] * TESTS
+        turned = [0.0] * (TRAINING + 2 * TESTS) + [TURNED_RAD] * TESTS
+        drives = simulated_drives(
+            folder, conditions, camera_turned_rad=turned, frames=frames, **self._how(seed)
         )
-        return [open_drive(one) for one in paths]
+        ends = np.cumsum([TRAINING, TESTS, TESTS])
+        parts = [drives[a:b] for a, b in zip((0, *ends), (*ends, len(drives)), strict=True)]
+        return self._building(f"office {seed}", parts, seed)
 
-    parts = [
-        rendered("training", trained, tested, TRAINING - 1),
-        rendered("tests", tested, trained, TESTS - 1),
-        rendered("night", tested, trained, TESTS - 1, condition="night"),
-        rendered("turned", tested, trained, TESTS - 1, camera_turned_rad=TURNED_RAD),
-    ]
-    return _building(f"real path, office {seed}", parts, poses, seed, workers, progress)
+    def round_path(self, folder: Path, trajectories: Path, seed: int) -> Building:
+        """The office of `seed` round the real paths in `trajectories`, rendered into `folder`."""
+        trained, tested = real_paths(trajectories)
 
+        def rendered(name: str, path: Path, other: Path, count: int, **how: Any) -> list[Drive]:
+            how |= {"office_from": [other], "extra_drives": count - 1}
+            paths = simulate_along(folder / name, [path], **how, **self._how(seed))
+            return [open_drive(one) for one in paths]
 
-def _building(
-    name: str,
-    parts: Sequence[Sequence[Drive]],
-    poses: int,
-    seed: int,
-    workers: Workers,
-    progress: Progress,
-) -> Building:
-    training, tests, by_night, camera_turned = (tuple(part) for part in parts)
-    pool = describe_drives(training, seed=seed, workers=workers, progress=progress)
-    progress(0, 1, f"learning the map of {name}")
-    rows = np.arange(len(pool.frames.poses))
-    training_map = pool.map_of(rows, poses, "coverage", seed)
-    describer = training_map.describer()
-    return Building(
-        name=name,
-        pool=pool,
-        poses=poses,
-        seed=seed,
-        training_map=training_map,
-        tests=tests,
-        described=tuple(describe_drive(one, describer, progress=progress) for one in tests),
-        by_night=by_night,
-        camera_turned=camera_turned,
-    )
+        parts = [
+            rendered("training", trained, tested, TRAINING),
+            rendered("tests", tested, trained, TESTS),
+            rendered("night", tested, trained, TESTS, condition="night"),
+            rendered("turned", tested, trained, TESTS, camera_turned_rad=TURNED_RAD),
+        ]
+        return self._building(f"real path, office {seed}", parts, seed)
+
+    def _how(self, seed: int) -> dict[str, Any]:
+        return {
+            "seed": seed,
+            "size": self.size,
+            "workers": self.workers,
+            "progress": self.progress,
+        }
+
+    def _building(self, name: str, parts: Sequence[Sequence[Drive]], seed: int) -> Building:
+        training, tests, by_night, camera_turned = (tuple(part) for part in parts)
+        pool = describe_drives(training, seed=seed, workers=self.workers, progress=self.progress)
+        self.progress(0, 1, f"learning the map of {name}")
+        rows = np.arange(len(pool.frames.poses))
+        training_map = pool.map_of(rows, self.poses, "coverage", seed)
+        describer = training_map.describer()
+        return Building(
+            name=name,
+            pool=pool,
+            poses=self.poses,
+            seed=seed,
+            training_map=training_map,
+            tests=tests,
+            described=tuple(
+                describe_drive(one, describer, progress=self.progress) for one in tests
+            ),
+            further={"night": by_night, "turned_20_degrees": camera_turned},
+        )

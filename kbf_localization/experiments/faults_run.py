@@ -14,7 +14,7 @@ from kbf_localization.experiments.faults import Building, Case, all_faults
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 
 FIGURES = (
     "confident_wrong_share",
@@ -81,10 +81,8 @@ def run_faults(
     """All cases of these faults, as they are done; `kidnappings` are spread over the buildings."""
     task = FaultTask(tuple(buildings), -(-kidnappings // len(buildings)))
     items = [(name, number) for name in names for number in range(len(buildings))]
-    progress(0, len(items), "faults")
-    for done, outcomes in enumerate(workers.map(task, items)):
+    for outcomes in tracked(workers.map(task, items), "faults", progress, len(items)):
         yield from outcomes
-        progress(done + 1, len(items), "faults")
 
 
 def score(run: Run, case: Case) -> dict[str, float | None]:

@@ -15,11 +15,11 @@ from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.localization_drives import Setup
-from kbf_localization.experiments.trials import summaries
+from kbf_localization.experiments.trials import Trial, summaries
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.parallel import Serial, Workers
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 
 SIZES = (100, 200, 400, 800)
 METHODS = ("kbf", "paper", "fkbf", "nn", "nai", "kmcf")
@@ -37,17 +37,6 @@ FIGURES = (
     "highest_weight_rmse_m",
     "highest_weight_median_m",
 )
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One choice of training poses: fold, size n, method, choice, and its `figures`."""
-
-    fold: str
-    poses: int
-    method: str
-    choice: int
-    figures: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -104,9 +93,7 @@ def run_trials(
                 for method in (*methods, *([UNTUNED] if "kbf" in methods else []))
             ]
             doing = f"testing on {fold.test.name} at {poses} poses"
-            for done, trial in enumerate(workers.map(task, items)):
-                results.append(trial)
-                progress(done + 1, len(items), doing)
+            results += tracked(workers.map(task, items), doing, progress, len(items))
     return Outcome(tuple(results), tuned)
 
 
@@ -142,8 +129,7 @@ class _TestTask:
 
 def metrics_of(outcome: Outcome) -> dict[str, dict[str, Any]]:
     """{"<n>": {"<method>": {figure: {"mean", "std"}}}} over all folds and choices."""
-    ordered = sorted(outcome.trials, key=lambda trial: trial.poses)
-    return summaries(((str(one.poses), one.method, one.figures) for one in ordered), FIGURES)
+    return summaries(outcome.trials, FIGURES)
 
 
 def _distances(estimates: NDArray[np.float64], truth: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ def write_files(folder: ResultsFolder, outcome: Outcome, metrics: Mapping[str, A
         "localization.csv",
         ("test_drive", "poses", "method", "choice", *FIGURES),
         (
-            (one.fold, one.poses, one.method, one.choice, *(one.figures[key] for key in FIGURES))
+            (one.place, one.poses, one.method, one.choice, *(one.figures[key] for key in FIGURES))
             for one in outcome.trials
         ),
     )

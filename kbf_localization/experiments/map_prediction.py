@@ -12,19 +12,19 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array, Rows
+from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import FramePool, covered_share
-from kbf_localization.evaluation.map_check.check import MapCheck, check_map
+from kbf_localization.evaluation.map_check.check import check_map
 from kbf_localization.evaluation.map_check.first_fix import fix_from
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
+from kbf_localization.evaluation.map_check.result import MapCheck
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.run import replay
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map import TrainingMap
 
 HOLES, HOLE_RADIUS_M = 2, 3.0
@@ -73,12 +73,9 @@ def predict(
     offices: Sequence[Office], poses: int, workers: Workers, progress: Progress = no_progress
 ) -> list[Prediction]:
     """Two predictions for each office: from the map's drives, and from the map alone."""
-    found: list[Prediction] = []
-    progress(0, len(offices), "checking maps with holes")
-    for done, some in enumerate(workers.map(_Trial(poses), offices), start=1):
-        found += some
-        progress(done, len(offices), "checking maps with holes")
-    return found
+    found = workers.map(_Trial(poses), offices)
+    done = tracked(found, "checking maps with holes", progress, len(offices))
+    return [prediction for some in done for prediction in some]
 
 
 def metrics_of(predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
@@ -115,7 +112,7 @@ class _Trial:
         return compare(seed, checks, training_map, pool.drive(2))
 
 
-def in_holes(positions: Array, way: Rows, seed: int) -> NDArray[np.bool_]:
+def in_holes(positions: Array, way: Rows, seed: int) -> Flags:
     """Which positions (t, 2) lie in discs round places drawn from the rows `way` of them.
 
     Between two holes there is a rim of pictures as wide as a hole's radius.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,7 +49,7 @@ class Trace:
     error_m: Array
     standard_distance: Array
     sigma_m: Array
-    states: tuple[str, ...]
+    states: NDArray[np.str_]
     covered: NDArray[np.bool_]
 
 
@@ -86,7 +86,7 @@ def trace_of(run: Run, covered: NDArray[np.bool_]) -> Trace:
         error_m=position_errors(run),
         standard_distance=error_in_sigmas(run),
         sigma_m=position_sigmas(run),
-        states=run.states,
+        states=np.array(run.states),
         covered=covered,
     )
 
@@ -107,15 +107,8 @@ class World:
     night_on_merged: Scene
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The traces of all trials."""
-
-    starts: list[Trace]
-    carried: list[Trace]
-    undisturbed: list[Trace]
-    night_on_cloudy: list[Trace]
-    night_on_merged: list[Trace]
+Outcome = Mapping[str, Sequence[Trace]]
+"""The traces of all trials by what was tried, as `metrics.json` calls it."""
 
 
 def run_trials(
@@ -142,10 +135,10 @@ def run_trials(
         after=AFTER_KIDNAPPING,
         covered=day.covered,
     )
-    return Outcome(
-        starts=run(day, begun, "global starts"),
-        carried=run(day, carried, "kidnappings"),
-        undisturbed=run(day, whole_drives(day.drives), "undisturbed drives"),
-        night_on_cloudy=run(cloudy, whole_drives(cloudy.drives), "night on the cloudy map"),
-        night_on_merged=run(merged, whole_drives(merged.drives), "night on the merged map"),
-    )
+    return {
+        "global_start": run(day, begun, "global starts"),
+        "kidnapping": run(day, carried, "kidnappings"),
+        "undisturbed": run(day, whole_drives(day.drives), "undisturbed drives"),
+        "night_on_cloudy": run(cloudy, whole_drives(cloudy.drives), "night on the cloudy map"),
+        "night_on_merged": run(merged, whole_drives(merged.drives), "night on the merged map"),
+    }

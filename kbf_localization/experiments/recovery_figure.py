@@ -16,16 +16,9 @@ from kbf_localization.training_map.picture import COLOURS
 
 def write_files(folder: ResultsFolder, outcome: Outcome) -> None:
     """`updates.csv` (a row an update) and `recovery.png`."""
-    groups = {
-        "global_start": outcome.starts,
-        "kidnapping": outcome.carried,
-        "undisturbed": outcome.undisturbed,
-        "night_on_cloudy": outcome.night_on_cloudy,
-        "night_on_merged": outcome.night_on_merged,
-    }
     rows = (
         (group, trial, update, error, sigma, state)
-        for group, traces in groups.items()
+        for group, traces in outcome.items()
         for trial, trace in enumerate(traces)
         for update, (error, sigma, state) in enumerate(
             zip(trace.error_m, trace.sigma_m, trace.states, strict=True)
@@ -33,7 +26,7 @@ def write_files(folder: ResultsFolder, outcome: Outcome) -> None:
     )
     header = ("group", "trial", "update", "position_error_m", "sigma_m", "state")
     write_csv(folder, "updates.csv", header, rows)
-    save_figure(folder, "recovery.png", draw(outcome.starts, outcome.carried))
+    save_figure(folder, "recovery.png", draw(outcome["global_start"], outcome["kidnapping"]))
 
 
 def draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:
@@ -44,7 +37,7 @@ def draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:
     left.set(title=f"{len(starts)} global starts", xlabel="updates since the start")
     _draw_errors(right, carried, -BEFORE_KIDNAPPING)
     right.set(title=f"{len(carried)} kidnappings", xlabel="updates since the robot was carried off")
-    lost = np.mean([[state == "lost" for state in one.states] for one in carried], axis=0)
+    lost = np.mean([one.states == "lost" for one in carried], axis=0)
     share = right.twinx()
     share.plot(np.arange(len(lost)) - BEFORE_KIDNAPPING, lost, color=COLOURS[1], linewidth=2)
     share.set(ylim=(0.0, 1.05))

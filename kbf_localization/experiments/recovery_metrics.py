@@ -18,11 +18,11 @@ from kbf_localization.experiments.recovery import (
 
 def metrics_of(outcome: Outcome) -> dict[str, Any]:
     """The figures of `metrics.json`."""
-    found = [_first(trace.error_m <= FOUND_WITHIN_M) for trace in outcome.starts]
+    found = [_first(trace.error_m <= FOUND_WITHIN_M) for trace in outcome["global_start"]]
     after = slice(BEFORE_KIDNAPPING, None)
-    detected = [_first(_lost(trace)[after], 1) for trace in outcome.carried]
-    recovered = [_first(trace.error_m[after] <= FOUND_WITHIN_M) for trace in outcome.carried]
-    whole = _joined(outcome.undisturbed)
+    detected = [_first((trace.states == "lost")[after], 1) for trace in outcome["kidnapping"]]
+    recovered = [_first(trace.error_m[after] <= FOUND_WITHIN_M) for trace in outcome["kidnapping"]]
+    whole = _joined(outcome["undisturbed"])
     day = _part(whole, whole.covered)
     return {
         "global_start": {
@@ -39,7 +39,7 @@ def metrics_of(outcome: Outcome) -> dict[str, Any]:
         },
         "undisturbed": {
             "updates": len(day.error_m),
-            "false_lost": sum(_times_lost(trace) for trace in outcome.undisturbed),
+            "false_lost": sum(_times_lost(trace) for trace in outcome["undisturbed"]),
             "updates_off_the_map": int((~whole.covered).sum()),
             "share_tracking_off_the_map": _share_tracking(_part(whole, ~whole.covered)),
         },
@@ -48,35 +48,23 @@ def metrics_of(outcome: Outcome) -> dict[str, Any]:
             "median_sigma_m": float(np.median(day.sigma_m)),
             "position_rmse_m": float(np.sqrt((day.error_m**2).mean())),
         },
-        "night_on_cloudy": _lighting(_joined(outcome.night_on_cloudy)),
-        "night_on_merged": _lighting(_joined(outcome.night_on_merged)),
+        "night_on_cloudy": _lighting(_joined(outcome["night_on_cloudy"])),
+        "night_on_merged": _lighting(_joined(outcome["night_on_merged"])),
     }
 
 
 def _joined(traces: Sequence[Trace]) -> Trace:
-    return Trace(
-        error_m=np.concatenate([trace.error_m for trace in traces]),
-        standard_distance=np.concatenate([trace.standard_distance for trace in traces]),
-        sigma_m=np.concatenate([trace.sigma_m for trace in traces]),
-        states=tuple(state for trace in traces for state in trace.states),
-        covered=np.concatenate([trace.covered for trace in traces]),
-    )
+    columns = zip(*(vars(trace).values() for trace in traces), strict=True)
+    return Trace(*map(np.concatenate, columns))
 
 
 def _part(trace: Trace, chosen: NDArray[np.bool_]) -> Trace:
-    return Trace(
-        error_m=trace.error_m[chosen],
-        standard_distance=trace.standard_distance[chosen],
-        sigma_m=trace.sigma_m[chosen],
-        states=tuple(state for state, one in zip(trace.states, chosen, strict=True) if one),
-        covered=trace.covered[chosen],
-    )
+    return Trace(*(column[chosen] for column in vars(trace).values()))
 
 
 def _share_tracking(trace: Trace) -> float | None:
     """None where there are no updates."""
-    tracking = [state == "tracking" for state in trace.states]
-    return float(np.mean(tracking)) if tracking else None
+    return float((trace.states == "tracking").mean()) if len(trace.states) else None
 
 
 def _lighting(trace: Trace) -> dict[str, float | None]:
@@ -95,13 +83,9 @@ def _first(happened: NDArray[np.bool_], lasting: int = 3) -> float:
     return float(np.argmax(stays)) + 1.0 if stays.any() else float("inf")
 
 
-def _lost(trace: Trace) -> NDArray[np.bool_]:
-    return np.array([state == "lost" for state in trace.states])
-
-
 def _times_lost(trace: Trace) -> int:
     """How often "lost" was reported anew where the map covers the drive."""
-    lost = _lost(trace)
+    lost = trace.states == "lost"
     anew = lost & ~np.concatenate(([False], lost[:-1]))
     return int((anew & trace.covered).sum())
 

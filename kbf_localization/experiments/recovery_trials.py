@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,15 +70,16 @@ def global_starts(
 ) -> list[Trial]:
     """Starts at random times with no hint of the place, `images` long, where the map covers all."""
     rng = np.random.default_rng((seed, 1))
-    trials: list[Trial] = []
-    for _ in range(MOST_DRAWS):
-        if len(trials) == count:
-            return trials
-        number = int(rng.integers(len(drives)))
+
+    def start(number: int) -> Trial | None:
         piece = Piece(number, int(rng.integers(max(len(drives[number]) - images, 1))), images)
-        if len(drives[number]) >= images and covered[number][piece.rows].all():
-            trials.append((piece,))
-    raise KbfError(f"the map covers no {images} consecutive images of the test drives")
+        known = len(drives[number]) >= images and covered[number][piece.rows].all()
+        return (piece,) if known else None
+
+    found = _drawn(start, len(drives), count, rng)
+    if found is None:
+        raise KbfError(f"the map covers no {images} consecutive images of the test drives")
+    return found
 
 
 def kidnappings(
@@ -92,14 +93,11 @@ def kidnappings(
 ) -> list[Trial]:
     """Drives that go on elsewhere, as if the robot had been carried there with wheels at rest."""
     rng = np.random.default_rng((seed, 2))
-    trials: list[Trial] = []
-    for _ in range(MOST_DRAWS):
-        if len(trials) == count:
-            return trials
-        number = int(rng.integers(len(drives)))
+
+    def kidnapping(number: int) -> Trial | None:
         drive = drives[number]
         if drive.truth is None or len(drive) <= max(before, after):
-            continue
+            return None
         first = Piece(number, int(rng.integers(len(drive) - before)), before)
         then = Piece(number, int(rng.integers(len(drive) - after)), after)
         here = drive.truth[first.first + before - 1, :2]
@@ -107,9 +105,27 @@ def kidnappings(
         known = covered is None or bool(
             covered[number][first.rows].all() and covered[number][then.rows].all()
         )
-        if known and carried_m >= CARRIED_AT_LEAST_M:
-            trials.append((first, then))
-    raise KbfError(f"no two pieces of the test drives are {CARRIED_AT_LEAST_M} m apart and covered")
+        return (first, then) if known and carried_m >= CARRIED_AT_LEAST_M else None
+
+    found = _drawn(kidnapping, len(drives), count, rng)
+    if found is None:
+        apart = f"{CARRIED_AT_LEAST_M} m apart"
+        raise KbfError(f"no two pieces of the test drives are {apart} and covered")
+    return found
+
+
+def _drawn(
+    draw: Callable[[int], Trial | None], drives: int, count: int, rng: np.random.Generator
+) -> list[Trial] | None:
+    """So many trials, each drawn on a random drive; None where there are none to be found."""
+    trials: list[Trial] = []
+    for _ in range(MOST_DRAWS):
+        if len(trials) == count:
+            return trials
+        trial = draw(int(rng.integers(drives)))
+        if trial is not None:
+            trials.append(trial)
+    return None
 
 
 def whole_drives(drives: Sequence[DescribedDrive]) -> list[Trial]:

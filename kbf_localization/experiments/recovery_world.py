@@ -16,10 +16,10 @@ from kbf_localization.training_map.merge import merge_maps
 
 def make_world(
     folder: Path,
-    *,
     poses: int,
     frames: int,
     test_drives: int,
+    *,
     size: tuple[int, int],
     seed: int,
     workers: Workers,

@@ -20,7 +20,7 @@ from kbf_localization.embeddings import (
 )
 from kbf_localization.experiments.trials import summary
 from kbf_localization.parallel import Serial, Workers
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 
 REGULARIZATIONS = (0.1, 0.05, 0.01, 0.005, 0.001, 0.0005, 0.0001, 0.00005)
 MEAN_FACTORS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
@@ -156,12 +156,8 @@ def run_trials(
 ) -> list[Errors]:
     """The errors of each trial; the same seed gives the same numbers, however many workers."""
     seeds = np.random.SeedSequence(seed).spawn(trials)
-    results = []
-    progress(0, trials, "sum rules")
-    for errors in (workers or Serial()).map(run_trial, seeds):
-        results.append(errors)
-        progress(len(results), trials, "sum rules")
-    return results
+    found = (workers or Serial()).map(run_trial, seeds)
+    return list(tracked(found, "sum rules", progress, trials))
 
 
 def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from kbf_localization.experiments.synthetic_model import SETTINGS, Setting
 from kbf_localization.experiments.synthetic_search import Grid, validation_errors
 from kbf_localization.experiments.trials import summary
 from kbf_localization.parallel import Serial, Workers
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 
 SIZES = (50, 100, 200)
 METHODS = ("kbf", "fkbf")
@@ -107,12 +107,9 @@ def run_trials(
         for trial in range(trials)
         for setting in SETTINGS
     ]
-    outcomes: list[Outcome] = []
-    progress(0, len(tasks), "synthetic filtering")
-    for done, found in enumerate((workers or Serial()).map(run_task, tasks), start=1):
-        outcomes.extend(found)
-        progress(done, len(tasks), "synthetic filtering")
-    return outcomes
+    found = (workers or Serial()).map(run_task, tasks)
+    done = tracked(found, "synthetic filtering", progress, len(tasks))
+    return [outcome for some in done for outcome in some]
 
 
 def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:

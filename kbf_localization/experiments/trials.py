@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -20,25 +21,35 @@ if TYPE_CHECKING:
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
+@dataclass(frozen=True)
+class Trial:
+    """`figures` of a method on one choice of so many poses, in a place: a test drive, an office."""
+
+    place: str
+    poses: int
+    method: str
+    choice: int
+    figures: Mapping[str, float]
+
+
 def summary(values: ArrayLike) -> dict[str, float]:
     """Mean and standard deviation over trials, as `metrics.json` holds them."""
     array = np.asarray(values, dtype=np.float64)
     return {"mean": float(array.mean()), "std": float(array.std())}
 
 
-def summaries(
-    figures: Iterable[tuple[str, str, Mapping[str, float]]], names: Sequence[str]
-) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    """Group → item → name → summary, over all trials' (group, item, figures) in their order."""
+def summaries(trials: Iterable[Trial], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """{"<poses>": {"<method>": {name: {"mean", "std"}}}} over all places and choices."""
     gathered: dict[str, dict[str, list[Mapping[str, float]]]] = {}
-    for group, item, found in figures:
-        gathered.setdefault(group, {}).setdefault(item, []).append(found)
+    for trial in sorted(trials, key=lambda trial: trial.poses):
+        by_method = gathered.setdefault(str(trial.poses), {})
+        by_method.setdefault(trial.method, []).append(trial.figures)
     return {
-        group: {
-            item: {name: summary([one[name] for one in trials]) for name in names}
-            for item, trials in by_item.items()
+        poses: {
+            method: {name: summary([one[name] for one in figures]) for name in names}
+            for method, figures in by_method.items()
         }
-        for group, by_item in gathered.items()
+        for poses, by_method in gathered.items()
     }
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from kbf_localization.arrays import Image
 
 LEVELS = 4
 _PAD = 8
@@ -19,7 +20,7 @@ class Atlas:
     (h, w, 3) the colours, `shift` (LEVELS, 2) where each level lies in `pixels`.
     """
 
-    def __init__(self, images: Sequence[NDArray[np.uint8]]) -> None:
+    def __init__(self, images: Sequence[Image]) -> None:
         width = max(4096, max(image.shape[1] for image in images) + 2 * _PAD)
         order = sorted(range(len(images)), key=lambda k: -images[k].shape[0])
         self.corners = np.zeros((len(images), 2), dtype=np.float32)
@@ -39,7 +40,7 @@ class Atlas:
             self._place(image, int(corner[0]), int(corner[1]))
         self._reduce(height, width)
 
-    def _place(self, image: NDArray[np.uint8], x: int, y: int) -> None:
+    def _place(self, image: Image, x: int, y: int) -> None:
         padded = cv2.copyMakeBorder(image, _PAD, _PAD, _PAD, _PAD, cv2.BORDER_REPLICATE)
         self._base[y - _PAD : y - _PAD + padded.shape[0], x - _PAD : x - _PAD + padded.shape[1]] = (
             padded

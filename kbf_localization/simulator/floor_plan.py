@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Flags, Image
 from kbf_localization.datasets.floor_plan_image import FREE, OCCUPIED, UNKNOWN
 
 PIXELS_PER_CELL = 8
@@ -75,10 +76,10 @@ class FloorPlan:
     cell_m: float
     rooms: NDArray[np.int16]
     labels: tuple[str, ...]
-    open_x: NDArray[np.bool_]
-    open_y: NDArray[np.bool_]
+    open_x: Flags
+    open_y: Flags
     boxes: tuple[Box, ...]
-    routes: tuple[NDArray[np.float64], ...]
+    routes: tuple[Array, ...]
     seed: int
     identity: str = field(init=False)
 
@@ -95,14 +96,14 @@ class FloorPlan:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FloorPlan) and other.identity == self.identity
 
-    def room_at(self, points: NDArray[np.float64]) -> NDArray[np.int16]:
+    def room_at(self, points: Array) -> NDArray[np.int16]:
         """The room (0: solid) at each point (…, 2)."""
         ny, nx = self.rooms.shape
         i = np.clip(((points[..., 0] - self.origin[0]) / self.cell_m).astype(int), 0, nx - 1)
         j = np.clip(((points[..., 1] - self.origin[1]) / self.cell_m).astype(int), 0, ny - 1)
         return np.asarray(self.rooms[j, i])
 
-    def image(self) -> tuple[NDArray[np.uint8], float]:
+    def image(self) -> tuple[Image, float]:
         """The plan as map_server draws it, the greatest y first, and its metres per pixel."""
         picture = np.where(self.rooms > 0, FREE, UNKNOWN).astype(np.uint8)
         picture = picture.repeat(PIXELS_PER_CELL, axis=0).repeat(PIXELS_PER_CELL, axis=1)
@@ -137,8 +138,8 @@ class FloorPlan:
         self,
         axis: int,
         rooms: NDArray[np.int16],
-        passages: NDArray[np.bool_],
-        outside: NDArray[np.bool_],
+        passages: Flags,
+        outside: Flags,
     ) -> Iterator[Face]:
         runs, columns = rooms.shape
         start_across, start_along = self.origin[axis], self.origin[1 - axis]
@@ -166,7 +167,7 @@ class FloorPlan:
                     )
 
 
-def _outside(rooms: NDArray[np.int16]) -> NDArray[np.bool_]:
+def _outside(rooms: NDArray[np.int16]) -> Flags:
     """Solid cells from which one of the four directions leads to the open air."""
     solid = rooms == 0
     seen = np.zeros_like(solid)

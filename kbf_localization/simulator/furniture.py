@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from kbf_localization.arrays import Array
 from kbf_localization.simulator.floor_plan import Box, Face, FloorPlan
 
 # What it looks like: width and depth in metres, height, and where it is found.
@@ -27,7 +27,7 @@ _CORRIDOR_FURNITURE = {
 _CLEARANCE_M = 0.62
 
 
-def furnish(plan: FloorPlan, aisles: Sequence[NDArray[np.float64]] = ()) -> FloorPlan:
+def furnish(plan: FloorPlan, aisles: Sequence[Array] = ()) -> FloorPlan:
     """The same plan with furniture beside its routes and `aisles`, lines (k, 2) to keep clear."""
     rng = np.random.default_rng([plan.seed, 2])
     ways = cKDTree(np.concatenate([_dense(route) for route in (*plan.routes, *aisles)]))
@@ -53,7 +53,7 @@ def furnish(plan: FloorPlan, aisles: Sequence[NDArray[np.float64]] = ()) -> Floo
     return replace(plan, boxes=tuple(boxes))
 
 
-def _dense(route: NDArray[np.float64]) -> NDArray[np.float64]:
+def _dense(route: Array) -> Array:
     """The route with points at least every 0.1 m, gaps above a metre left open."""
     steps = np.hypot(*np.diff(route, axis=0).T)
     pieces = [route]

@@ -6,13 +6,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Image
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.textures import stained
 
 _FLOORS = ((120, 138, 150), (96, 104, 122), (128, 120, 104), (92, 116, 140))
 
 
-def floor_texture(plan: FloorPlan, pixels: float) -> NDArray[np.uint8]:
+def floor_texture(plan: FloorPlan, pixels: float) -> Image:
     """Tiles in corridors, linoleum or carpet in rooms."""
     rng = np.random.default_rng([plan.seed, 7])
     ny, nx = plan.rooms.shape
@@ -41,7 +42,7 @@ def _tiles(size: tuple[int, int], pitch: float, rng: np.random.Generator) -> NDA
     return np.asarray(pattern)
 
 
-def ceiling_texture(plan: FloorPlan, pixels: float) -> NDArray[np.uint8]:
+def ceiling_texture(plan: FloorPlan, pixels: float) -> Image:
     """White panels in a grid of dark lines."""
     rng = np.random.default_rng([plan.seed, 8])
     ny, nx = plan.rooms.shape

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.trajectory import Trajectory, named
 
@@ -27,7 +27,7 @@ def drive_through(
     return named(stamps, poses, labels)
 
 
-def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> NDArray[np.float64]:
+def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> Array:
     """Way points of one drive: round the plan's rooms from a start of its own, beside the others.
 
     Drives of equally many frames see the same rooms, as many as they have time for, so that one
@@ -42,7 +42,7 @@ def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> NDArray[np.f
     order = order[:rooms]
     start = int(rng.integers(rooms))
     order = order[start:] + order[:start]
-    points: list[NDArray[np.float64]] = []
+    points: list[Array] = []
     length = 0.0
     while length < 2 * _METRES_PER_FRAME * frames + 5:
         for k in order:
@@ -58,7 +58,7 @@ def _round_trip_m(plan: FloorPlan, order: list[int]) -> float:
     return float(np.hypot(*np.diff(way, axis=0).T).sum())
 
 
-def _follow(way: NDArray[np.float64], rng: np.random.Generator, steps: int) -> NDArray[np.float64]:
+def _follow(way: Array, rng: np.random.Generator, steps: int) -> Array:
     """Poses (steps, 3), heading unrolled, of a pursuit of the way: slow in bends, with stops."""
     segments = np.diff(way, axis=0)
     lengths = np.hypot(*segments.T)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Flags, Floats
 from kbf_localization.simulator.floor_plan import CEILING_M, FloorPlan
 
 CONDITIONS = ("cloudy", "sunny", "night")
@@ -67,11 +68,11 @@ def lighting_for(condition: str, seed: int, drive: int) -> Lighting:
 class Sources:
     """Points of light: positions (k, 3), strengths (k,) and the room that each lights."""
 
-    places: NDArray[np.float64]
-    strengths: NDArray[np.float64]
+    places: Array
+    strengths: Array
     rooms: NDArray[np.int64]
 
-    def at(self, points: NDArray[np.float64], room: int, ambient: float) -> NDArray[np.float32]:
+    def at(self, points: Array, room: int, ambient: float) -> Floats:
         """Brightness at points (…, 3) of a room; 1 is a well-lit white wall."""
         total = np.full(points.shape[:-1], ambient)
         for place, strength in zip(
@@ -81,7 +82,7 @@ class Sources:
         return np.asarray(total, dtype=np.float32)
 
 
-def lamp_places(plan: FloorPlan) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def lamp_places(plan: FloorPlan) -> tuple[Array, NDArray[np.int64]]:
     """Ceiling lamps on a lattice: positions (k, 3) and their rooms (k,)."""
     places, rooms = [], []
     for room in range(1, len(plan.labels) + 1):
@@ -101,9 +102,9 @@ def lamp_places(plan: FloorPlan) -> tuple[NDArray[np.float64], NDArray[np.int64]
 def sources(
     plan: FloorPlan,
     lighting: Lighting,
-    windows: NDArray[np.float64],
+    windows: Array,
     window_rooms: NDArray[np.int64],
-) -> tuple[Sources, NDArray[np.bool_]]:
+) -> tuple[Sources, Flags]:
     """All sources of one drive, and which of the lamps (in the order of `lamp_places`) burn."""
     lamps, lamp_rooms = lamp_places(plan)
     rng = np.random.default_rng([plan.seed, 5, lighting.seed])

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array, Floats
+from kbf_localization.arrays import Array, Flags, Floats, Image
 from kbf_localization.simulator.atlas import LEVELS, Atlas
 
 
@@ -50,7 +50,7 @@ class LookUp:
         self._x = np.empty((camera.height, camera.width), dtype=np.float32)
         self._y = np.empty_like(self._x)
 
-    def picture(self) -> NDArray[np.uint8]:
+    def picture(self) -> Image:
         """The painted picture (height, width, 3)."""
         return np.asarray(
             cv2.remap(
@@ -122,8 +122,8 @@ class LookUp:
         bottom: float,
         top: float,
         pixels: float,
-        shown: NDArray[np.bool_],
-        opaque: NDArray[np.bool_] | None = None,
+        shown: Flags,
+        opaque: Flags | None = None,
     ) -> None:
         """Paint an upright surface over some columns, where `shown` and (if given) `opaque`."""
         above = self._camera.above_m

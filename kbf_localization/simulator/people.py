@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from kbf_localization.arrays import Array, Flags, Image, Stamps
 
 HEIGHT_M = 1.78
 WIDTH_M = 0.7
@@ -17,12 +19,11 @@ _SKINS = ((130, 160, 210), (90, 120, 170), (60, 85, 125))
 class Look:
     """A person's picture: colours (h, w, 3) and where they are opaque (h, w)."""
 
-    colours: NDArray[np.uint8]
-    opaque: NDArray[np.bool_]
+    colours: Image
+    opaque: Flags
 
 
-@dataclass(frozen=True)
-class Walker:
+class Walker(NamedTuple):
     """A person at one moment: place (x, y) in metres, and which look."""
 
     place: tuple[float, float]
@@ -98,8 +99,8 @@ def _draw(
 
 
 def walkers_along(
-    stamps_ns: NDArray[np.int64],
-    poses: NDArray[np.float64],
+    stamps_ns: Stamps,
+    poses: Array,
     seed: int,
     drive: int,
     every_s: float = 22.0,

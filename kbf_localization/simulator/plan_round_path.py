@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array
 from kbf_localization.errors import DatasetError
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.furniture import furnish
@@ -61,9 +62,9 @@ def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
 def _distance_to(
     label: str,
     trajectories: Sequence[Trajectory],
-    origin: NDArray[np.float64],
+    origin: Array,
     cells: NDArray[np.int64],
-) -> NDArray[np.float64]:
+) -> Array:
     """Distance in metres from each cell's middle to the path inside the room `label`."""
     per_cell = round(_CELL_M / _FINE_M)
     canvas = np.full((cells[1] * per_cell, cells[0] * per_cell), 255, dtype=np.uint8)
@@ -81,7 +82,7 @@ def _distance_to(
     return np.asarray(far[middle::per_cell, middle::per_cell])
 
 
-def _rooms(away: NDArray[np.float64], labels: Sequence[str]) -> NDArray[np.int16]:
+def _rooms(away: Array, labels: Sequence[str]) -> NDArray[np.int16]:
     owner = away.argmin(axis=0)
     rooms = np.zeros(owner.shape, dtype=np.int16)
     for k, label in enumerate(labels):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array
+from kbf_localization.arrays import Array, Flags, Image
 from kbf_localization.simulator.floor_plan import CEILING_M, Box, Face
 from kbf_localization.simulator.lookup import Camera, LookUp
 from kbf_localization.simulator.people import HEIGHT_M, WIDTH_M, Walker
@@ -40,7 +39,7 @@ class Renderer:
 
     def render(
         self, pose: Array, walkers: Sequence[Walker] = (), horizon_shift: float = 0.0
-    ) -> NDArray[np.uint8]:
+    ) -> Image:
         """The picture (height, width, 3) from `pose`; the horizon is shifted by so many pixels."""
         scene, camera = self.scene, self.camera
         self._eye = (float(pose[0]), float(pose[1]))
@@ -171,7 +170,7 @@ class Renderer:
         )
 
 
-def _span(shown: NDArray[np.bool_]) -> slice | None:
+def _span(shown: Flags) -> slice | None:
     """From the first to the last column that is shown."""
     columns = np.flatnonzero(shown)
     return slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else None

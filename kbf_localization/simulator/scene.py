@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Flags, Floats, Image
 from kbf_localization.simulator import textures
 from kbf_localization.simulator.atlas import Atlas
 from kbf_localization.simulator.decoration import Decorator, Window
@@ -33,10 +34,10 @@ class Surfaces:
     """The office's colours in even light (albedo), made once for all drives."""
 
     faces: list[Face]
-    walls: list[NDArray[np.uint8]]
+    walls: list[Image]
     windows: list[list[Window]]
-    sides: list[list[NDArray[np.uint8]]]
-    tops: list[NDArray[np.uint8]]
+    sides: list[list[Image]]
+    tops: list[Image]
     looks: list[Look]
 
 
@@ -94,7 +95,7 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
     counts = np.bincount(rooms, minlength=len(plan.labels) + 1)
     base = [ambient(lighting, int(count)) for count in counts]
     sun = Sunlight(bare.faces, bare.windows, lighting)
-    images: list[NDArray[np.uint8]] = []
+    images: list[Image] = []
     rng = np.random.default_rng([plan.seed, 6])
     for face, wall, openings in zip(bare.faces, bare.walls, bare.windows):
         size = (wall.shape[1], wall.shape[0])
@@ -141,7 +142,7 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
     )
 
 
-def _window_middles(bare: Surfaces) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _window_middles(bare: Surfaces) -> tuple[Array, NDArray[np.int64]]:
     places, rooms = [], []
     for face, openings in zip(bare.faces, bare.windows):
         for opening in openings:
@@ -151,7 +152,7 @@ def _window_middles(bare: Surfaces) -> tuple[NDArray[np.float64], NDArray[np.int
     return np.array(places).reshape(-1, 3), np.array(rooms, dtype=np.int64)
 
 
-def _wall_light(face: Face, lights: Sources, base: float) -> NDArray[np.float32]:
+def _wall_light(face: Face, lights: Sources, base: float) -> Floats:
     """Brightness over a face on a coarse grid, top row first."""
     across = max(int(face.length / 0.4), 2)
     spots = np.array([face.along(d) for d in (np.arange(across) + 0.5) * face.length / across])
@@ -168,14 +169,14 @@ def _wall_light(face: Face, lights: Sources, base: float) -> NDArray[np.float32]
 
 
 def _lit_plane(
-    texture: NDArray[np.uint8],
+    texture: Image,
     plan: FloorPlan,
     lights: Sources,
     base: list[float],
     height: float,
     lighting: Lighting,
     sun: Sunlight | None = None,
-) -> NDArray[np.uint8]:
+) -> Image:
     """A lit floor or ceiling, room by room: a wall lets no light through to the next room."""
     ny, nx = plan.rooms.shape
     x = plan.origin[0] + (np.arange(nx) + 0.5) * plan.cell_m
@@ -192,11 +193,11 @@ def _lit_plane(
 
 
 def _lit(
-    albedo: NDArray[np.uint8],
-    light: NDArray[np.float32],
+    albedo: Image,
+    light: Floats,
     lighting: Lighting,
-    sun: NDArray[np.float32] | None = None,
-) -> NDArray[np.uint8]:
+    sun: Floats | None = None,
+) -> Image:
     """A texture in a coarse grid of light, and in the sun's, which is as fine as the texture."""
     size = (albedo.shape[1], albedo.shape[0])
     factor = cv2.resize(light, size, interpolation=cv2.INTER_LINEAR)
@@ -206,7 +207,7 @@ def _lit(
 
 
 def _glaze(
-    lit: NDArray[np.uint8],
+    lit: Image,
     opening: Window,
     pixels: float,
     lighting: Lighting,
@@ -227,10 +228,10 @@ def _glaze(
 
 
 def _draw_lamps(
-    lit: NDArray[np.uint8],
+    lit: Image,
     plan: FloorPlan,
-    lamps: NDArray[np.float64],
-    burning: NDArray[np.bool_],
+    lamps: Array,
+    burning: Flags,
     pixels: float,
 ) -> None:
     for (x, y, _), on in zip(lamps, burning):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Image
 from kbf_localization.simulator.lighting import Lighting
 from kbf_localization.simulator.lookup import Camera
 
@@ -29,9 +29,7 @@ class Sensor:
         vignette = (255 * (1 - 0.16 * (x**2 + y**2))).astype(np.uint8)
         self._vignette = cv2.merge([vignette] * 3)
 
-    def expose(
-        self, light: NDArray[np.uint8], turning: float, rng: np.random.Generator
-    ) -> NDArray[np.uint8]:
+    def expose(self, light: Image, turning: float, rng: np.random.Generator) -> Image:
         """The stored picture; `turning` (rad/s) smears it during the shutter time."""
         smear = abs(turning) * self._lighting.exposure_s * self._camera.focal
         width = 2 * round(smear / 2) + 1
@@ -42,7 +40,7 @@ class Sensor:
         noise = self._noise[top : top + image.shape[0], left : left + image.shape[1]]
         return np.asarray(cv2.add(image, noise, dtype=cv2.CV_8U))
 
-    def _curve(self, mean: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    def _curve(self, mean: float, rng: np.random.Generator) -> Image:
         """Gain towards a middling grey, as far as the exposure goes, with soft highlights."""
         gain = (_TARGET_GREY / max(mean, 4.0)) ** 0.85 * float(np.exp(rng.normal(0, 0.03)))
         values = np.arange(256) / 255 * float(np.clip(gain, 0.5, 3.2))

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array
+from kbf_localization.arrays import Array, Floats
 from kbf_localization.simulator.decoration import Window
 from kbf_localization.simulator.floor_plan import Face, FloorPlan
 from kbf_localization.simulator.lighting import Lighting
@@ -44,7 +43,7 @@ class Sunlight:
                 low[through], high[through] = window.sill - fall, window.head - fall
         return low, high
 
-    def on_wall(self, face: Face, size: tuple[int, int]) -> NDArray[np.float32] | None:
+    def on_wall(self, face: Face, size: tuple[int, int]) -> Floats | None:
         """Brightness that the sun adds to a face's texture of `size` (width, height) pixels."""
         facing = face.side * self._direction[face.axis]
         if facing <= 0.05:
@@ -61,7 +60,7 @@ class Sunlight:
         lit = ((z > low) & (z < high)).astype(np.float32) * np.float32(_STRENGTH * facing)
         return np.asarray(cv2.resize(lit, size, interpolation=cv2.INTER_LINEAR), dtype=np.float32)
 
-    def on_floor(self, plan: FloorPlan, size: tuple[int, int]) -> NDArray[np.float32]:
+    def on_floor(self, plan: FloorPlan, size: tuple[int, int]) -> Floats:
         """Brightness that the sun adds to the floor's texture of `size` (width, height) pixels."""
         ny, nx = (round(cells * plan.cell_m / _FLOOR_STEP_M) for cells in plan.rooms.shape)
         x = plan.origin[0] + (np.arange(nx) + 0.5) * _FLOOR_STEP_M

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from kbf_localization.arrays import Image
+from kbf_localization.arrays import Floats, Image
 
 Colour = tuple[int, int, int]
 
@@ -27,7 +26,7 @@ def stained(image: Image, rng: np.random.Generator, strength: float, coarse: int
     return _clipped(image.astype(np.float32) + shade[..., None])
 
 
-def _clipped(values: NDArray[np.float32]) -> Image:
+def _clipped(values: Floats) -> Image:
     return np.clip(values, 0, 255).astype(np.uint8)
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.cold import read_places
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import wrap_angle
@@ -17,8 +17,8 @@ from kbf_localization.geometry import wrap_angle
 class Trajectory:
     """Poses (t, 3) at `stamps_ns` (t,), the room label and the image's file name of each."""
 
-    stamps_ns: NDArray[np.int64]
-    poses: NDArray[np.float64]
+    stamps_ns: Stamps
+    poses: Array
     labels: tuple[str, ...]
     names: tuple[str, ...]
 
@@ -34,16 +34,14 @@ class Trajectory:
         )
 
 
-def image_name(stamp_ns: int, pose: NDArray[np.float64]) -> str:
+def image_name(stamp_ns: int, pose: Array) -> str:
     """The file name that COLD (Saarbrücken, 7 decimals) gives an image."""
     seconds, rest = divmod(int(stamp_ns), 1_000_000_000)
     x, y, heading = (float(value) for value in pose)
     return f"t{seconds}.{rest // 1000:06d}_x{x:.7f}_y{y:.7f}_a{heading:.7f}.jpeg"
 
 
-def named(
-    stamps_ns: NDArray[np.int64], poses: NDArray[np.float64], labels: tuple[str, ...]
-) -> Trajectory:
+def named(stamps_ns: Stamps, poses: Array, labels: tuple[str, ...]) -> Trajectory:
     """A trajectory whose stamps and poses are what its file names say: microseconds, 7 digits."""
     stamps = stamps_ns // 1000 * 1000
     rounded = poses.copy()

@@ -9,9 +9,9 @@ diffusing.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import lfilter
 
+from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.geometry import compose, interpolate, relative, wrap_angle
 
@@ -29,7 +29,7 @@ _BURSTS = 0.95  # standard deviation of the logarithm of the noise's size, lasti
 _BURST_S = 1.0
 
 
-def _coloured(rng: np.random.Generator, steps: int, lasting_s: float) -> NDArray[np.float64]:
+def _coloured(rng: np.random.Generator, steps: int, lasting_s: float) -> Array:
     """Gaussian noise (steps,) of unit variance that is correlated over `lasting_s` seconds."""
     keep = float(np.exp(-PERIOD_S / lasting_s))
     noise = rng.standard_normal(steps)
@@ -37,9 +37,7 @@ def _coloured(rng: np.random.Generator, steps: int, lasting_s: float) -> NDArray
     return np.asarray(lfilter([1.0], [1.0, -keep], noise))
 
 
-def drive_wheels(
-    stamps_ns: NDArray[np.int64], poses: NDArray[np.float64], rng: np.random.Generator
-) -> OdometryLog:
+def drive_wheels(stamps_ns: Stamps, poses: Array, rng: np.random.Generator) -> OdometryLog:
     """The log, 20 readings a second in a frame of its own, of a robot that took `poses`."""
     first, last = int(stamps_ns[0]) - 200_000_000, int(stamps_ns[-1]) + 200_000_000
     clock = np.arange(first, last, round(PERIOD_S * 1e9), dtype=np.int64) // 1000 * 1000
@@ -54,7 +52,7 @@ def drive_wheels(
     return OdometryLog(clock, np.column_stack([places, wrap_angle(heading)]))
 
 
-def _errors(steps: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _errors(steps: int, rng: np.random.Generator) -> Array:
     """Errors (steps, 3) of the readings' increments in the robot's frame."""
     size = np.exp(_BURSTS * _coloured(rng, steps, _BURST_S) - _BURSTS**2)
     jitter = _FORWARD_JITTER * np.sqrt(PERIOD_S / 0.2) * rng.standard_normal(steps) * size

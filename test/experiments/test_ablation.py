@@ -47,8 +47,8 @@ def setup(tmp_path_factory):
 @pytest.mark.usefixtures("quick_learning")
 def test_all_variants_run_on_the_same_maps(setup):
     trials = run_trials([setup], trials=1, sizes=[60], seed=3, workers=Serial())
-    assert [trial.variant for trial in trials] == list(VARIANTS)
-    by_name = {trial.variant: trial.figures for trial in trials}
+    assert [trial.method for trial in trials] == list(VARIANTS)
+    by_name = {trial.method: trial.figures for trial in trials}
     for part in ("no_read_out", "plain_weights", "fixed_gain"):
         assert by_name[part] != by_name["everything"]
 
@@ -56,13 +56,13 @@ def test_all_variants_run_on_the_same_maps(setup):
 def test_metrics_are_over_offices_and_choices():
     trials = [
         Trial(
-            "everything",
-            200,
             office,
+            200,
+            "everything",
             0,
             {"position_rmse_m": value, "position_median_m": 0.1, "share_beyond_1m": 0.0},
         )
-        for office, value in enumerate((0.2, 0.4))
+        for office, value in zip("01", (0.2, 0.4))
     ]
     figures = metrics_of(trials)["200"]["everything"]["position_rmse_m"]
     assert figures["mean"] == pytest.approx(0.3) and figures["std"] == pytest.approx(0.1)

@@ -13,7 +13,6 @@ from kbf_localization.experiments.recovery import (
     AFTER_KIDNAPPING,
     BEFORE_KIDNAPPING,
     START_UPDATES,
-    Outcome,
     trace_of,
 )
 from kbf_localization.experiments.recovery_metrics import metrics_of
@@ -38,7 +37,7 @@ def trace(error, states=None, sigma=0.2):
         estimates=np.column_stack((np.zeros(count), error, np.zeros(count))),
         covariances=np.tile(np.diag([sigma**2, sigma**2, 0.01]), (count, 1, 1)),
         truth=np.zeros((count, 3)),
-        states=tuple(states or ["tracking"] * count),
+        states=np.array(states or ["tracking"] * count),
         evidence=np.zeros(count),
         step_ms=np.zeros(count),
     )
@@ -70,13 +69,13 @@ def outcome():
     )
     never = trace(before + [9.0] * AFTER_KIDNAPPING)
     wavering = ["tracking", "lost", "lost", "tracking", "lost"]
-    return Outcome(
-        starts=[trace([5.0] * 4 + [0.2] * 26), trace([5.0] * 20 + [0.2] * 10)],
-        carried=[on_time, never],
-        undisturbed=[trace([0.1, 0.1, 0.1, 0.7, 0.1], wavering)],
-        night_on_cloudy=[trace([2.0, 0.0])],
-        night_on_merged=[trace([0.0, 0.0])],
-    )
+    return {
+        "global_start": [trace([5.0] * 4 + [0.2] * 26), trace([5.0] * 20 + [0.2] * 10)],
+        "kidnapping": [on_time, never],
+        "undisturbed": [trace([0.1, 0.1, 0.1, 0.7, 0.1], wavering)],
+        "night_on_cloudy": [trace([2.0, 0.0])],
+        "night_on_merged": [trace([0.0, 0.0])],
+    }
 
 
 def test_starts_count_when_found_in_time(outcome):
@@ -99,9 +98,9 @@ def test_lost_is_counted_anew_after_every_recovery(outcome):
 
 
 def test_places_that_the_map_does_not_know_are_reported_apart(outcome):
-    (one,) = outcome.undisturbed
+    (one,) = outcome["undisturbed"]
     covered = np.array([False, False, True, True, True])
-    figures = metrics_of(replace(outcome, undisturbed=[replace(one, covered=covered)]))
+    figures = metrics_of(outcome | {"undisturbed": [replace(one, covered=covered)]})
     assert figures["undisturbed"] == {
         "updates": 3,
         "false_lost": 1,

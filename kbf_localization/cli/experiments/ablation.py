@@ -52,7 +52,7 @@ def ablation(
         "ablation.csv",
         ("variant", "poses", "office", "choice", *FIGURES),
         (
-            (one.variant, one.poses, one.office, one.choice, *(one.figures[key] for key in FIGURES))
+            (one.method, one.poses, one.place, one.choice, *(one.figures[key] for key in FIGURES))
             for one in results
         ),
     )

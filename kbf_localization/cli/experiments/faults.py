@@ -32,7 +32,7 @@ def faults(
     Example: `kbf experiment faults --only covered,kidnapped`
     """
     limit_threads(1)
-    from kbf_localization.experiments.faults_buildings import building_round_path, invented_building
+    from kbf_localization.experiments.faults_buildings import Builder
     from kbf_localization.experiments.faults_figure import FIGURE_NAME, write_files
     from kbf_localization.experiments.faults_run import check_faults, metrics_of, run_faults
     from kbf_localization.parallel import workers
@@ -42,30 +42,13 @@ def faults(
     record.note(seed=seed, kidnappings=kidnappings, poses=poses, frames=frames, size=size)
     staff = workers(jobs)
     with common.rendering() as (folder, progress):
+        builder = Builder(poses, pixels, staff, progress)
         places = [
-            invented_building(
-                folder / f"office{number}",
-                seed=number,
-                poses=poses,
-                frames=frames,
-                size=pixels,
-                workers=staff,
-                progress=progress,
-            )
+            builder.invented(folder / f"office{number}", number, frames)
             for number in range(seed, seed + buildings)
         ]
         if trajectories is not None:
-            places.append(
-                building_round_path(
-                    folder / "path",
-                    trajectories,
-                    seed=seed,
-                    poses=poses,
-                    size=pixels,
-                    workers=staff,
-                    progress=progress,
-                )
-            )
+            places.append(builder.round_path(folder / "path", trajectories, seed))
         outcomes = list(run_faults(places, names, kidnappings, staff, progress))
     metrics = metrics_of(outcomes)
     write_files(record.folder, outcomes, metrics)

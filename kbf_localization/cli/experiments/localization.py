@@ -60,7 +60,9 @@ def localization(
     names = chosen_methods(methods, "kbf,fkbf,nn,nai,kmcf")
     if cold is not None and trajectories is not None:
         raise ParameterError("--cold has its own trajectories: give it or --trajectories, not both")
-    record = common.Record("localization", output, trials=trials, sizes=numbers, methods=names)
+    settings: dict[str, Any] = {"trials": trials, "sizes": numbers, "methods": names}
+    settings |= {"budget": budget, "tune_at": tune_at, "seed": seed}
+    record = common.Record("localization", output, **settings)
     staff = computers.workers()
     with common.rendering(drives) as (folder, progress):
         if cold is not None:
@@ -68,18 +70,10 @@ def localization(
         else:
             setup = rendered_drives(folder, trajectories, pixels, seed, staff, progress)
         print_line(f"Data: {setup.description}")
-        record.note(data=setup.description, budget=budget, tune_at=tune_at, seed=seed)
+        record.note(data=setup.description)
+        journals = record.folder.path
         outcome = experiment.run_trials(
-            setup,
-            trials=trials,
-            sizes=numbers,
-            methods=names,
-            budget=budget,
-            tune_at=tune_at,
-            seed=seed,
-            journals=record.folder.path,
-            workers=staff,
-            progress=progress,
+            setup, **settings, journals=journals, workers=staff, progress=progress
         )
     metrics = experiment.metrics_of(outcome)
     write_files(record.folder, outcome, metrics)

@@ -44,14 +44,7 @@ def recovery(
     staff = workers(jobs)
     with common.rendering() as (folder, progress):
         world = make_world(
-            folder,
-            poses=poses,
-            frames=frames,
-            test_drives=drives,
-            size=pixels,
-            seed=seed,
-            workers=staff,
-            progress=progress,
+            folder, poses, frames, drives, size=pixels, seed=seed, workers=staff, progress=progress
         )
         outcome = run_trials(world, trials, seed, staff, progress)
     metrics = metrics_of(outcome)

@@ -15,7 +15,7 @@ from kbf_localization.evaluation.metrics import GROSS_ERROR_M
 from kbf_localization.evaluation.run import localize_drive
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.localization.result import State
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 
 MOST_IMAGES = 60
 
@@ -44,10 +44,8 @@ def first_fixes(
     if len(covered) == 0:
         return
     localizer = Localizer(fold.training_map)
-    for done, start in enumerate(rng.choice(covered, starts)):
-        progress(done, starts, "starting at random places")
+    for start in tracked(rng.choice(covered, starts), "starting at random places", progress):
         yield fix_from(fold.drive, localizer, int(start))
-    progress(starts, starts, "starting at random places")
 
 
 def fix_from(

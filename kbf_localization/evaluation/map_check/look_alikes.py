@@ -12,7 +12,7 @@ from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, Fold
 from kbf_localization.evaluation.map_check.stretches import scale_m
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization.state_monitor import FIRST_PROOF
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.training_map.view import MapViews, View, view_parameters
@@ -51,8 +51,7 @@ def look_alikes(fold: Fold, samples: int, progress: Progress = no_progress) -> I
     pair = _Pair(held)
     far = FAR_APART * scale_m(held)
     frames = np.linspace(0, len(drive) - 1, min(samples, len(drive))).astype(int)
-    for done, frame in enumerate(frames, start=1):
-        progress(done, len(frames), "looking for look-alike places")
+    for frame in tracked(frames, "looking for look-alike places", progress):
         description, truth = drive.descriptions[frame], drive.truth[frame]
         if description is None:
             continue

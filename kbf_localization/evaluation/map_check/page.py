@@ -11,8 +11,8 @@ from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.image_messages import grey_from_compressed
-from kbf_localization.evaluation.map_check.check import MapCheck
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike
+from kbf_localization.evaluation.map_check.result import MapCheck
 from kbf_localization.evaluation.plots import make_figure, save_figure
 from kbf_localization.evaluation.report import CAMERA_NOTE, Picture, Table, write_simple_report
 from kbf_localization.evaluation.results import ResultsFolder
@@ -130,7 +130,7 @@ def figures(check: MapCheck) -> list[tuple[str, object, str]]:
 
 def draw_expected_error(check: MapCheck) -> Figure:
     """The way, coloured by the expected error, with the stretches that the map knows badly."""
-    figure, axes = _heat_map(check, check.expected, "expected error")
+    figure, axes = _heat_map(check, check.way.expected, "expected error")
     _draw_stretches(axes, check)
     for number, pair in enumerate(check.look_alikes, start=1):
         for pose in (pair.a, pair.b):
@@ -161,14 +161,15 @@ def _heat_map(check: MapCheck, values: Array, what: str) -> tuple[Figure, Axes]:
     figure, axes = make_figure(10.0, 7.0)
     draw_floor_plan(axes, check.training_map.floor_plan)
     axes.plot(*check.training_map.poses[:, :2].T, ".", color="0.8", ms=2, label="map poses")
-    if not check.covered.all():
-        axes.plot(*check.path[~check.covered, :2].T, ".", color="0.55", ms=4, label="not checked")
-    x, y = check.path[check.covered, :2].T
+    path, covered = check.way.path, check.way.covered
+    if not covered.all():
+        axes.plot(*path[~covered, :2].T, ".", color="0.55", ms=4, label="not checked")
+    x, y = path[covered, :2].T
     dots = axes.scatter(
-        x, y, c=values[check.covered], s=14, cmap="viridis_r", vmin=0.0, vmax=1.0, zorder=3
+        x, y, c=values[covered], s=14, cmap="viridis_r", vmin=0.0, vmax=1.0, zorder=3
     )
     figure.colorbar(dots, ax=axes, label=f"{what} (m; 1 and more: darkest)", shrink=0.7)
-    ways = (check.training_map.poses, check.path, *(one.poses for one in check.stretches))
+    ways = (check.training_map.poses, path, *(one.poses for one in check.stretches))
     positions = np.concatenate(ways)[:, :2]
     low, high = positions.min(axis=0), positions.max(axis=0)
     axes.set(xlabel="x (m)", ylabel="y (m)")
@@ -180,7 +181,7 @@ def _heat_map(check: MapCheck, values: Array, what: str) -> tuple[Figure, Axes]:
 
 def _write_path(folder: ResultsFolder, check: MapCheck) -> None:
     """`path.csv`: the figures along the way, for other programs."""
-    rows = zip(check.path, check.expected, check.spread_m, check.covered, strict=True)
+    rows = zip(check.way.path, check.way.expected, check.spread_m, check.way.covered, strict=True)
     lines = ["x_m,y_m,heading_rad,expected_error_m,spread_m,checked"]
     for (x, y, heading), expected, spread, covered in rows:
         figures = f"{expected:.4f},{spread:.4f}" if covered else ","

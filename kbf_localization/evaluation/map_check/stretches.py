@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from kbf_localization.arrays import Array, Rows
+from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.evaluation.frame_pool import covered_share, share_near
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
 from kbf_localization.geometry import embed
@@ -44,7 +43,7 @@ class Stretch:
     why: str
     drives: int | None
     expected_error_m: float
-    blind: NDArray[np.bool_]
+    blind: Flags
 
     @property
     def blind_poses(self) -> Array:
@@ -157,7 +156,7 @@ def make_stretch(
     why: str,
     drives: int | None = None,
     expected_error_m: float | None = None,
-    blind: NDArray[np.bool_] | None = None,
+    blind: Flags | None = None,
 ) -> Stretch:
     metres = length_m(poses)
     if expected_error_m is None:
@@ -197,9 +196,7 @@ def _distinct(training_map: TrainingMap, stretches: Sequence[Stretch]) -> Iterat
             )
 
 
-def sees_nothing(
-    training_map: TrainingMap, stretches: Sequence[Stretch], poses: Array
-) -> NDArray[np.bool_]:
+def sees_nothing(training_map: TrainingMap, stretches: Sequence[Stretch], poses: Array) -> Flags:
     """Which poses (t, 3) are on one of the stretches and look where the map has no picture."""
     blind = np.concatenate([np.zeros((0, 3)), *(one.blind_poses for one in stretches)])
     if len(blind) == 0:
@@ -213,7 +210,7 @@ def _scaled(training_map: TrainingMap, poses: Array) -> Array:
     return embed(poses) / training_map.learned.resemblance.scales[[0, 1, 2, 2]]
 
 
-def runs_where(flags: NDArray[np.bool_], path: Array, training_map: TrainingMap) -> list[Rows]:
+def runs_where(flags: Flags, path: Array, training_map: TrainingMap) -> list[Rows]:
     """Rows of the path (t, 3) where the flags (t,) hold, in stretches; short gaps are bridged."""
     scale = scale_m(training_map)
     places = np.flatnonzero(flags)

@@ -14,9 +14,9 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import MapError
 from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.map_check import held_out
-from kbf_localization.evaluation.map_check.check import MapCheck
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, make_folds
 from kbf_localization.evaluation.map_check.page import write_check
+from kbf_localization.evaluation.map_check.result import MapCheck
 from kbf_localization.evaluation.map_check.stretches import (
     DIRECTIONS,
     Stretch,
