@@ -264,7 +264,7 @@ def _apply(function: Callable[[Item], Result], item: Item) -> Result:
     return function(item)
 
 
-def workers(jobs: int = -1, dask: str | None = None) -> Workers:
+def make_workers(jobs: int = -1, dask: str | None = None) -> Workers:
     """The workers that `--jobs` and `--dask` ask for."""
     if dask is not None:
         return DaskCluster(dask)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbf_localization.errors import DatasetError, KbfError
-from kbf_localization.parallel import Cores, DaskCluster, Serial, workers
+from kbf_localization.parallel import Cores, DaskCluster, Serial, make_workers
 from test.conftest import PROJECT
 
 
@@ -145,8 +145,8 @@ def test_no_module_is_taken_from_the_current_directory(tmp_path: Path) -> None:
 
 
 def test_one_job_runs_in_this_process() -> None:
-    assert isinstance(workers(jobs=1), Serial)
-    assert isinstance(workers(jobs=2), Cores)
+    assert isinstance(make_workers(jobs=1), Serial)
+    assert isinstance(make_workers(jobs=2), Cores)
 
 
 def test_a_dask_cluster_of_two_workers_agrees() -> None:

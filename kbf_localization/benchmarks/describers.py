@@ -20,7 +20,7 @@ from kbf_localization.benchmarks._trained_network import trained_network
 from kbf_localization.evaluation.describers import Variant, evaluate_describers
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.experiments.localization_drives import simulated_drives
-from kbf_localization.parallel import Workers, workers
+from kbf_localization.parallel import Workers, make_workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from kbf_localization.vision.recipe import Recipe
@@ -47,7 +47,7 @@ MANY, LENGTH, SEARCHES = 100_000, 512, 20
 
 def run(progress: Progress = no_progress) -> dict[str, Any]:
     """Plain numbers for each describer, and the case search_100k."""
-    cores = workers(-1)
+    cores = make_workers(-1)
     with tempfile.TemporaryDirectory() as folder:
         figures = _localization(Path(folder), cores, progress)
     # In a worker, which has one thread of BLAS as the node has.

@@ -31,7 +31,7 @@ ROUNDS = 15
 DRIVE_FRAMES = 400
 DRIVE_SIZE = (320, 240)
 MAP_POSES = 200
-DESCRIPTORS_AN_IMAGE = 300
+DESCRIPTORS_PER_IMAGE = 300
 
 
 def run(progress: Progress = no_progress) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _nearest(
     rng = np.random.default_rng(0)
     described = [describe(image) for image in known]
     sample = [
-        part[rng.choice(len(part), DESCRIPTORS_AN_IMAGE, replace=False)] for part in described
+        part[rng.choice(len(part), DESCRIPTORS_PER_IMAGE, replace=False)] for part in described
     ]
     words = learn_vocabulary(np.concatenate(sample), settings.words)
     histograms = np.stack([_histogram(words, part, settings) for part in described])

@@ -130,7 +130,7 @@ class _Stages:
 
 
 def _simulate(folder: Path, seed: int, jobs: int, progress: Any) -> list[Path]:
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
     from kbf_localization.simulator import simulate
 
     return simulate(
@@ -139,7 +139,7 @@ def _simulate(folder: Path, seed: int, jobs: int, progress: Any) -> list[Path]:
         seed=seed,
         frames=FRAMES,
         size=IMAGE_SIZE,
-        workers=workers(jobs),
+        workers=make_workers(jobs),
         progress=progress,
     )
 
@@ -168,14 +168,14 @@ def _build_map(
 ) -> tuple[TrainingMap, Path]:
     from kbf_localization.datasets.floor_plan_image import FLOOR_PLAN
     from kbf_localization.datasets.open import open_drive
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
     from kbf_localization.training_map import build_map, load_map, save_map
 
     training_map = build_map(
         [open_drive(path) for path in sequences],
         poses=MAP_POSES,
         floor_plan=sequences[0] / FLOOR_PLAN,
-        workers=workers(jobs),
+        workers=make_workers(jobs),
         progress=progress,
     )
     path = folder / "office.kbfmap"

@@ -52,7 +52,7 @@ def evaluate_each(
     from kbf_localization.evaluation.evaluate import odometry_origin, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.stopwatch import Stopwatch
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
     from kbf_localization.training_map import save_map
 
     folder, stopwatch = ResultsFolder.create("evaluate", files.output), Stopwatch()
@@ -67,7 +67,7 @@ def evaluate_each(
             poses=chosen.poses,
             seed=chosen.seed,
             smooth=chosen.smooth,
-            workers=workers(-1),
+            workers=make_workers(-1),
             stopwatch=stopwatch,
             progress=progress,
         )

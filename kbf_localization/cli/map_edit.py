@@ -40,7 +40,7 @@ def add(
     """
     from kbf_localization.cli.map_files import check_output, print_map
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
     from kbf_localization.training_map import build_map, load_map, save_map, without_thumbnails
     from kbf_localization.training_map.merge import merge_maps, refuse_repeated
 
@@ -56,7 +56,7 @@ def add(
             like=training_map,
             seed=seed,
             parameters=training_map.parameters,
-            workers=workers(jobs, None),
+            workers=make_workers(jobs, None),
             progress=progress,
         )
     joined = merge_maps([training_map, without_thumbnails(more) if no_thumbnails else more])

@@ -110,9 +110,9 @@ class Computers:
     ] = None
 
     def workers(self) -> Workers:
-        from kbf_localization.parallel import workers
+        from kbf_localization.parallel import make_workers
 
-        return workers(self.jobs, self.dask)
+        return make_workers(self.jobs, self.dask)
 
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:

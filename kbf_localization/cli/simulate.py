@@ -56,7 +56,7 @@ def simulate(
     from kbf_localization import simulator
     from kbf_localization.cli.console import print_line
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
 
     if office_from and not trajectory:
         raise ParameterError("--office-from needs --trajectory: without one the office is invented")
@@ -72,7 +72,7 @@ def simulate(
                 seed=seed,
                 frames=frames,
                 size=pixels,
-                workers=workers(jobs),
+                workers=make_workers(jobs),
                 progress=progress,
             )
         else:
@@ -83,7 +83,7 @@ def simulate(
                 seed=seed,
                 frames=frames or 1000,
                 size=pixels,
-                workers=workers(jobs),
+                workers=make_workers(jobs),
                 progress=progress,
             )
     for path in written:

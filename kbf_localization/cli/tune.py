@@ -65,11 +65,11 @@ def tune(
     check_writable(output.parent)
     drives = reading.open_all(sources, train)
     journal = output.with_name(output.name + ".journal")
-    staff = computers.workers()
+    workers = computers.workers()
     with show_progress() as progress:
-        pool = describe_drives(drives, seed=seed, workers=staff, progress=progress)
+        pool = describe_drives(drives, seed=seed, workers=workers, progress=progress)
         seconds = expected_seconds(pool, range(len(drives)), methods, poses, budget, seed)
-        at_once = getattr(staff, "jobs", 1)
+        at_once = getattr(workers, "jobs", 1)
         print_line(
             f"Tuning {', '.join(methods)} takes about {duration(seconds / at_once)} with {at_once} "
             f"worker{'s' if at_once > 1 else ''}, less what {journal} knows"
@@ -82,7 +82,7 @@ def tune(
             budget=budget,
             seed=seed,
             journal=journal,
-            workers=staff,
+            workers=workers,
             progress=progress,
         )
     parameters = {

@@ -55,7 +55,7 @@ def run_protocol(
 
     Measured odometry has no seed: there it is done once.
     """
-    staff = workers or Serial()
+    workers = workers or Serial()
     figures: dict[str, dict[str, list[float]]] = {method: {} for method in methods}
     test = open_with_odometry(protocol.test, seed=0)
     training = [open_with_odometry(one, seed=0) for one in protocol.training]
@@ -69,7 +69,7 @@ def run_protocol(
             poses=poses,
             # The images are the same for each seed, and so are the words.
             like=training_map,
-            workers=staff,
+            workers=workers,
             progress=progress,
         )
         results = evaluate_drives([test], training_map, methods, seed=seed, progress=progress)
@@ -87,8 +87,8 @@ def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             one.protocol.name: {
                 "odometry": one.odometry,
                 "protocol": one.protocol.how,
-                "training": [_said(drives) for drives in one.protocol.training],
-                "test": _said(one.protocol.test),
+                "training": [_drives_text(drives) for drives in one.protocol.training],
+                "test": _drives_text(one.protocol.test),
                 "covered_share": one.covered,
                 "images": one.images,
                 "methods": {
@@ -102,5 +102,5 @@ def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _said(drives: Any) -> str:
+def _drives_text(drives: Any) -> str:
     return f"{drives.path} [{drives.part or 'all'}]"

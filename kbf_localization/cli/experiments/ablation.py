@@ -32,19 +32,19 @@ def ablation(
     from kbf_localization.experiments.ablation import FIGURES, metrics_of, run_trials
     from kbf_localization.experiments.localization_drives import rendered_drives
     from kbf_localization.experiments.trials import write_csv
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
 
     numbers, pixels = common.parse_sizes(sizes), parse_image_size(size)
     record = common.Record("ablation", output, trials=trials, seed=seed, sizes=numbers)
     record.note(offices=offices, size=size, trajectories=trajectories)
-    staff = workers(jobs)
+    workers = make_workers(jobs)
     with common.rendering(drives) as (folder, progress):
         setups = [
-            rendered_drives(folder, trajectories, pixels, number, staff, progress)
+            rendered_drives(folder, trajectories, pixels, number, workers, progress)
             for number in range(seed, seed + offices)
         ]
         results = run_trials(
-            setups, trials=trials, sizes=numbers, seed=seed, workers=staff, progress=progress
+            setups, trials=trials, sizes=numbers, seed=seed, workers=workers, progress=progress
         )
     metrics = metrics_of(results)
     write_csv(

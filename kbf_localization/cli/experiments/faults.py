@@ -35,21 +35,21 @@ def faults(
     from kbf_localization.experiments.faults_buildings import Builder
     from kbf_localization.experiments.faults_figure import FIGURE_NAME, write_files
     from kbf_localization.experiments.faults_run import check_faults, metrics_of, run_faults
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
 
     pixels, names = parse_image_size(size), check_faults(only)
     record = common.Record("faults", output, buildings=buildings, trajectories=trajectories)
     record.note(seed=seed, kidnappings=kidnappings, poses=poses, frames=frames, size=size)
-    staff = workers(jobs)
+    workers = make_workers(jobs)
     with common.rendering() as (folder, progress):
-        builder = Builder(poses, pixels, staff, progress)
+        builder = Builder(poses, pixels, workers, progress)
         places = [
             builder.invented(folder / f"office{number}", number, frames)
             for number in range(seed, seed + buildings)
         ]
         if trajectories is not None:
             places.append(builder.round_path(folder / "path", trajectories, seed))
-        outcomes = list(run_faults(places, names, kidnappings, staff, progress))
+        outcomes = list(run_faults(places, names, kidnappings, workers, progress))
     metrics = metrics_of(outcomes)
     write_files(record.folder, outcomes, metrics)
     captions = {FIGURE_NAME: "States since the fault began, means over all runs"}

@@ -63,17 +63,17 @@ def localization(
     settings: dict[str, Any] = {"trials": trials, "sizes": numbers, "methods": names}
     settings |= {"budget": budget, "tune_at": tune_at, "seed": seed}
     record = common.Record("localization", output, **settings)
-    staff = computers.workers()
+    workers = computers.workers()
     with common.rendering(drives) as (folder, progress):
         if cold is not None:
             setup = real_archives(cold, folder)
         else:
-            setup = rendered_drives(folder, trajectories, pixels, seed, staff, progress)
+            setup = rendered_drives(folder, trajectories, pixels, seed, workers, progress)
         print_line(f"Data: {setup.description}")
         record.note(data=setup.description)
         journals = record.folder.path
         outcome = experiment.run_trials(
-            setup, **settings, journals=journals, workers=staff, progress=progress
+            setup, **settings, journals=journals, workers=workers, progress=progress
         )
     metrics = experiment.metrics_of(outcome)
     write_files(record.folder, outcome, metrics)

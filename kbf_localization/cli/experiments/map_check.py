@@ -41,22 +41,22 @@ def map_check(
         predict,
     )
     from kbf_localization.experiments.trials import write_csv
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
 
     pixels = parse_image_size(size)
     record = common.Record("map-check", output, buildings=buildings, poses=poses, size=size)
     record.note(seed=seed)
-    staff = workers(jobs)
+    workers = make_workers(jobs)
     with common.rendering(drives) as (folder, progress):
         offices = []
         for number in range(seed, seed + buildings):
-            setup = rendered_drives(folder, None, pixels, number, staff, progress)
+            setup = rendered_drives(folder, None, pixels, number, workers, progress)
             (fold,) = setup.folds
             pool = describe_drives(
-                fold.training, [fold.test], seed=number, workers=staff, progress=progress
+                fold.training, [fold.test], seed=number, workers=workers, progress=progress
             )
             offices.append(Office(number, pool))
-        found = predict(offices, poses, staff, progress)
+        found = predict(offices, poses, workers, progress)
     write_csv(record.folder, "predictions.csv", HEADER, map(astuple, found))
     title = "Predictions of kbf map check on maps with holes"
     record.finish(title, metrics_of(found), _tables(found))

@@ -41,19 +41,19 @@ def public(
     from kbf_localization.errors import DatasetError
     from kbf_localization.experiments.public import metrics_of, run_protocol
     from kbf_localization.experiments.public_protocols import find_protocols
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
 
     names = chosen_methods(methods, "kbf,fkbf,nn,nai,kmcf")
     protocols = find_protocols(folders)
     record = common.Record("public", output, folders=folders, methods=names)
     record.note(poses=poses, seeds=seeds)
-    staff = workers(jobs)
+    workers = make_workers(jobs)
     outcomes: list[Outcome] = []
     with show_progress() as progress:
         for protocol in protocols:
             try:
                 outcome = run_protocol(
-                    protocol, names, poses=poses, seeds=seeds, workers=staff, progress=progress
+                    protocol, names, poses=poses, seeds=seeds, workers=workers, progress=progress
                 )
             except DatasetError as error:
                 print_line(f"Note: left out: {error}")

@@ -36,17 +36,17 @@ def recovery(
     from kbf_localization.experiments.recovery_figure import write_files
     from kbf_localization.experiments.recovery_metrics import metrics_of
     from kbf_localization.experiments.recovery_world import make_world
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
 
     pixels = parse_image_size(size)
     record = common.Record("recovery", output, trials=trials, poses=poses, frames=frames)
     record.note(drives=drives, size=size, seed=seed)
-    staff = workers(jobs)
+    workers = make_workers(jobs)
     with common.rendering() as (folder, progress):
         world = make_world(
-            folder, poses, frames, drives, size=pixels, seed=seed, workers=staff, progress=progress
+            folder, poses, frames, drives, pixels, seed=seed, workers=workers, progress=progress
         )
-        outcome = run_trials(world, trials, seed, staff, progress)
+        outcome = run_trials(world, trials, seed, workers, progress)
     metrics = metrics_of(outcome)
     write_files(record.folder, outcome)
     captions = {"recovery.png": "Errors after global starts and after kidnappings, every trial"}

@@ -27,11 +27,11 @@ def sum_rule(
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.experiments.sum_rule import metrics_of, run_trials
     from kbf_localization.experiments.sum_rule_figure import write_files
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
 
     record = common.Record("sum-rule", output, trials=trials, seed=seed)
     with show_progress() as progress:
-        results = run_trials(trials, seed, workers(jobs), progress)
+        results = run_trials(trials, seed, make_workers(jobs), progress)
     metrics = metrics_of(results)
     write_files(record.folder, results, metrics)
     captions = {"sum_rule.png": "Errors of the sum rules, as in the paper's figure of section 6.1"}

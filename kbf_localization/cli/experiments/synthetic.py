@@ -28,13 +28,13 @@ def synthetic(
     from kbf_localization.cli.progress import show_progress
     from kbf_localization.experiments.synthetic import GRIDS, metrics_of, run_trials
     from kbf_localization.experiments.synthetic_figure import write_files
-    from kbf_localization.parallel import workers
+    from kbf_localization.parallel import make_workers
 
     numbers = common.parse_sizes(sizes)
     record = common.Record("synthetic", output, trials=trials, seed=seed, sizes=numbers)
     record.note(grids={name: vars(grid) for name, grid in GRIDS.items()})
     with show_progress() as progress:
-        outcomes = run_trials(trials, seed, numbers, workers(jobs), progress)
+        outcomes = run_trials(trials, seed, numbers, make_workers(jobs), progress)
     metrics = metrics_of(outcomes)
     write_files(record.folder, outcomes, metrics, trials)
     captions = {
