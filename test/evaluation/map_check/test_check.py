@@ -16,7 +16,7 @@ from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.map_check import held_out
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, make_folds
 from kbf_localization.evaluation.map_check.page import write_check
-from kbf_localization.evaluation.map_check.result import MapCheck
+from kbf_localization.evaluation.map_check.result import CheckedWay, MapCheck
 from kbf_localization.evaluation.map_check.stretches import (
     DIRECTIONS,
     Stretch,
@@ -214,8 +214,7 @@ def test_the_spread_is_that_of_the_errors_nearby(checked: MapCheck, tmp_path: Pa
     path[3:, 0] = 50.0
     errors = np.array([0.1, 0.3, 0.2, 1.0, 1.0, 1.0])
     covered = np.array([True, True, True, True, True, False])
-    columns = {"errors": errors, "expected": errors, "in_sigmas": errors}
-    found = replace(checked, path=path, covered=covered, tracking=covered, **columns)
+    found = replace(checked, way=CheckedWay(path, errors, errors, errors, covered))
     np.testing.assert_allclose(found.spread_m, [0.16, 0.16, 0.16, 0.0, 0.0, np.nan])
     write_check(ResultsFolder(tmp_path), found, {"command": "kbf map check"})
     table = (tmp_path / "path.csv").read_text().splitlines()
