@@ -82,7 +82,9 @@ class BagReader:
     def notes(self) -> dict[str, str]:
         """What its writer noted about it ("custom data" of rosbag2)."""
         metadata = getattr(getattr(self._reader, "storage", None), "metadata", None)
-        return dict(getattr(metadata, "custom", None) or {})
+        noted = getattr(metadata, "custom", None)
+        pairs = noted.items() if isinstance(noted, dict) else ()
+        return {key: text for key, text in pairs if isinstance(key, str) and isinstance(text, str)}
 
     def messages(
         self,
@@ -132,7 +134,7 @@ def open_bag(path: Path) -> Iterator[BagReader]:
         reader = Reader1(source) if source.suffix == ".bag" else Reader2(source)
         reader.open()
     try:
-        bag_limits.check_chunks(path, reader)
+        bag_limits.check_storages(path, reader)
         yield BagReader(path, reader)
     finally:
         reader.close()

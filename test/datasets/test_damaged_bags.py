@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.rosbag import RosbagDrive
@@ -24,6 +25,19 @@ def read_everything(path: Path) -> None:
             pass
     except DatasetError as error:
         assert "\n" not in str(error) and str(path) in str(error)
+
+
+@pytest.mark.parametrize(
+    "notes", ["[5]", "a word", "{condition: [5], 7: night}", "{condition: {}}"]
+)
+def test_notes_that_are_none_are_passed_over(tmp_path: Path, notes: str) -> None:
+    path = tmp_path / "bag"
+    write_bag(MemoryDrive(frames=4), path)
+    metadata = path / "metadata.yaml"
+    kept = yaml.safe_load(metadata.read_text())
+    kept["rosbag2_bagfile_information"]["custom_data"] = yaml.safe_load(notes)
+    metadata.write_text(yaml.safe_dump(kept))
+    assert RosbagDrive(path).condition is None
 
 
 def damage(data: bytes, rng: random.Random) -> bytes:
