@@ -45,11 +45,12 @@ def _check_metadata(path: Path) -> None:
     check_yaml(path, read_regular(path, MAX_METADATA_BYTES))
 
 
-def check_chunks(path: Path, reader: Any) -> None:
-    """Refuse a bag whose MCAP chunks claim more than the limits."""
+def check_storages(path: Path, reader: Any) -> None:
+    """Refuse a bag whose MCAP chunks claim more than the limits, or whose SQLite makes it up."""
     storages = [getattr(reader, "storage", None), *getattr(reader, "storages", [])]
     storages += getattr(storages[0], "storages", [])
     for storage in storages:
+        _check_tables(path, getattr(storage, "dbconn", None))
         chunks = getattr(storage, "chunks", [])
         largest = max((chunk.uncompressed_size for chunk in chunks), default=0)
         if largest > MAX_CHUNK_BYTES:
@@ -57,6 +58,17 @@ def check_chunks(path: Path, reader: Any) -> None:
         held = _most_at_once(chunks)
         if held > MAX_OPEN_BYTES:
             raise DatasetError(f"{path}: {_too_much(held, MAX_OPEN_BYTES)} of overlapping times")
+
+
+def _check_tables(path: Path, connection: Any) -> None:
+    """Refuse tables that compute what is read from them: a few bytes would give gigabytes."""
+    if connection is None:
+        return
+    ask = connection.cursor().execute
+    columns = ask("SELECT hidden FROM sqlite_master AS made, pragma_table_xinfo(made.name)")
+    computed = any(hidden for (hidden,) in list(columns))
+    if computed or list(ask("SELECT 1 FROM sqlite_master WHERE sql LIKE '%VIRTUAL%TABLE%'")):
+        raise DatasetError(f"{path}: its tables compute what they hold; no recorder writes such")
 
 
 def _most_at_once(chunks: list[Any]) -> int:

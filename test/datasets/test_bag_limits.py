@@ -12,7 +12,7 @@ import pytest
 from rosbags.rosbag1 import Writer as Writer1
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Writer
 
-from kbf_localization.datasets.bag_limits import MAX_CHUNK_BYTES, check_chunks
+from kbf_localization.datasets.bag_limits import MAX_CHUNK_BYTES, check_storages
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.datasets.rosbag import RosbagDrive
@@ -111,9 +111,9 @@ def test_chunks_that_would_be_held_at_once_are_limited_together() -> None:
         return SimpleNamespace(storage=SimpleNamespace(chunks=chunks))
 
     size = MAX_CHUNK_BYTES // 2
-    check_chunks(Path("bag"), reader([chunk(i, i, size) for i in range(100)]))
+    check_storages(Path("bag"), reader([chunk(i, i, size) for i in range(100)]))
     with pytest.raises(DatasetError, match="overlapping times"):
-        check_chunks(Path("bag"), reader([chunk(0, 100, size) for _ in range(9)]))
+        check_storages(Path("bag"), reader([chunk(0, 100, size) for _ in range(9)]))
 
 
 @pytest.fixture
@@ -198,3 +198,27 @@ def test_a_folder_whose_name_is_not_utf8_has_a_name_that_can_be_written(tmp_path
     drive = open_drive(strange)
     assert drive.name == r"drive\xff"
     assert drive.warnings and all(line.encode("utf-8") for line in drive.warnings)
+
+
+COMPUTING_TABLES = {
+    "a computed column": "CREATE TABLE {}(id INTEGER, topic_id INTEGER, timestamp INTEGER, "
+    "data BLOB AS (zeroblob(999999000)))",
+    "a virtual table": "CREATE VIRTUAL TABLE {} USING fts5(id, topic_id, timestamp, data)",
+}
+
+
+@pytest.mark.parametrize("statement", COMPUTING_TABLES.values(), ids=COMPUTING_TABLES.keys())
+def test_tables_that_compute_what_they_hold_are_refused(tmp_path: Path, statement: str) -> None:
+    """A message of 1 GB from a file of 30 kB, and no signal that SQLite would heed meanwhile."""
+    bag = tmp_path / "bag"
+    write_bag(MemoryDrive(frames=3), bag, storage="sqlite3")
+    connection = sqlite3.connect(next(bag.glob("*.db3")))
+    connection.execute("ALTER TABLE messages RENAME TO recorded")
+    connection.execute(statement.format("messages"))
+    connection.execute(
+        "INSERT INTO messages(id, topic_id, timestamp) SELECT id, topic_id, timestamp FROM recorded"
+    )
+    connection.commit()
+    connection.close()
+    with pytest.raises(DatasetError, match="its tables compute what they hold"):
+        open_drive(bag)
