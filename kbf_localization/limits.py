@@ -25,6 +25,9 @@ MAX_PARAMETER_FILE_BYTES = 1_000_000
 MAX_METADATA_BYTES = 10_000_000
 """A bag's metadata."""
 
+MAX_MAP_BYTES = 20_000_000_000
+"""A map, all of which is read; one of 250,000 poses has about 4 GB."""
+
 # Networks.
 MAX_NETWORK_BYTES = 2_000_000_000
 """A network file; protobuf itself reads no more."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from os import SEEK_END
 from typing import BinaryIO
 
 import numpy as np
 
 from kbf_localization.errors import MapError
+from kbf_localization.limits import MAX_MAP_BYTES
 
 VERSION = 3
 """Version 1 has no grids of words, and thresholds in the place of what the map learned. Version 3
@@ -85,12 +87,15 @@ def verify_seal(file: BinaryIO, name: str) -> None:
             f"{name}: of format version {version}, this program knows up to {VERSION}; "
             "update kbf_localization"
         )
-    actual, computed = _measure(file, version)
+    # Before anything is read on: a length need not be backed by content.
+    actual = file.seek(0, SEEK_END)
     if actual < length:
         raise MapError(
             f"{name}: truncated to {actual} of {length} bytes; copy it again or build it anew"
         )
-    if actual != length or computed != digest or any(head[_SEAL.size :]):
+    if actual > MAX_MAP_BYTES:
+        raise MapError(f"{name}: has {actual / 1e9:.0f} GB, more than {MAX_MAP_BYTES / 1e9:.0f}")
+    if actual != length or any(head[_SEAL.size :]) or _measure(file, version)[1] != digest:
         raise MapError(f"{name}: damaged (wrong checksum); copy it again or build it anew")
 
 

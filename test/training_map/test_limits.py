@@ -26,6 +26,9 @@ from kbf_localization.training_map.file_format import seal
 from kbf_localization.training_map.picture import draw_map
 from test.filters.synthetic_world import World, synthetic_map
 
+LENGTH_AT = 14
+"""Where in the seal the file's length stands."""
+
 
 @pytest.fixture(scope="module")
 def tiny_map() -> TrainingMap:
@@ -132,6 +135,19 @@ def test_a_pipe_a_device_and_a_folder_are_no_maps(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         with pytest.raises(MapError, match="not a regular file"):
             load_map(path)
+
+
+def test_a_map_of_terabytes_that_are_not_there_is_refused_unread(
+    tiny_map: TrainingMap, tmp_path: Path
+) -> None:
+    path, length = tmp_path / "office.kbfmap", 1 << 42
+    save_map(tiny_map, path)
+    with path.open("r+b") as file:
+        file.seek(LENGTH_AT)
+        file.write(length.to_bytes(8, "little"))
+        file.truncate(length)
+    with pytest.raises(MapError, match="4398 GB, more than 20"):
+        load_map(path)
 
 
 @pytest.mark.parametrize("name", [r"$\frac{$", "$_$", "a$b$c", r"\$5$ $"])
