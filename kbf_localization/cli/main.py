@@ -20,6 +20,7 @@ import re
 import signal
 import sys
 from difflib import get_close_matches
+from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, get_type_hints
@@ -165,6 +166,9 @@ class LazyCommands(TyperGroup):
             place = f"{error.filename}: " if error.filename else ""
             _say(f"Error: {place}{error.strerror}")
             raise typer.Exit(EXIT_KNOWN_ERROR) from error
+        except MemoryError as error:
+            _say("Error: there is too little memory for this")
+            raise typer.Exit(EXIT_KNOWN_ERROR) from error
         except KeyboardInterrupt as error:
             _say("Interrupted.")
             raise typer.Exit(EXIT_INTERRUPTED) from error
@@ -214,6 +218,10 @@ def main() -> None:
         # Started by nohup, the command is not to hear of the hang-up.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or a pipe of few characters gets the others as in \u2192.
+        if isinstance(stream, TextIOWrapper):  # not where it was closed
+            stream.reconfigure(errors="backslashreplace")
     show_errors()
     ignore_drawing_settings_here()
     try:

@@ -104,6 +104,36 @@ def test_a_full_disk_is_one_line_wherever_it_is_met(
     assert_one_line(build(tmp_path), f"results/metrics.json: {os.strerror(code)}")
 
 
+def test_so_is_a_machine_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("kbf_localization.cli.map_files.check_output", fail)
+    assert_one_line(build(tmp_path), "too little memory")
+
+
+SAY_AN_ARROW = """
+import sys
+from kbf_localization.cli.main import main
+sys.argv = ["kbf", "--version"]
+try:
+    main()
+finally:
+    print("\\u2192")
+"""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_few_characters_gets_the_others_spelled_out(encoding: str) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", SAY_AN_ARROW],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    ).stdout
+    assert said.endswith(b"\\u2192\n")
+
+
 OSC_52 = "\x1b]52;c;ZWNobyBoaQ==\x07"
 
 
