@@ -27,18 +27,24 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
         return 2
     from rclpy.exceptions import ParameterException
     from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+    from rclpy.impl.implementation_singleton import rclpy_implementation
     from rclpy.signals import SignalHandlerOptions
 
     from kbf_localization.ros.node import LocalizerNode
 
+    rcl_error = rclpy_implementation.RCLError
     # The worker's Python must not keep a service waiting for long.
     sys.setswitchinterval(0.001)
     asked = ending.start()
     # rclpy's own handlers end the communication before the node can say good-bye.
-    rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:  # rclpy's, for arguments that are none
+        sys.stderr.write(f"localizer: {shown(' '.join(str(error).split()))}\n")
+        return 2
     try:
         node = LocalizerNode(asked)
-    except ParameterException as error:
+    except (ParameterException, rcl_error) as error:
         rclpy.logging.get_logger("localizer").fatal(shown(f"cannot start: {error}"))
         rclpy.try_shutdown()
         return 2

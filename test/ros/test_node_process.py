@@ -37,6 +37,13 @@ def test_no_module_is_taken_from_the_current_directory(
     assert not (tmp_path / "imported").exists()
 
 
+def test_arguments_that_are_none_are_one_line() -> None:
+    with NodeProcess({}, namespace="no name") as node:
+        assert node.wait(PATIENCE) == 2, node.log()
+        assert "localizer: failed to initialize rcl: Couldn't parse remap rule" in node.log()
+        assert "Traceback" not in node.log()
+
+
 def test_the_node_does_not_outlive_a_parent_that_was_killed(map_file: Path) -> None:
     script = (
         "import sys; from kbf_localization.ros.node_process import NodeProcess\n"
