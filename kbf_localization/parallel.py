@@ -264,6 +264,21 @@ def _apply(function: Callable[[Item], Result], item: Item) -> Result:
     return function(item)
 
 
+def in_threads(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
+) -> Iterator[Result]:
+    """Results in the items' order, by threads (None: one per core) that work some items ahead."""
+    count = threads or os.cpu_count() or 1
+    waiting: deque[concurrent.futures.Future[Result]] = deque()
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
 def make_workers(jobs: int = -1, dask: str | None = None) -> Workers:
     """The workers that `--jobs` and `--dask` ask for."""
     if dask is not None:

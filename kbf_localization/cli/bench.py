@@ -101,24 +101,10 @@ def _print(metrics: Mapping[str, Mapping[str, Any]]) -> None:
     print_table("Benchmarks", columns, rows)
 
 
-UNITS = {
-    "per_s": "/s",
-    "ms": "ms",
-    "s": "s",
-    "mb": "MB",
-    "percent": "%",
-    "frames": "frames",
-    "bytes": "bytes",
-    "m": "m",
-}
-"""What a name's words say about its figure's unit, the first that fits."""
-
-
 def _with_unit(name: str, value: float | None) -> str | None:
     """The value with the unit that its name tells."""
     from kbf_localization.cli.console import format_cell
+    from kbf_localization.evaluation.metric_texts import unit_of
 
-    if value is None:
-        return None
-    unit = next((unit for word, unit in UNITS.items() if f"_{word}_" in f"_{name}_"), "")
-    return f"{format_cell(value)} {unit}".strip()
+    unit = "frames" if "frames" in name else unit_of(name)
+    return None if value is None else f"{format_cell(value)} {unit}".strip()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.input_checks import check_grey, check_headings, check_stamps
@@ -27,6 +29,14 @@ class OdometryLog:
     def covariance(self, reading: int) -> Array | None:
         """(3, 3) of one reading."""
         return None if self.covariances is None else self.covariances[reading]
+
+    def covering(self, first_ns: int, last_ns: int) -> OdometryLog:
+        """The readings from the last before the first stamp to the first after the last one."""
+        start = int(np.searchsorted(self.stamps_ns, first_ns, side="right")) - 1
+        stop = int(np.searchsorted(self.stamps_ns, last_ns, side="left")) + 1
+        inside = slice(max(start, 0), stop)
+        covariances = None if self.covariances is None else self.covariances[inside]
+        return OdometryLog(self.stamps_ns[inside], self.poses[inside], covariances)
 
 
 MEASURED, SIMULATED, NO_ODOMETRY = "measured", "simulated", "none"

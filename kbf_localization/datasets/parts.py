@@ -127,8 +127,7 @@ class DrivePart(_Derived):
 
     @property
     def odometry(self) -> OdometryLog:
-        """The readings from the last before the first image to the first after the last one."""
-        return _readings(self._drive, int(self._indices[0]), int(self._indices[-1]))
+        return self._drive.odometry.covering(int(self.stamps_ns[0]), int(self.stamps_ns[-1]))
 
     __repr__ = summary
 
@@ -146,7 +145,10 @@ class CarriedDrive(_Derived):
         later = lifted + round(rest_s * 1e9) - set_down
         self.stamps_ns[len(before) :] += later
         self.set_down_ns = int(self.stamps_ns[len(before)])
-        first, second = (_readings(drive, part[0], part[-1]) for part in (before, after))
+        first, second = (
+            drive.odometry.covering(*(int(drive.stamps_ns[row]) for row in (part[0], part[-1])))
+            for part in (before, after)
+        )
         period = int(np.median(np.diff(first.stamps_ns)))
         resting = np.arange(first.stamps_ns[-1] + period, second.stamps_ns[0] + later, period)
         there = first.poses[-1]
@@ -184,13 +186,3 @@ class SimulatedOdometryDrive(_Derived):
         self.warnings = (*drive.warnings, f"{drive.name}: odometry simulated ({noise})")
 
     __repr__ = summary
-
-
-def _readings(drive: Drive, first: int, last: int) -> OdometryLog:
-    """From the last reading before the first of these images to the first after the last one."""
-    log = drive.odometry
-    start = int(np.searchsorted(log.stamps_ns, drive.stamps_ns[first], side="right")) - 1
-    stop = int(np.searchsorted(log.stamps_ns, drive.stamps_ns[last], side="left")) + 1
-    inside = slice(max(start, 0), stop)
-    covariances = None if log.covariances is None else log.covariances[inside]
-    return OdometryLog(log.stamps_ns[inside], log.poses[inside], covariances)

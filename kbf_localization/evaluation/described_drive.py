@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,6 +12,7 @@ import numpy as np
 from kbf_localization.arrays import Array, Image, Rows, Stamps
 from kbf_localization.datasets.drive import Drive, OdometryLog, Timed, check_drive, grey_images
 from kbf_localization.localization.localizer import Describer
+from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.vision.describer import ImageDescription
 
@@ -64,13 +62,11 @@ class DescribedDrive:
 
     def excerpt(self, rows: Rows | slice) -> DescribedDrive:
         """Some of its images, in order, and the odometry between them."""
-        part, log = self.part(rows), self.odometry
+        part = self.part(rows)
         if len(part) == 0:
             return part
-        first = int(np.searchsorted(log.stamps_ns, part.stamps_ns[0], side="right")) - 1
-        last = int(np.searchsorted(log.stamps_ns, part.stamps_ns[-1], side="left"))
-        needed = slice(max(first, 0), last + 1)
-        return replace(part, odometry=OdometryLog(log.stamps_ns[needed], log.poses[needed]))
+        ends = (int(stamp) for stamp in part.stamps_ns[[0, -1]])
+        return replace(part, odometry=self.odometry.covering(*ends))
 
 
 @dataclass(frozen=True)
@@ -111,18 +107,13 @@ class DriveInPassing:
 
     def outcomes(self) -> Iterator[Outcome]:
         """Each image's description with the milliseconds that it took, in order."""
-        count = self.threads or os.cpu_count() or 1
-        waiting: deque[Future[Outcome] | None] = deque()
-        with ThreadPoolExecutor(count) as pool:
-            wanted = None if self.indices is None else self.indices.tolist()
-            for _, image in grey_images(self.drive, wanted):
-                waiting.append(None if image is None else pool.submit(self._describe, image))
-                if len(waiting) > 2 * count:
-                    yield _finished(waiting.popleft())
-            while waiting:
-                yield _finished(waiting.popleft())
+        wanted = None if self.indices is None else self.indices.tolist()
+        images = (image for _, image in grey_images(self.drive, wanted))
+        return in_threads(self._describe, images, self.threads)
 
-    def _describe(self, image: Image) -> Outcome:
+    def _describe(self, image: Image | None) -> Outcome:
+        if image is None:
+            return None, 0.0
         start = time.perf_counter()
         description = self.describer.describe(image)
         return description, 1e3 * (time.perf_counter() - start)
@@ -148,7 +139,3 @@ def describe_drive(
         descriptions=tuple(description for description, _ in outcomes),
         describe_ms=np.array([milliseconds for _, milliseconds in outcomes]),
     )
-
-
-def _finished(described: Future[Outcome] | None) -> Outcome:
-    return (None, 0.0) if described is None else described.result()

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kbf_localization.evaluation.metrics import UNITS
-
 
 @dataclass(frozen=True)
 class MetricText:
@@ -120,6 +118,31 @@ EVIDENCE = (
 )
 
 
+UNITS = {
+    "share": "",
+    "per_s": "/s",
+    "ms": "ms",
+    "s": "s",
+    "seconds": "s",
+    "mb": "MB",
+    "percent": "%",
+    "bytes": "bytes",
+    "deg": "°",
+    "m": "m",
+}
+"""What the words of a figure's name say about its unit, the first that fits."""
+
+
+def unit_of(key: str) -> str:
+    """The unit of a figure of `metrics.json`, by its name; empty for counts and shares."""
+    return next((unit for word, unit in UNITS.items() if f"_{word}_" in f"_{key}_"), "")
+
+
+def number_text(value: float, digits: int = 3) -> str:
+    """So many significant digits, or all those before the point."""
+    return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+
+
 def length_text(metres: float, fine: bool = False) -> str:
     """Millimetres, centimetres or metres, as a person would say it; `fine` gives a digit more."""
     if not math.isfinite(metres):
@@ -152,7 +175,7 @@ def metric_text(key: str, value: float | None, fine: bool = True) -> str:
     """
     if value is None or not math.isfinite(value):
         return "–"
-    unit = UNITS.get(key, "")
+    unit = unit_of(key)
     if unit == "m":
         return length_text(value, fine)
     if "share" in key:
@@ -161,9 +184,7 @@ def metric_text(key: str, value: float | None, fine: bool = True) -> str:
         return f"{value:.1f}°"
     if isinstance(value, int):
         return str(value)
-    digits = 3 if fine else 2
-    number = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
-    return f"{number} {unit}".strip()
+    return f"{number_text(value, 3 if fine else 2)} {unit}".strip()
 
 
 def metric_rows(by_method: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:

@@ -15,28 +15,6 @@ from kbf_localization.geometry import wrap_angle
 GROSS_ERROR_M = 1.0
 """A frame further from the truth than this counts as a gross error."""
 
-UNITS = {
-    "position_rmse_m": "m",
-    "position_median_m": "m",
-    "position_p95_m": "m",
-    "position_max_m": "m",
-    "heading_rmse_deg": "°",
-    "heading_median_deg": "°",
-    "share_beyond_1m": "",
-    "share_tracking": "",
-    "share_confident_wrong": "",
-    "confident_wrong_beyond_m": "m",
-    "seconds_to_first_fix": "s",
-    "within_three_sigma_share": "",
-    "nees_mean": "",
-    "median_sigma_m": "m",
-    "frames": "",
-    "frames_dropped": "",
-    "step_ms_p50": "ms",
-    "step_ms_p99": "ms",
-}
-"""The keys in the order of tables, with their units ("" for counts and shares)."""
-
 
 def position_errors(run: Run) -> Array:
     """(t,) distances to the truth in metres, NaN where the truth is unknown."""
@@ -86,14 +64,15 @@ def pooled_metrics(runs: Sequence[Run]) -> dict[str, float]:
     if sum(len(run) for run in runs) == 0:
         raise KbfError("no image got an estimate: check that odometry and images overlap in time")
     step_ms = np.concatenate([run.step_ms for run in runs])
-    tracking = [state == "tracking" for run in runs for state in run.states]
-    figures: dict[str, float] = {}
-    position = np.concatenate([position_errors(run) for run in runs])
+    tracking = np.array([state == "tracking" for run in runs for state in run.states])
+    first = [seconds for run in runs if (seconds := seconds_to_first_fix(run)) is not None]
     known = ~np.isnan(np.concatenate([_truth_or_nan(run)[:, 0] for run in runs]))
+    figures: dict[str, float] = {}
     if known.any():
-        position = position[known]
+        position = np.concatenate([position_errors(run) for run in runs])[known]
         heading = np.degrees(np.abs(np.concatenate([heading_errors(run) for run in runs])[known]))
         sigmas = np.concatenate([error_in_sigmas(run) for run in runs])[known]
+        gross = position > GROSS_ERROR_M
         figures = {
             "position_rmse_m": float(np.sqrt(np.mean(position**2))),
             "position_median_m": float(np.median(position)),
@@ -101,26 +80,22 @@ def pooled_metrics(runs: Sequence[Run]) -> dict[str, float]:
             "position_max_m": float(position.max()),
             "heading_rmse_deg": float(np.sqrt(np.mean(heading**2))),
             "heading_median_deg": float(np.median(heading)),
-            "share_beyond_1m": float(np.mean(position > GROSS_ERROR_M)),
+            "share_beyond_1m": float(np.mean(gross)),
+            "share_confident_wrong": float(np.mean(gross & tracking[known])),
+            "confident_wrong_beyond_m": GROSS_ERROR_M,
             "within_three_sigma_share": float(np.mean(sigmas <= 3.0)),
             "nees_mean": float(np.mean(sigmas**2)),
-            "share_confident_wrong": float(
-                np.mean((position > GROSS_ERROR_M) & np.array(tracking)[known])
-            ),
-            "confident_wrong_beyond_m": GROSS_ERROR_M,
         }
-    first = [seconds for run in runs if (seconds := seconds_to_first_fix(run)) is not None]
+    figures["share_tracking"] = float(np.mean(tracking))
     if first:
         figures["seconds_to_first_fix"] = float(np.mean(first))
-    figures |= {
-        "share_tracking": float(np.mean(tracking)),
+    return figures | {
         "median_sigma_m": float(np.median(np.concatenate([position_sigmas(run) for run in runs]))),
         "frames": sum(len(run) for run in runs),
         "frames_dropped": sum(run.frames_dropped for run in runs),
         "step_ms_p50": float(np.percentile(step_ms, 50)),
         "step_ms_p99": float(np.percentile(step_ms, 99)),
     }
-    return {key: figures[key] for key in UNITS if key in figures}
 
 
 def seconds_to_first_fix(run: Run) -> float | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbf_localization import __version__
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.evaluation.metric_texts import metric_rows
+from kbf_localization.evaluation.metric_texts import metric_rows, number_text
 from kbf_localization.evaluation.report_data import report_data
 from kbf_localization.evaluation.results import ResultsFolder, to_plain
 from kbf_localization.evaluation.run import Run
@@ -274,7 +274,7 @@ def _shown(value: object) -> str:
     if plain is None:
         return "–"
     if isinstance(plain, float):
-        return f"{plain:.3g}" if abs(plain) < 1000 else f"{plain:.0f}"
+        return number_text(plain)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 

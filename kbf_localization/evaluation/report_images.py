@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from collections.abc import Sequence
 
 from PIL import Image, UnidentifiedImageError
 
 from kbf_localization.datasets.drive import Drive
+from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
 
 BUDGET_BYTES = 15_000_000
@@ -34,10 +31,12 @@ def small_images(
     """
     frames = len(drive)
     samples = sorted({frames * number // SAMPLES for number in range(SAMPLES)} if frames else [])
-    originals = [data for _, data in drive.encoded_images(samples)]
-    width, quality, stride = _fitting(originals, frames, budget_bytes)
+    sampled = [data for _, data in drive.encoded_images(samples)]
+    width, quality, stride = _fitting(sampled, frames, budget_bytes)
     chosen = list(range(0, frames, stride))
-    shrunk = _in_threads((data for _, data in drive.encoded_images(chosen)), width, quality)
+    originals = (data for _, data in drive.encoded_images(chosen))
+    # Pillow frees the interpreter while it decodes and encodes.
+    shrunk = in_threads(lambda data: shrink(data, width, quality), originals)
     prepared = tracked(shrunk, "preparing the report's images", progress, len(chosen))
     return chosen, [base64.b64encode(image).decode("ascii") for image in prepared]
 
@@ -68,17 +67,3 @@ def _fitting(originals: Sequence[bytes], frames: int, budget_bytes: int) -> tupl
         if expected <= budget_bytes:
             return width, quality, 1
     return width, quality, -int(-expected // budget_bytes)
-
-
-def _in_threads(originals: Iterable[bytes], width: int, quality: int) -> Iterator[bytes]:
-    """Shrunk images in order; Pillow frees the interpreter while it decodes and encodes."""
-    count = os.cpu_count() or 1
-    waiting: deque[Future[bytes]] = deque()
-    todo = iter(originals)
-    with ThreadPoolExecutor(count) as pool:
-        waiting.extend(
-            pool.submit(shrink, data, width, quality) for data in islice(todo, 4 * count)
-        )
-        while waiting:
-            yield waiting.popleft().result()
-            waiting.extend(pool.submit(shrink, data, width, quality) for data in islice(todo, 1))

@@ -15,7 +15,7 @@ from kbf_localization.evaluation.metric_texts import (
     metric_text,
     share_text,
 )
-from kbf_localization.evaluation.metrics import UNITS, trajectory_metrics
+from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.run import Run
 from kbf_localization.evaluation.verdict import verdict
 
@@ -128,7 +128,9 @@ def test_shares_are_per_cent_and_nearly_all_is_not_all() -> None:
 
 
 def test_every_figure_is_explained() -> None:
-    assert set(UNITS) - set(METRIC_TEXTS) == {"confident_wrong_beyond_m"}
+    figures = trajectory_metrics(run_of([0.1, 0.2], ["localizing", "tracking"]))
+    assert set(figures) - set(METRIC_TEXTS) == {"confident_wrong_beyond_m"}
+    assert set(METRIC_TEXTS) <= set(figures)
     assert all(
         text.what.endswith(".") and text.good.endswith(".") for text in METRIC_TEXTS.values()
     )
