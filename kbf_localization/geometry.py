@@ -109,7 +109,8 @@ def spatial_numbers(covariance: Array) -> Array:
 
 def position_sigma(covariance: Array) -> float:
     """The standard deviation in metres of a pose's position in its worst direction."""
-    return float(np.sqrt(max(float(np.linalg.eigvalsh(covariance[:2, :2])[-1]), 0.0)))
+    xx, xy, yy = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
+    return math.sqrt(max(0.5 * (xx + yy) + math.hypot(0.5 * (xx - yy), xy), 0.0))
 
 
 def sound_covariance(covariance: Array) -> Array:

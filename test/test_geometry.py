@@ -9,6 +9,7 @@ from kbf_localization.geometry import (
     embed,
     interpolate,
     invert,
+    position_sigma,
     relative,
     unembed,
     wrap_angle,
@@ -28,6 +29,14 @@ def matrix(pose: np.ndarray) -> np.ndarray:
 @given(poses, poses)
 def test_compose_is_the_product_of_homogeneous_matrices(a: np.ndarray, b: np.ndarray) -> None:
     np.testing.assert_allclose(matrix(compose(a, b)), matrix(a) @ matrix(b), atol=1e-12 * 300)
+
+
+@given(st.lists(st.floats(-10, 10), min_size=9, max_size=9))
+def test_position_sigma_is_along_the_longest_axis(values: list[float]) -> None:
+    root = np.reshape(values, (3, 3))
+    covariance = root @ root.T
+    longest = np.linalg.eigvalsh(covariance[:2, :2])[-1]
+    np.testing.assert_allclose(position_sigma(covariance) ** 2, longest, rtol=1e-9, atol=1e-12)
 
 
 @given(poses, poses)

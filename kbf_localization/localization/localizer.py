@@ -114,6 +114,12 @@ class Localizer:
         """The stamp of the last odometry reading."""
         return self._odometry.newest_ns
 
+    @property
+    def stands(self) -> bool:
+        """Whether the robot tracks and has stood still since the last used image."""
+        then, newest = self._last_used, self._odometry.newest
+        return then is not None and newest is not None and self._stood(then, newest)
+
     def add_odometry(
         self, stamp_ns: int, pose: ArrayLike, covariance: ArrayLike | None = None
     ) -> bool:
@@ -278,13 +284,16 @@ class Localizer:
         then, settings = self._last_used, self.settings
         if self.last is None or then is None or self._force:
             return True
-        way, turn = now.distance_m - then.distance_m, now.turned_rad - then.turned_rad
-        stands = way < STANDING_M and turn < STANDING_RAD and self.state is State.TRACKING
-        if stands and (now.stamp_ns - then.stamp_ns) * 1e-9 < settings.standing_update_s:
+        stood = self._stood(then, now)
+        if stood and (now.stamp_ns - then.stamp_ns) * 1e-9 < settings.standing_update_s:
             return False
         step = relative(then.pose, now.pose)
         moved = np.hypot(step[0], step[1]) >= settings.update_min_d
         return bool(moved or abs(step[2]) >= settings.update_min_a)
+
+    def _stood(self, then: OdometryReading, now: OdometryReading) -> bool:
+        way, turn = now.distance_m - then.distance_m, now.turned_rad - then.turned_rad
+        return way < STANDING_M and turn < STANDING_RAD and self.state is State.TRACKING
 
     def _motion(self, now: OdometryReading, stamp_ns: int) -> Array | None:
         """The motion since the last used image; None at the start and where odometry jumped."""
@@ -358,6 +367,8 @@ class Localizer:
         self, start: Array, uncertainty: Array, then: OdometryReading, now: OdometryReading
     ) -> tuple[Array, Array]:
         """Pose and covariance after driving on from `start`, where odometry was `then`."""
+        if (now.distance_m, now.turned_rad) == (then.distance_m, then.turned_rad):
+            return start, uncertainty
         pose = compose(start, relative(then.pose, now.pose))
         change = pose_jacobian(start, pose)
         reported = self._reported(then, now)

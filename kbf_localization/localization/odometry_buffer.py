@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -53,9 +54,9 @@ class OdometryBuffer:
         "odometry_not_finite", "odometry_too_far" (beyond `limits.FARTHEST_M`), "odometry_late".
         """
         pose = np.array(pose, dtype=np.float64)
-        if pose.shape != (3,) or not np.isfinite(pose).all():
+        if pose.shape != (3,) or not all(map(math.isfinite, pose)):
             return "odometry_not_finite"
-        if np.abs(pose).max() > FARTHEST_M:
+        if max(map(abs, pose)) > FARTHEST_M:
             return "odometry_too_far"
         with self._lock:
             if self._stamps and stamp_ns <= self._stamps[-1]:
@@ -72,10 +73,16 @@ class OdometryBuffer:
             self._readings.clear()
 
     @property
+    def newest(self) -> OdometryReading | None:
+        """The last reading."""
+        with self._lock:
+            return self._readings[-1] if self._readings else None
+
+    @property
     def newest_ns(self) -> int | None:
         """The stamp of the last reading."""
-        with self._lock:
-            return self._stamps[-1] if self._stamps else None
+        newest = self.newest
+        return None if newest is None else newest.stamp_ns
 
     @property
     def oldest_ns(self) -> int | None:
@@ -142,7 +149,7 @@ def _reading(
     return OdometryReading(
         stamp_ns,
         pose,
-        last.distance_m + float(np.hypot(step[0], step[1])),
+        last.distance_m + math.hypot(step[0], step[1]),
         last.turned_rad + abs(float(wrap_angle(step[2]))),
         last.variances if added is None else last.variances + added,
         last.unreported + (added is None),

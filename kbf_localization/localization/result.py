@@ -39,7 +39,7 @@ class LocalizerSettings:
 
     update_min_d: float = 0.0
     update_min_a: float = 0.0
-    standing_update_s: float = 0.5
+    standing_update_s: float = 1.0
     estimate: Literal["mode_mean", "highest_weight", "preimage"] = "mode_mean"
     max_speed: float = 5.0
     max_turn_rate: float = 10.0

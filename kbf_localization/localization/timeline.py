@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -125,6 +126,5 @@ class CameraRhythm:
 
         A short one tells how many periods each of them has.
         """
-        intervals = np.array(self._intervals)
-        periods = np.maximum(np.round(intervals / np.percentile(intervals, 10)), 1.0)
-        return float(np.median(intervals / periods))
+        short = sorted(self._intervals)[len(self._intervals) // 10]
+        return median(interval / max(round(interval / short), 1) for interval in self._intervals)

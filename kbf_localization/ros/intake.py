@@ -36,6 +36,7 @@ from kbf_localization.ros.lifecycle import SafeLifecycleNode
 
 _PAUSE_S = 0.1
 """After an error of the middleware."""
+_WAIT_NS, _STANDING_WAIT_NS = 200_000_000, 30_000_000
 _BATCH = 200
 """Messages taken from one topic before the others get their turn."""
 
@@ -44,7 +45,8 @@ _BATCH = 200
 class Topic:
     """A topic to read and what to do with its messages; a `steady` one must not fall silent.
 
-    The callback gets the message, or of a `serialized` topic its bytes.
+    The callback gets the message, or of a `serialized` topic its bytes. Messages of a `patient`
+    topic are read together with those of others while the robot stands.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Topic:
     callback: Callable[[Any], None]
     steady: bool = True
     serialized: bool = False
+    patient: bool = False
 
 
 class _NotForTheExecutor(CallbackGroup):
@@ -69,16 +72,21 @@ class _NotForTheExecutor(CallbackGroup):
 
 
 class Intake:
-    """Subscribes to topics, earlier ones first, until it is closed; `watches` by topic name."""
+    """Subscribes to topics, earlier ones first, until it is closed; `watches` by topic name.
+
+    `stands` says whether the robot does: then nobody waits for its odometry, and each wake-up of a
+    Python thread costs several times what a message does that is read with the one before it.
+    """
 
     def __init__(
         self,
         node: SafeLifecycleNode,
         topics: tuple[Topic, ...],
         failed: Callable[[Exception], None],
+        stands: Callable[[], bool],
     ) -> None:
         self._node = node
-        self._failed = failed
+        self._failed, self._stands = failed, stands
         self._topics = topics
         self.watches = {topic.name: TopicWatch(node, topic.name, topic.qos) for topic in topics}
         group = _NotForTheExecutor()
@@ -124,12 +132,13 @@ class Intake:
 
     def _wait(self, context: Any) -> None:
         with context.handle:
-            waiting = self._waiting
+            waiting, stands = self._waiting, self._stands()
             waiting.clear_entities()
-            for subscription in self._subscriptions:
-                waiting.add_subscription(subscription.handle)
+            for topic, subscription in zip(self._topics, self._subscriptions, strict=True):
+                if not (stands and topic.patient):
+                    waiting.add_subscription(subscription.handle)
             waiting.add_guard_condition(self._wake.handle)
-            waiting.wait(200_000_000)
+            waiting.wait(_STANDING_WAIT_NS if stands else _WAIT_NS)
 
     def _take(self, topic: Topic, subscription: Subscription) -> None:
         watch = self.watches[topic.name]

@@ -128,7 +128,9 @@ class LocalizerNode(SafeLifecycleNode):
         running, values = self._running, self._values
         if running is None:
             return FAILURE
-        self._intake = Intake(self, running.topics(), running.failed)
+        self._intake = Intake(
+            self, running.topics(), running.failed, lambda: running.localizer.stands
+        )
         self._active_timers = []
         if values["save_pose_rate"] > 0.0:
             period_s = 1.0 / values["save_pose_rate"]

@@ -63,7 +63,7 @@ class Outputs:
         self._path_shown_ns = 0
         self._tf_period_s = 1.0 / values["transform_rate"]
         self._tf_newest_ns = self._tf_ahead_ns = 0
-        self._tf_sent_at = 0.0
+        self._tf_due_at = 0.0
         self._made: list[Any] = []
 
         def publisher(*arguments: Any) -> Any:
@@ -99,7 +99,7 @@ class Outputs:
         """Whether to publish it for new odometry: each period, or when little is left ahead."""
         if newest_ns == self._tf_newest_ns:
             return False  # tf2 has no use for a second transform of the same time
-        if time.monotonic() - self._tf_sent_at >= self._tf_period_s:
+        if time.monotonic() >= self._tf_due_at:
             return True
         return tolerance_ns > 0 and self._tf_ahead_ns - newest_ns < tolerance_ns // 2
 
@@ -111,7 +111,9 @@ class Outputs:
         """
         if newest_ns < self._tf_newest_ns:
             self._tf_ahead_ns = 0
-        self._tf_newest_ns, self._tf_sent_at = newest_ns, time.monotonic()
+        # Its rate is kept on the average, however the odometry's rhythm fits it.
+        now, period_s = time.monotonic(), self._tf_period_s
+        self._tf_newest_ns, self._tf_due_at = newest_ns, max(self._tf_due_at + period_s, now)
         stamps = [newest_ns]
         if self._tf_ahead_ns - newest_ns < tolerance_ns // 2:
             self._tf_ahead_ns = newest_ns + tolerance_ns

@@ -160,7 +160,7 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     ),
     NodeParameter(
         "standing_update_period",
-        0.5,
+        1.0,
         "Seconds between two used images while the robot tracks and stands still; 0 uses every "
         "image.",
         (0.0, 60.0),

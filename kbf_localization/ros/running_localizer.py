@@ -39,6 +39,7 @@ from kbf_localization.ros.intake import UNREADABLE, Intake, Topic, read_odometry
 logger = logging.getLogger(__name__)
 
 _TRACE_PERIOD_S = 5.0
+_DEEP_QUEUE = 100
 _SURE = np.diag([0.01, 0.01, 0.01]) ** 2
 """Least covariance of a pose set by hand: one given with certainty would leave no way back."""
 
@@ -89,7 +90,11 @@ class RunningLocalizer:
         name = "image/compressed" if compressed else "image"
         images = Topic(name, self._camera, image_qos, self._on_image, serialized=True)
         if values["odom_source"] == "topic":
-            odometry = Topic("odom", Odometry, odom_qos, self._on_odometry, serialized=True)
+            # A short queue must be emptied at once.
+            patient = values["odom_queue_depth"] >= _DEEP_QUEUE
+            odometry = Topic(
+                "odom", Odometry, odom_qos, self._on_odometry, serialized=True, patient=patient
+            )
             return odometry, images
         static = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         return (

@@ -93,16 +93,16 @@ def test_images_that_the_camera_drops_are_counted(survival: Survival) -> None:
 
 
 def test_standing_robot_uses_few_images_and_answers_all(survival: Survival) -> None:
-    """Two seconds at 10 Hz: of 20 images about 4 are used, at the default of one in 0.5 s."""
+    """Three seconds at 10 Hz: of 30 images about 3 are used, at the default of one a second."""
     robot = survival.robot
     beliefs: list[PoseArray] = []
     robot.node.create_subscription(PoseArray, "belief_poses", beliefs.append, 50)
     assert robot.wait_for(lambda: robot.frame() and beliefs)
     beliefs.clear()
-    for _ in range(20):
+    for _ in range(30):
         assert robot.frame(metres=0.0) is not None
-    assert robot.wait_for(lambda: len(beliefs) >= 3)
-    assert len(beliefs) <= 5
+    assert robot.wait_for(lambda: len(beliefs) >= 2)
+    assert len(beliefs) <= 4
     used = len(beliefs)
     robot.call_empty("request_nomotion_update")
     robot.frame(metres=0.0)

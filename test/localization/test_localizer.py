@@ -135,6 +135,23 @@ def test_an_update_can_be_asked_for_while_standing_still(world_map):
     assert len(pose_filter.motions) == 2
 
 
+def test_stands_until_it_moves_or_turns(world_map):
+    localizer, _ = localizer_with(world_map)
+    assert not localizer.stands
+    drive_straight(localizer, 1.0, speed=0.0)
+    fix = localizer.add_described(0, None)
+    assert localizer.state is State.TRACKING and localizer.stands
+    pose, covariance = localizer.pose_at()
+    np.testing.assert_array_equal(pose, fix.pose)
+    np.testing.assert_array_equal(covariance, fix.covariance)
+    localizer.add_odometry(2 * SECOND, [0.0, 0.0, 0.1])
+    assert not localizer.stands
+    localizer.add_described(2 * SECOND, None)
+    assert localizer.stands
+    localizer.add_odometry(3 * SECOND, [0.1, 0.0, 0.1])
+    assert not localizer.stands
+
+
 def test_a_given_pose_is_moved_on_from_its_stamp(world_map):
     localizer, pose_filter = localizer_with(world_map)
     drive_straight(localizer, 2.0)

@@ -1,15 +1,22 @@
-"""Fields read from serialized messages, against rclpy's own serialization."""
+"""Messages that are read together while the robot stands; their fields, against rclpy's own."""
+
+import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import rclpy
 from hypothesis import given
 from hypothesis import strategies as st
 from nav_msgs.msg import Odometry
+from rclpy.qos import QoSProfile
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage, Image
+from std_msgs.msg import Int32
 
 from kbf_localization.ros.conversions import header
-from kbf_localization.ros.intake import read_odometry, stamp_of
+from kbf_localization.ros.intake import Intake, Topic, read_odometry, stamp_of
+from kbf_localization.ros.lifecycle import SafeLifecycleNode
 
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 stamps = st.integers(0, 2**31 * 1_000_000_000 - 1)
@@ -54,3 +61,41 @@ def test_bytes_of_any_kind_are_read_or_refused(content: bytes) -> None:
         read_odometry(b"\x00\x01\x00\x00" + content)
     except ValueError as error:
         assert "cut short" in str(error)
+
+
+@pytest.fixture
+def node() -> Iterator[SafeLifecycleNode]:
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = SafeLifecycleNode("reader", context=context)
+    yield node
+    node.destroy_node()
+    rclpy.try_shutdown(context=context)
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize("other", [False, True])
+def test_all_messages_are_read_in_order_while_the_robot_stands(
+    node: SafeLifecycleNode, other: bool
+) -> None:
+    """Whether or not messages of another topic wake the thread."""
+    qos, read, errors = QoSProfile(depth=500), [], []
+    topics = (
+        Topic("odometry", Int32, qos, lambda message: read.append(message.data), patient=True),
+        Topic("image", Int32, qos, lambda message: None),
+    )
+    intake = Intake(node, topics, errors.append, stands=lambda: True)
+    odometry, image = (node.create_publisher(Int32, topic.name, qos) for topic in topics)
+    end = time.monotonic() + 60.0
+    while not (odometry.get_subscription_count() and image.get_subscription_count()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    for number in range(200):
+        odometry.publish(Int32(data=number))
+        if other and number % 10 == 0:
+            image.publish(Int32())
+    while len(read) < 200 and time.monotonic() < end:
+        time.sleep(0.01)
+    intake.close()
+    assert read == list(range(200))
+    assert errors == []
