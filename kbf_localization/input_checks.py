@@ -9,12 +9,7 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Image
 from kbf_localization.errors import ParameterError
-from kbf_localization.limits import (
-    FARTHEST_M,
-    LARGEST_SIGMA_M,
-    LARGEST_SIGMA_RAD,
-    LAST_STAMP_NS,
-)
+from kbf_localization.limits import FARTHEST_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD, LAST_STAMP_NS
 
 LARGEST_HEADING = 2.0 * np.pi
 

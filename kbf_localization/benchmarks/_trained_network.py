@@ -93,11 +93,7 @@ def places_in_lights(seed: int, places: int, size: tuple[int, int]) -> list[list
 
 
 def _pictures(
-    plan: FloorPlan,
-    poses: Array,
-    light: str,
-    size: tuple[int, int],
-    generator: np.random.Generator,
+    plan: FloorPlan, poses: Array, light: str, size: tuple[int, int], generator: np.random.Generator
 ) -> list[Image]:
     camera, lighting = Camera(*size), lighting_for(light, plan.seed, 0)
     renderer = Renderer(scene(plan, lighting, camera.width), camera)

@@ -64,9 +64,7 @@ def run(progress: Progress) -> dict[str, Any]:
         save_map(training_map, folder / "office.kbfmap")
         frames = [data for _, data in drives[1].encoded_images(range(FRAMES))]
         odometry = interpolate(
-            drives[1].odometry.stamps_ns,
-            drives[1].odometry.poses,
-            drives[1].stamps_ns[:FRAMES],
+            drives[1].odometry.stamps_ns, drives[1].odometry.poses, drives[1].stamps_ns[:FRAMES]
         )
         progress(0, 3, "core alone")
         core_ms = _core(training_map, frames, odometry)

@@ -23,8 +23,7 @@ _DESCRIBER = (
 
 Model = Annotated[Optional[Path], Option("--model", metavar="NET.onnx", help=_NETWORK)]
 NewModel = Annotated[
-    Optional[Path],
-    Option("--model", metavar="NET.onnx", help="The network of the describer onnx."),
+    Optional[Path], Option("--model", metavar="NET.onnx", help="The network of the describer onnx.")
 ]
 Describer = Annotated[str, Option(help=f"{_DESCRIBER}.")]
 Describers = Annotated[

@@ -13,15 +13,6 @@ from kbf_localization.cli.experiments.synthetic import synthetic
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
-EXPERIMENTS = (
-    sum_rule,
-    synthetic,
-    localization,
-    recovery,
-    public,
-    faults,
-    map_check,
-    ablation,
-)
+EXPERIMENTS = (sum_rule, synthetic, localization, recovery, public, faults, map_check, ablation)
 for experiment in EXPERIMENTS:
     app.command()(experiment)

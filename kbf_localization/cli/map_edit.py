@@ -70,9 +70,7 @@ NO_BOX = (math.nan,) * 4
 
 _SOURCE = Option(metavar="NAME", help="The poses of this drive; repeatable.")
 _BOX = Option(
-    metavar="X0 Y0 X1 Y1",
-    help="The poses between these corners, in metres.",
-    show_default=False,
+    metavar="X0 Y0 X1 Y1", help="The poses between these corners, in metres.", show_default=False
 )
 
 

@@ -87,10 +87,7 @@ class BagReader:
         return {key: text for key, text in pairs if isinstance(key, str) and isinstance(text, str)}
 
     def messages(
-        self,
-        topics: Collection[BagTopic],
-        start_ns: int | None = None,
-        stop_ns: int | None = None,
+        self, topics: Collection[BagTopic], start_ns: int | None = None, stop_ns: int | None = None
     ) -> Iterator[tuple[BagTopic, int, bytes | memoryview]]:
         """(topic, when it was recorded, CDR bytes) in the order of recording."""
         by_key = {(topic.name, topic.type): topic for topic in topics}

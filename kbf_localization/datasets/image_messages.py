@@ -52,13 +52,7 @@ ENCODINGS = (*_LAYOUTS, *_PLANAR_YUV)
 
 
 def grey_from_raw(
-    data: Bytes,
-    *,
-    encoding: str,
-    width: int,
-    height: int,
-    step: int,
-    is_bigendian: bool = False,
+    data: Bytes, *, encoding: str, width: int, height: int, step: int, is_bigendian: bool = False
 ) -> Image:
     """The grey image (height, width) of a sensor_msgs/Image; rows may be padded to `step` bytes.
 

@@ -14,11 +14,7 @@ from kbf_localization.errors import DatasetError, naming_missing_extras
 
 
 def open_drive(
-    path: Path | str,
-    *,
-    odometry: str = "measured",
-    part: str | None = None,
-    **topics: str | None,
+    path: Path | str, *, odometry: str = "measured", part: str | None = None, **topics: str | None
 ) -> Drive:
     """The drive at `path`: a bag, or a folder of COLD, a public data set, or anybody's.
 

@@ -16,13 +16,7 @@ from kbf_localization.datasets.bag_messages import (
     grey_image,
     pose_of_message,
 )
-from kbf_localization.datasets.bag_reader import (
-    TRANSFORMS,
-    BagReader,
-    frame_id,
-    open_bag,
-    stamp_ns,
-)
+from kbf_localization.datasets.bag_reader import TRANSFORMS, BagReader, frame_id, open_bag, stamp_ns
 from kbf_localization.datasets.bag_topics import (
     COMPRESSED_IMAGE,
     image_topic,
@@ -33,12 +27,7 @@ from kbf_localization.datasets.bag_topics import (
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog, summary
 from kbf_localization.datasets.files import printable
 from kbf_localization.datasets.planar import Axes, guess_axes, to_plane
-from kbf_localization.datasets.pose_log import (
-    PoseLog,
-    carried_poses,
-    known_poses,
-    largest_gaps,
-)
+from kbf_localization.datasets.pose_log import PoseLog, carried_poses, known_poses, largest_gaps
 from kbf_localization.datasets.transform_log import ODOM_FRAME, TransformLog
 from kbf_localization.errors import DatasetError
 

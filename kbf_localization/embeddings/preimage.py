@@ -11,10 +11,7 @@ from kbf_localization.embeddings.validation import as_points
 
 
 def preimage(
-    mean: KernelMean,
-    starts: ArrayLike | int = 5,
-    max_steps: int = 100,
-    tolerance: float = 1e-9,
+    mean: KernelMean, starts: ArrayLike | int = 5, max_steps: int = 100, tolerance: float = 1e-9
 ) -> Array:
     """argmin_x ‖k(·, x) − m‖, which is argmax_x m(x), by the fixed point of equation
     iterationGaussPointEstimate from several starts, the best end kept; returns (m,).

@@ -51,10 +51,7 @@ class FramePainter:
     """Draws the rows of a run; all that does not change is drawn once."""
 
     def __init__(
-        self,
-        run: Run,
-        training_map: TrainingMap,
-        carried: Kidnapping | None = None,
+        self, run: Run, training_map: TrainingMap, carried: Kidnapping | None = None
     ) -> None:
         self._run, self._map, self._carried = run, training_map, carried
         self._errors = position_errors(run)
@@ -232,11 +229,7 @@ class FramePainter:
         draw.rounded_rectangle((LEFT, 20, LEFT + width + 40, 58), 19, fill=colour)
         draw.text((LEFT + 20, 39), label, fill=PAGE, font=font(24), anchor="lm")
         draw.text(
-            (LEFT + width + 62, 39),
-            self._story(row, carried),
-            fill=INK,
-            font=font(24),
-            anchor="lm",
+            (LEFT + width + 62, 39), self._story(row, carried), fill=INK, font=font(24), anchor="lm"
         )
         if carried is None:
             self._percentages(draw, row)

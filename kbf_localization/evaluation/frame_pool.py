@@ -138,12 +138,7 @@ def describe_drives(
     described = {
         item.place: item
         for item in describe_frames(
-            frames,
-            drives,
-            np.arange(len(frames.poses)),
-            model.described_by,
-            workers,
-            progress,
+            frames, drives, np.arange(len(frames.poses)), model.described_by, workers, progress
         )
     }
     return FramePool(drives, frames, described, model.described_by)

@@ -78,10 +78,7 @@ def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> None:
 
 
 def draw_paths(
-    axes: Axes,
-    runs: Mapping[str, Run],
-    map_poses: Array,
-    plan: FloorPlanImage | None = None,
+    axes: Axes, runs: Mapping[str, Run], map_poses: Array, plan: FloorPlanImage | None = None
 ) -> None:
     """The estimated paths and the true one over the map's poses, to scale."""
     draw_floor_plan(axes, plan)
@@ -97,9 +94,7 @@ def draw_paths(
     axes.legend(frameon=False)
 
 
-def _broken_at_jumps(
-    points: Array,
-) -> tuple[Array, Array]:
+def _broken_at_jumps(points: Array) -> tuple[Array, Array]:
     """The path with NaN rows where it jumps, and the points beside a jump.
 
     A method that jumps about would hide the rest under lines across the map.

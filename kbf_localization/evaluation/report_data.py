@@ -128,9 +128,7 @@ def _belief(beliefs: tuple[Weights | None, ...]) -> dict[str, str]:
     }
 
 
-def _hypotheses(
-    frames: tuple[tuple[HypothesisEstimate, ...], ...] | None,
-) -> dict[str, str] | None:
+def _hypotheses(frames: tuple[tuple[HypothesisEstimate, ...], ...] | None) -> dict[str, str] | None:
     """Each frame's hypotheses, but those too improbable to be seen; None where there are none.
 
     Probabilities as 1/255, poses and covariances (xx, xy, yy) as 32-bit floats: 27 bytes each.

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbf_localization.evaluation.metric_texts import length_text, share_text
-from kbf_localization.evaluation.metrics import (
-    GROSS_ERROR_M,
-    position_errors,
-    seconds_to_first_fix,
-)
+from kbf_localization.evaluation.metrics import GROSS_ERROR_M, position_errors, seconds_to_first_fix
 from kbf_localization.evaluation.run import Run
 
 NO_TRUTH = "The drive has no true poses, so errors cannot be computed."

@@ -8,11 +8,7 @@ from typing import Any
 
 from kbf_localization.datasets.drive import SIMULATED
 from kbf_localization.evaluation.evaluate import evaluate_drives, metrics_by_method
-from kbf_localization.experiments.public_protocols import (
-    Protocol,
-    coverage,
-    open_with_odometry,
-)
+from kbf_localization.experiments.public_protocols import Protocol, coverage, open_with_odometry
 from kbf_localization.experiments.trials import summary
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress

@@ -11,12 +11,7 @@ from matplotlib.ticker import NullLocator
 
 from kbf_localization.evaluation.plots import draw_weights
 from kbf_localization.evaluation.results import ResultsFolder
-from kbf_localization.experiments.synthetic import (
-    Outcome,
-    WeightPicture,
-    rows_of,
-    weight_picture,
-)
+from kbf_localization.experiments.synthetic import Outcome, WeightPicture, rows_of, weight_picture
 from kbf_localization.experiments.synthetic_model import curve
 from kbf_localization.experiments.trials import (
     draw_curve,

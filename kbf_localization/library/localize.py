@@ -28,9 +28,7 @@ def localize(
     none. `method` is "kbf" or another one: "paper", "fkbf", "nn", "nai", "kmcf".
     """
     localizer = Localizer(
-        training_map,
-        make_filter(method, training_map, seed=seed),
-        settings or LocalizerSettings(),
+        training_map, make_filter(method, training_map, seed=seed), settings or LocalizerSettings()
     )
     passing = DriveInPassing(drive, training_map.describer())
     for _, fix, _, _ in localize_drive(passing, localizer, progress):

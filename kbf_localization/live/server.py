@@ -116,10 +116,7 @@ class _Server(threading.Thread):
         watchers: set[_Socket] = set()
         strangers: set[_Socket] = set()
         application = Application(
-            [
-                ("/socket", _Socket, {"watchers": watchers, "strangers": strangers}),
-                (".*", _Page),
-            ],
+            [("/socket", _Socket, {"watchers": watchers, "strangers": strangers}), (".*", _Page)],
             board=self._board,
             live=self._settings,
             websocket_max_message_size=MAX_MESSAGE_BYTES,

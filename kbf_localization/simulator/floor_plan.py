@@ -135,11 +135,7 @@ class FloorPlan:
         return found
 
     def _faces_along(
-        self,
-        axis: int,
-        rooms: NDArray[np.int16],
-        passages: Flags,
-        outside: Flags,
+        self, axis: int, rooms: NDArray[np.int16], passages: Flags, outside: Flags
     ) -> Iterator[Face]:
         runs, columns = rooms.shape
         start_across, start_along = self.origin[axis], self.origin[1 - axis]

@@ -100,10 +100,7 @@ def lamp_places(plan: FloorPlan) -> tuple[Array, NDArray[np.int64]]:
 
 
 def sources(
-    plan: FloorPlan,
-    lighting: Lighting,
-    windows: Array,
-    window_rooms: NDArray[np.int64],
+    plan: FloorPlan, lighting: Lighting, windows: Array, window_rooms: NDArray[np.int64]
 ) -> tuple[Sources, Flags]:
     """All sources of one drive, and which of the lamps (in the order of `lamp_places`) burn."""
     lamps, lamp_rooms = lamp_places(plan)

@@ -99,11 +99,7 @@ def _draw(
 
 
 def walkers_along(
-    stamps_ns: Stamps,
-    poses: Array,
-    seed: int,
-    drive: int,
-    every_s: float = 22.0,
+    stamps_ns: Stamps, poses: Array, seed: int, drive: int, every_s: float = 22.0
 ) -> list[list[Walker]]:
     """Who is about at each frame: people come the other way along the robot's own path.
 

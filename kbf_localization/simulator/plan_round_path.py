@@ -60,10 +60,7 @@ def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
 
 
 def _distance_to(
-    label: str,
-    trajectories: Sequence[Trajectory],
-    origin: Array,
-    cells: NDArray[np.int64],
+    label: str, trajectories: Sequence[Trajectory], origin: Array, cells: NDArray[np.int64]
 ) -> Array:
     """Distance in metres from each cell's middle to the path inside the room `label`."""
     per_cell = round(_CELL_M / _FINE_M)

@@ -45,10 +45,7 @@ class Renderer:
         self._eye = (float(pose[0]), float(pose[1]))
         self._ahead = (float(np.cos(pose[2])), float(np.sin(pose[2])))
         cos, sin = self._ahead
-        self._ray = (
-            np.asarray(cos - self._slopes * sin),
-            np.asarray(sin + self._slopes * cos),
-        )
+        self._ray = (np.asarray(cos - self._slopes * sin), np.asarray(sin + self._slopes * cos))
         horizon = (camera.height - 1) / 2 + horizon_shift
         self._lookup = LookUp(camera, scene.atlas, self._eye, self._ray, horizon)
         hits = self._walls.cast((np.array([self._eye[0]]), np.array([self._eye[1]])), self._ray)

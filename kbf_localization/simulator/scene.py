@@ -15,13 +15,7 @@ from kbf_localization.simulator.atlas import Atlas
 from kbf_localization.simulator.decoration import Decorator, Window
 from kbf_localization.simulator.floor_plan import Box, Face, FloorPlan
 from kbf_localization.simulator.ground import ceiling_texture, floor_texture
-from kbf_localization.simulator.lighting import (
-    Lighting,
-    Sources,
-    ambient,
-    lamp_places,
-    sources,
-)
+from kbf_localization.simulator.lighting import Lighting, Sources, ambient, lamp_places, sources
 from kbf_localization.simulator.people import Look, person_looks
 from kbf_localization.simulator.sunlight import Sunlight
 
@@ -192,12 +186,7 @@ def _lit_plane(
     return _lit(texture, light, lighting, shine)
 
 
-def _lit(
-    albedo: Image,
-    light: Floats,
-    lighting: Lighting,
-    sun: Floats | None = None,
-) -> Image:
+def _lit(albedo: Image, light: Floats, lighting: Lighting, sun: Floats | None = None) -> Image:
     """A texture in a coarse grid of light, and in the sun's, which is as fine as the texture."""
     size = (albedo.shape[1], albedo.shape[0])
     factor = cv2.resize(light, size, interpolation=cv2.INTER_LINEAR)
@@ -207,11 +196,7 @@ def _lit(
 
 
 def _glaze(
-    lit: Image,
-    opening: Window,
-    pixels: float,
-    lighting: Lighting,
-    rng: np.random.Generator,
+    lit: Image, opening: Window, pixels: float, lighting: Lighting, rng: np.random.Generator
 ) -> None:
     """Put the view through a window into a lit wall: it shines by itself."""
     wide, high = (
@@ -227,13 +212,7 @@ def _glaze(
     )
 
 
-def _draw_lamps(
-    lit: Image,
-    plan: FloorPlan,
-    lamps: Array,
-    burning: Flags,
-    pixels: float,
-) -> None:
+def _draw_lamps(lit: Image, plan: FloorPlan, lamps: Array, burning: Flags, pixels: float) -> None:
     for (x, y, _), on in zip(lamps, burning):
         centre = (np.array([x, y]) - plan.origin) * pixels
         half = np.array([0.3, 0.6]) * pixels / 2

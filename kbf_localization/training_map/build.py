@@ -99,14 +99,7 @@ def build_map(
     }
     progress(0, 1, "learning from the map's own drives")
     built = map_of_frames(
-        drives,
-        frames,
-        described,
-        rows,
-        runs,
-        describer,
-        parameters=parameters,
-        seed=seed,
+        drives, frames, described, rows, runs, describer, parameters=parameters, seed=seed
     )
     return replace(built, floor_plan=plan)
 

@@ -9,13 +9,7 @@ import numpy as np
 import scipy  # whose parts are imported at their first use: only learning needs the optimizer
 
 from kbf_localization.arrays import Array
-from kbf_localization.training_map.learned import (
-    SAME_VIEW,
-    Evidence,
-    Readout,
-    Resemblance,
-    triple,
-)
+from kbf_localization.training_map.learned import SAME_VIEW, Evidence, Readout, Resemblance, triple
 
 STUDENT = 4.0
 """Degrees of freedom of the errors' Student distribution: matches have heavy tails."""

@@ -34,12 +34,7 @@ def map_check(
     limit_threads(1)
     from kbf_localization.evaluation.frame_pool import describe_drives
     from kbf_localization.experiments.localization_drives import rendered_drives
-    from kbf_localization.experiments.map_prediction import (
-        HEADER,
-        Office,
-        metrics_of,
-        predict,
-    )
+    from kbf_localization.experiments.map_prediction import HEADER, Office, metrics_of, predict
     from kbf_localization.experiments.trials import write_csv
     from kbf_localization.parallel import make_workers
 

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 def sum_rule(
-    trials: common.Trials = 30,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
-    output: Results = None,
+    trials: common.Trials = 30, seed: Seed = 0, jobs: Jobs = -1, output: Results = None
 ) -> None:
     """Section 6.1: the sum rules' exact errors where the truth is known in closed form.
 

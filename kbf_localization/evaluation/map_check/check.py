@@ -12,11 +12,7 @@ from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.map_check.first_fix import FirstFix, first_fixes
-from kbf_localization.evaluation.map_check.held_out import (
-    LEAST_SHARE,
-    localize_fold,
-    make_folds,
-)
+from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, localize_fold, make_folds
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike, distinct, look_alikes
 from kbf_localization.evaluation.map_check.result import CheckedWay, MapCheck
 from kbf_localization.evaluation.map_check.stretches import (

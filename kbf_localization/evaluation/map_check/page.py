@@ -37,11 +37,7 @@ MARGIN_M = 2.0
 """Of the floor plan that is shown round the map's poses."""
 
 
-def write_check(
-    folder: ResultsFolder,
-    check: MapCheck,
-    config: Mapping[str, Any],
-) -> Path:
+def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any]) -> Path:
     """Write metrics, configuration, pictures and `check.html`; the page's path."""
     folder.write_metrics(check.metrics)
     folder.write_config(config)
