@@ -34,13 +34,11 @@ def as_vector(name: str, values: ArrayLike, length: int | None = None) -> Array:
     return _finite(name, vector)
 
 
-def as_square(name: str, values: ArrayLike, size: int | None = None) -> Array:
+def as_square(name: str, values: ArrayLike) -> Array:
     """`values` as a finite square matrix."""
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
         raise ValueError(f"{name}: expected a square matrix, got the shape {matrix.shape}")
-    if size is not None and len(matrix) != size:
-        raise ValueError(f"{name}: expected a matrix ({size}, {size}), got {matrix.shape}")
     return _finite(name, matrix)
 
 

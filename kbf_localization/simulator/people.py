@@ -12,6 +12,7 @@ from kbf_localization.arrays import Array, Flags, Image, Stamps
 
 HEIGHT_M = 1.78
 WIDTH_M = 0.7
+MEETING_S = 22.0
 _SKINS = ((130, 160, 210), (90, 120, 170), (60, 85, 125))
 
 
@@ -98,18 +99,16 @@ def _draw(
     return Look(colours, opaque > 0)
 
 
-def walkers_along(
-    stamps_ns: Stamps, poses: Array, seed: int, drive: int, every_s: float = 22.0
-) -> list[list[Walker]]:
+def walkers_along(stamps_ns: Stamps, poses: Array, seed: int, drive: int) -> list[list[Walker]]:
     """Who is about at each frame: people come the other way along the robot's own path.
 
-    One meets the robot about every `every_s` seconds, at 1.2 m/s, half a metre to one side.
+    One meets the robot about every `MEETING_S` seconds, at 1.2 m/s, half a metre to one side.
     """
     rng = np.random.default_rng([seed, 10, drive])
     travelled = np.r_[0.0, np.cumsum(np.hypot(*np.diff(poses[:, :2], axis=0).T))]
     clock = (stamps_ns - stamps_ns[0]) * 1e-9
     about: list[list[Walker]] = [[] for _ in clock]
-    moment = float(rng.exponential(every_s))
+    moment = float(rng.exponential(MEETING_S))
     while moment < clock[-1]:
         look = 2 * int(rng.integers(6))
         side = float(rng.choice([-1, 1]) * rng.uniform(0.4, 0.6))
@@ -125,5 +124,5 @@ def walkers_along(
             place = (spot[0] - side * np.sin(heading), spot[1] + side * np.cos(heading))
             if np.hypot(place[0] - poses[k, 0], place[1] - poses[k, 1]) > 0.8:
                 about[k].append(Walker(place, look + int(2.2 * clock[k]) % 2))
-        moment += 2.0 + float(rng.exponential(every_s))
+        moment += 2.0 + float(rng.exponential(MEETING_S))
     return about

@@ -12,6 +12,9 @@ from kbf_localization.datasets.cold import read_places
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import wrap_angle
 
+SIDEWAYS_M, HEADING_RAD, PACE = 0.12, 0.05, (0.85, 1.2)
+"""How another drive along the same way differs from the first."""
+
 
 @dataclass(frozen=True)
 class Trajectory:
@@ -70,15 +73,7 @@ def read_trajectory(path: Path) -> Trajectory:
     return Trajectory(stamps_ns, poses, labels, tuple(frame.name for frame in frames))
 
 
-def perturbed(
-    trajectory: Trajectory,
-    rng: np.random.Generator,
-    start_ns: int,
-    *,
-    sideways_m: float = 0.12,
-    heading_rad: float = 0.05,
-    pace: tuple[float, float] = (0.85, 1.2),
-) -> Trajectory:
+def perturbed(trajectory: Trajectory, rng: np.random.Generator, start_ns: int) -> Trajectory:
     """Another drive along the same way: other offsets, headings, pace and moments of exposure.
 
     Offsets wander smoothly (correlated over some 20 s); gaps of the original are left out, and
@@ -87,7 +82,7 @@ def perturbed(
     from scipy.ndimage import gaussian_filter1d
 
     clock = np.cumsum(np.r_[0, np.minimum(np.diff(trajectory.stamps_ns) * 1e-9, 0.5)])
-    factor = rng.uniform(*pace)
+    factor = rng.uniform(*PACE)
     times = np.arange(0.05, clock[-1], 0.2048 * factor)
     unrolled = np.unwrap(trajectory.poses[:, 2])
     poses = np.stack(
@@ -95,8 +90,8 @@ def perturbed(
     )
     wander = gaussian_filter1d(rng.standard_normal((3, len(times))), 40.0, axis=1, mode="reflect")
     wander /= max(float(wander.std()), 1e-9)
-    poses[:, :2] += sideways_m * 0.7 * np.clip(wander[:2], -2, 2).T
-    poses[:, 2] += heading_rad * np.clip(wander[2], -2, 2)
+    poses[:, :2] += SIDEWAYS_M * 0.7 * np.clip(wander[:2], -2, 2).T
+    poses[:, 2] += HEADING_RAD * np.clip(wander[2], -2, 2)
     nearest = np.clip(np.searchsorted(clock, times), 0, len(clock) - 1)
     stamps = start_ns + np.round(times / factor * 1e9 + rng.normal(0, 1.5e6, len(times)))
     labels = tuple(trajectory.labels[k] for k in nearest)
