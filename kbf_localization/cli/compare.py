@@ -33,8 +33,7 @@ def compare(
 ) -> None:
     from rich.markup import escape
 
-    from kbf_localization.cli.console import command_line, print_line, print_table
-    from kbf_localization.cli.tables import print_methods
+    from kbf_localization.cli.console import command_line, print_line, print_methods, print_table
     from kbf_localization.evaluation.compare import read_comparison, summary
     from kbf_localization.evaluation.compare_page import differences_table, write_comparison
     from kbf_localization.evaluation.results import ResultsFolder

@@ -2,10 +2,11 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -57,3 +58,12 @@ def format_cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
     return str(value)
+
+
+def print_methods(title: str, methods: Mapping[str, Mapping[str, float]]) -> None:
+    """The figures of methods side by side, a row for each, in words and with units."""
+    from kbf_localization.evaluation.metric_texts import metric_rows
+
+    columns = ["Metric", *("Value" if len(methods) == 1 else name for name in methods)]
+    rows = [(row["label"], *row["texts"]) for row in metric_rows(methods)]
+    print_table(escape(title), columns, rows)

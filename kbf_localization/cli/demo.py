@@ -258,7 +258,7 @@ def _say_results(
     folder: Path, metrics: dict[str, Any], agreement: float | None, seconds: float
 ) -> None:
     from kbf_localization.cli.console import print_line as say
-    from kbf_localization.cli.tables import print_methods
+    from kbf_localization.cli.console import print_methods
     from kbf_localization.errors import KbfError
 
     node = metrics["methods"]["node"]

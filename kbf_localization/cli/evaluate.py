@@ -147,8 +147,7 @@ def evaluate(
 def _print_tables(results: list[SourceResult]) -> None:
     from rich.markup import escape
 
-    from kbf_localization.cli.console import print_table
-    from kbf_localization.cli.tables import print_methods
+    from kbf_localization.cli.console import print_methods, print_table
     from kbf_localization.evaluation.evaluate import (
         metrics_by_condition,
         metrics_by_method,

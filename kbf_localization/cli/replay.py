@@ -44,10 +44,9 @@ def replay(
     *,
     files: Files,
 ) -> None:
-    from kbf_localization.cli.console import command_line, print_line
+    from kbf_localization.cli.console import command_line, print_line, print_methods
     from kbf_localization.cli.drives import print_missing_truth
     from kbf_localization.cli.progress import show_progress
-    from kbf_localization.cli.tables import print_methods
     from kbf_localization.datasets.rosbag import RosbagDrive
     from kbf_localization.evaluation.agreement import with_beliefs
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results

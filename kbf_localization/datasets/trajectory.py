@@ -120,3 +120,15 @@ def sense_of_scale(path: Path, trajectory: Trajectory) -> list[str]:
     if trajectory.length_m < 1e-3:
         return [f"{path}: {trajectory.length_m:.1g} m long; did it move, and in metres?"]
     return []
+
+
+def write_tum(path: Path, stamps_ns: Stamps, poses: Array) -> None:
+    """Write planar poses (t, 3); stamps keep all their nanoseconds, rows with NaN are left out."""
+    lines = []
+    for stamp, (x, y, heading) in zip(stamps_ns.tolist(), poses.tolist(), strict=True):
+        if not np.isfinite((x, y, heading)).all():
+            continue
+        seconds, nanoseconds = divmod(stamp, 10**9)
+        qz, qw = np.sin(heading / 2), np.cos(heading / 2)
+        lines.append(f"{seconds}.{nanoseconds:09d} {x:.17g} {y:.17g} 0 0 0 {qz:.17g} {qw:.17g}\n")
+    path.write_text("".join(lines), encoding="ascii")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
+from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.evaluation.described_drive import describe_drive
 from kbf_localization.evaluation.metrics import pooled_metrics, trajectory_metrics
@@ -20,7 +21,6 @@ from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run, replay, smoothed_run
 from kbf_localization.evaluation.stopwatch import Stopwatch
 from kbf_localization.evaluation.training_data import training_warnings
-from kbf_localization.evaluation.trajectory_files import write_tum
 from kbf_localization.evaluation.verdict import verdict
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.filters.registry import make_filter

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.evaluation.compare import (
     ComparedDrive,
@@ -15,7 +16,6 @@ from kbf_localization.evaluation.compare import (
     resampled_rows,
 )
 from kbf_localization.evaluation.metrics import trajectory_metrics
-from kbf_localization.evaluation.trajectory_files import write_tum
 from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
 
 DRIVE, POSES = SyntheticDrive(150), synthetic_map().poses

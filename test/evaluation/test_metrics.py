@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.metrics import (
     error_in_sigmas,
@@ -13,7 +14,6 @@ from kbf_localization.evaluation.metrics import (
     trajectory_metrics,
 )
 from kbf_localization.evaluation.run import Run
-from kbf_localization.evaluation.trajectory_files import write_tum
 from test.evaluation.stable_keys import STABLE_KEYS
 from test.evaluation.synthetic import read_tum
 
