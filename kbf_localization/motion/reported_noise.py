@@ -1,7 +1,8 @@
 """The noise of a motion by the odometry's own covariances, where these can be believed.
 
 Few robots send a covariance that grows as they drive. Most send a constant, or switch between two,
-which says nothing about a motion.
+which says nothing about a motion. The velocity's covariance is not used: how it adds up depends on
+how long the velocity's errors last, which is not told.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import rclpy
+from rclpy.context import Context
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.ros.node_process import NodeProcess
@@ -59,3 +61,12 @@ def lost_robot(robot: Robot) -> Robot:
     robot.poses.clear()
     robot.tf.clear()
     return robot
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    """For nodes of a test's own, which it destroys."""
+    context = Context()
+    rclpy.init(context=context)
+    yield context
+    context.try_shutdown()

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import rclpy
 from hypothesis import given
 from hypothesis import strategies as st
 from nav_msgs.msg import Odometry
+from rclpy.context import Context
 from rclpy.qos import QoSProfile
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage, Image
@@ -64,13 +64,10 @@ def test_bytes_of_any_kind_are_read_or_refused(content: bytes) -> None:
 
 
 @pytest.fixture
-def node() -> Iterator[SafeLifecycleNode]:
-    context = rclpy.Context()
-    rclpy.init(context=context)
+def node(context: Context) -> Iterator[SafeLifecycleNode]:
     node = SafeLifecycleNode("reader", context=context)
     yield node
     node.destroy_node()
-    rclpy.try_shutdown(context=context)
 
 
 @pytest.mark.ros

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-import rclpy
 from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.context import Context
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.waitable import NumberOfEntities, Waitable
@@ -18,13 +18,10 @@ from kbf_localization.ros.node_process import spinning
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
-    context = rclpy.Context()
-    rclpy.init(context=context)
+def node(context: Context) -> Iterator[Node]:
     node = Node("spun", context=context)
     yield node
     node.destroy_node()
-    rclpy.try_shutdown(context=context)
 
 
 class Meanwhile(Waitable):
