@@ -160,8 +160,9 @@ def _fill_turn(empty: Quaternion, yaw: float) -> None:
     empty.x, empty.y, empty.z, empty.w = quaternion_of(yaw)
 
 
-MOST_FRAMES = 10_000
-"""Of tf, whose names come from the network."""
+MOST_FRAMES, MOST_LINKS, LONGEST_NAME = 10_000, 100, 1000
+"""Of tf, whose frames come from the network: that are kept, that lie between the odometry's and the
+base's, and characters of a name."""
 
 
 class TransformChain:
@@ -176,23 +177,37 @@ class TransformChain:
 
         ValueError for a transform that is none, and for a loop.
         """
-        child = transform.child_frame_id.lstrip("/")
-        if child not in self._edges and len(self._edges) >= MOST_FRAMES:
-            raise ValueError(f"tf has more than {MOST_FRAMES} frames")
+        child, parent = transform.child_frame_id.lstrip("/"), transform.header.frame_id.lstrip("/")
+        if max(len(child), len(parent)) > LONGEST_NAME:
+            raise ValueError(f"a frame's name has more than {LONGEST_NAME} characters")
         moved = Pose(orientation=transform.transform.rotation)
         moved.position.x = transform.transform.translation.x
         moved.position.y = transform.transform.translation.y
-        self._edges[child] = (transform.header.frame_id.lstrip("/"), planar_pose(moved))
-        frame, pose, passed = self._base, np.zeros(3), [self._base]
-        while frame != self._odom:
-            if frame not in self._edges:
-                return None
-            frame, step = self._edges[frame]
-            if frame in passed:
-                raise ValueError(f"tf loops: {' → '.join((*passed, frame))}")
-            passed.append(frame)
-            pose = compose(step, pose)
-        return pose if child in passed[:-1] else None
+        edge = parent, planar_pose(moved)
+        self._edges.pop(child, None)
+        self._edges[child] = edge  # the newest is the last
+        way = self._way()
+        if len(self._edges) > MOST_FRAMES:
+            del self._edges[next(frame for frame in self._edges if frame not in way)]
+        if way[-1] in way[:-1]:
+            raise ValueError(f"tf loops: {' → '.join(way)}")
+        if len(way) > MOST_LINKS:
+            raise ValueError(f"tf has more than {MOST_LINKS} frames above {self._base}")
+        if way[-1] != self._odom or child not in way[:-1]:
+            return None
+        pose = np.zeros(3)
+        for frame in way[:-1]:
+            pose = compose(self._edges[frame][1], pose)
+        return pose
+
+    def _way(self) -> list[str]:
+        """The frames from the base's up to the odometry's, or as far as it goes."""
+        way = [self._base]
+        while way[-1] != self._odom and way[-1] in self._edges and len(way) <= MOST_LINKS:
+            way.append(self._edges[way[-1]][0])
+            if way[-1] in way[:-1]:
+                break
+        return way
 
 
 class ImageError(ValueError):

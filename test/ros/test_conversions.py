@@ -118,11 +118,35 @@ def test_transforms_that_loop_are_named() -> None:
     np.testing.assert_allclose(chain.add(edge("odom", "wheels", (0.0, 0.0, 0.0))), [1.0, 0.0, 0.0])
 
 
-def test_tf_with_ever_new_frames_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf_with_ever_new_frames_does_not_fill_the_memory_nor_hide_the_robots_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever is first: frames that lead nowhere make way for newer ones."""
     monkeypatch.setattr(conversions, "MOST_FRAMES", 3)
     chain = conversions.TransformChain("odom", "base")
-    for child in ("base", "a", "b"):
-        chain.add(edge("odom", child, (1.0, 0.0, 0.0)))
-    with pytest.raises(ValueError, match="more than 3 frames"):
-        chain.add(edge("odom", "c", (1.0, 0.0, 0.0)))
-    np.testing.assert_allclose(chain.add(edge("odom", "base", (2.0, 0.0, 0.0))), [2.0, 0.0, 0.0])
+    for child in "abcdef":
+        assert chain.add(edge("odom", child, (1.0, 0.0, 0.0))) is None
+    assert chain.add(edge("wheels", "base", (1.0, 0.0, 0.0))) is None
+    for child in "abcdef":
+        assert chain.add(edge("odom", child, (1.0, 0.0, 0.0))) is None
+    pose = chain.add(edge("odom", "wheels", (2.0, 0.0, 0.0)))
+    np.testing.assert_allclose(pose, [3.0, 0.0, 0.0])
+    assert len(chain._edges) == 3
+
+
+def test_a_tree_of_thousands_of_frames_above_the_base_is_refused_soon() -> None:
+    """Each of the transforms is one step more, and must not be as much work as all before it."""
+    chain = conversions.TransformChain("odom", "base")
+    chain.add(edge("0", "base", (1.0, 0.0, 0.0)))
+    for number in range(conversions.MOST_LINKS - 2):
+        assert chain.add(edge(str(number + 1), str(number), (1.0, 0.0, 0.0))) is None
+    for number in range(conversions.MOST_LINKS - 1, 3000):
+        with pytest.raises(ValueError, match="more than 100 frames above base"):
+            chain.add(edge(str(number), str(number - 1), (1.0, 0.0, 0.0)))
+    np.testing.assert_allclose(chain.add(edge("odom", "base", (1.0, 0.0, 0.0))), [1.0, 0.0, 0.0])
+
+
+def test_a_frame_of_a_megabytes_name_is_refused() -> None:
+    chain = conversions.TransformChain("odom", "base")
+    with pytest.raises(ValueError, match="more than 1000 characters"):
+        chain.add(edge("odom", "x" * 1_000_000, (1.0, 0.0, 0.0)))
