@@ -8,8 +8,12 @@ import sys
 import threading
 import traceback
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""C0 and C1 but line feeds and tabs; and what turns the direction of writing."""
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200e\u200f\u061c"
+    "\xad\u180e\u200b\u2060-\u2065\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""C0 and C1 but line feeds and tabs; what turns the direction of writing; and what has no width,
+so that two names look the same (but the joiners that Persian and Hindi are written with)."""
 
 
 def shown(text: str) -> str:
@@ -19,6 +23,11 @@ def shown(text: str) -> str:
     """
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def shown_in_line(text: str) -> str:
+    """The same, with line feeds shown too: a name must not begin a line of its own in a log."""
+    return shown(text).replace("\n", "\\n")
 
 
 def shown_traceback(error: BaseException) -> str:

@@ -96,8 +96,9 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def printable(text: str) -> str:
-    r"""`text` in which the bytes of a file name that is not UTF-8 are written as in \xff."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    r"""A name of one line, in which bytes that are not UTF-8 are written as in \xff."""
+    name = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return name.replace("\n", r"\n")
 
 
 def _reason(error: Exception) -> str:

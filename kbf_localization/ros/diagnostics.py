@@ -17,7 +17,7 @@ from rclpy.impl.rcutils_logger import RcutilsLogger, _internal_callers
 from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 
-from kbf_localization.foreign_text import shown
+from kbf_localization.foreign_text import shown_in_line
 from kbf_localization.localization import State
 from kbf_localization.localization.timeline import CameraRhythm, StampOffset
 
@@ -288,7 +288,7 @@ class ShownLogger(RcutilsLogger):
         text = str(message)
         if len(text) > LONGEST_LINE:
             text = f"{text[:LONGEST_LINE]}... ({len(text)} characters)"
-        return bool(super().log(shown(text), *arguments, **keywords))
+        return bool(super().log(shown_in_line(text), *arguments, **keywords))
 
 
 # rclpy tells calls apart by where they are made, which is not here: nothing else logs in this file.

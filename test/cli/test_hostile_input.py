@@ -165,6 +165,12 @@ def test_so_are_those_in_tables_and_lines(tmp_path: Path) -> None:
     assert not set(sent) & set("\x1b\x07")
 
 
+@pytest.mark.parametrize("unseen", "\u200b\u200e\u200f\u061c\u2060\ufeff\xad\U000e0041")
+def test_so_are_characters_without_a_width(unseen: str) -> None:
+    """Else two names could look the same, or a name be written from right to left."""
+    assert shown(f"drive{unseen}1") == f"drive{unseen.encode('unicode_escape').decode()}1"
+
+
 def test_plain_texts_are_left_alone() -> None:
     plain = "Über 3 µm: 100 % → ok\n\tnext"
     assert shown(plain) == plain

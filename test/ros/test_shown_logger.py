@@ -14,6 +14,11 @@ def test_the_log_shows_control_characters(capfd: pytest.CaptureFixture[str]) -> 
     assert not set(said) & set("\x1b\x07\x9b")
 
 
+def test_a_name_begins_no_line_of_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    ShownLogger("localizer").error("frame 'x\n[FATAL] [1.0] [localizer]: on fire'")
+    assert r"frame 'x\n[FATAL] [1.0] [localizer]: on fire'" in capfd.readouterr().err
+
+
 def test_calls_are_told_apart_by_where_they_are_made(capfd: pytest.CaptureFixture[str]) -> None:
     """rclpy refuses a call whose severity is another than before at the same place."""
     log = ShownLogger("localizer")
