@@ -29,6 +29,17 @@ def test_global_start_converges(lost_robot: Robot) -> None:
     assert np.linalg.eigvalsh(covariance[:2, :2])[0] > 0.0
 
 
+def test_diagnostics_have_the_status(robot: Robot) -> None:
+    robot.drive_until_tracking()
+
+    def told() -> bool:
+        assert robot.status is not None
+        found = robot.diagnostics.get(robot.status.name)
+        return found is not None and "tracking" in {one.value for one in found.values}
+
+    assert robot.wait_for(told), robot.diagnostics
+
+
 def test_initial_pose_from_rviz_is_used_at_once(lost_robot: Robot) -> None:
     lost_robot.move()
     lost_robot.give_pose(lost_robot.pose)
