@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from test.filters.synthetic_world import SyntheticDrive, World
 
 PROJECT = Path(__file__).resolve().parents[1]
+ROS_FOLDERS = {PROJECT / "test" / "ros", PROJECT / "test" / "faults"}
 HAS_ROS = importlib.util.find_spec("rclpy") is not None
 
 # Set before any test module imports NumPy: two suites on two cores must not fight for threads.
@@ -38,7 +39,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(sys.prefix) / "bytecode")
 sys.dont_write_bytecode = False
 
-LONGEST = ("docs", "ros", "faults")
+# The files that take longest come first, so that no worker is left alone with one in the end.
+LONGEST = (
+    "test_commands", "test_signals", "test_check", "test_replay", "test_wheel", "test_live",
+    "test_on_a_cluster", "test_notebooks", "test_python", "test_honesty", "test_hostile_drives",
+)  # fmt: skip
 
 collect_ignore = [] if HAS_ROS else ["ros", "faults"]
 
@@ -81,14 +86,28 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The longest files come first, so that xdist's workers end together.
-    items.sort(key=lambda item: item.path.parent.name not in LONGEST)
-    ros_folders = {PROJECT / "test" / "ros", PROJECT / "test" / "faults"}
     for item in items:
-        if ros_folders & set(item.path.parents):
+        if ROS_FOLDERS & set(item.path.parents):
             item.add_marker(pytest.mark.ros)
         if not HAS_ROS and item.get_closest_marker("ros"):
             item.add_marker(pytest.mark.skip(reason="rclpy cannot be imported"))
+    places = _places(dict.fromkeys(item.path for item in items))
+    items.sort(key=lambda item: places[item.path])
+
+
+def _places(files: Iterable[Path]) -> dict[Path, float]:
+    """Where each file stands from 0 to 1: those that wait for ROS evenly among those that compute.
+
+    So xdist's workers, one more than cores, keep all cores busy.
+    """
+    waiting, computing = [], []
+    for file in sorted(files, key=lambda file: file.stem not in LONGEST):
+        (waiting if ROS_FOLDERS & set(file.parents) else computing).append(file)
+    return {
+        file: (place + 0.5) / len(group)
+        for group in (waiting, computing)
+        for place, file in enumerate(group)
+    }
 
 
 @pytest.fixture(scope="session")
@@ -174,11 +193,26 @@ def world() -> "World":
 
 
 @pytest.fixture(scope="session")
-def world_map(world: "World") -> "TrainingMap":
+def world_map(made_once: MadeOnce) -> "TrainingMap":
     """150 poses of two drives round that hall."""
-    from test.filters.synthetic_world import synthetic_map
+    return _map_of_the_hall(made_once, "world-map", 150)
 
-    return synthetic_map(world, 150)
+
+@pytest.fixture(scope="session")
+def tiny_map(made_once: MadeOnce) -> "TrainingMap":
+    """12 poses of these drives."""
+    with learning_quickly():
+        return _map_of_the_hall(made_once, "tiny-map", 12)
+
+
+def _map_of_the_hall(made_once: MadeOnce, name: str, poses: int) -> "TrainingMap":
+    from kbf_localization.training_map import load_map, save_map
+    from test.filters.synthetic_world import World, synthetic_map
+
+    def make(folder: Path) -> None:
+        save_map(synthetic_map(World(), poses), folder / "hall.kbfmap")
+
+    return load_map(made_once(name, make) / "hall.kbfmap")
 
 
 @pytest.fixture(scope="session")
