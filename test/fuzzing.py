@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 SECONDS = float(os.environ.get("KBF_FUZZ_SECONDS", "0"))
 """For each parser; 0: a short round of a fixed number of files."""
-SHORT_ROUND, LONG_ROUND = 60, 300
+SHORT_ROUND, LONG_ROUND = 30, 300
 
 # Where in the file (as a share of its length), how many bytes are cut there, what is put in.
 edits = st.lists(

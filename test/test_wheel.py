@@ -118,14 +118,14 @@ def test_version_is_the_manifests(installed: Path, tmp_path: Path) -> None:
 
 def test_drive_becomes_a_map_and_is_evaluated_without_ros(installed: Path, tmp_path: Path) -> None:
     kbf = installed / "kbf"
-    succeed(kbf, "simulate", "drives", "--runs", "2", "--frames", "30", "--size", "160x120",
+    succeed(kbf, "simulate", "drives", "--runs", "2", "--frames", "12", "--size", "160x120",
             "--jobs", "1", cwd=tmp_path)  # fmt: skip
     drives = sorted(str(path) for path in (tmp_path / "drives").iterdir() if path.is_dir())
-    build = ("map", "build", drives[0], "--output", "office.kbfmap", "--poses", "20", "--jobs", "1")
-    succeed(kbf, *build, cwd=tmp_path)
+    build = ("map", "build", drives[0], "--output", "office.kbfmap", "--poses", "8", "--words", "8")
+    succeed(kbf, *build, "--jobs", "1", cwd=tmp_path)
     succeed(kbf, "evaluate", drives[1], "--map", "office.kbfmap", "--output", "out", cwd=tmp_path)
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
-    assert metrics["methods"]["kbf"]["frames"] == 30
+    assert metrics["methods"]["kbf"]["frames"] == 12
 
 
 def test_what_needs_more_says_so_in_one_line(installed: Path, tmp_path: Path) -> None:

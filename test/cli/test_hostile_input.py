@@ -15,8 +15,7 @@ from kbf_localization.cli.map import _read_parameters
 from kbf_localization.errors import KbfError
 from kbf_localization.foreign_text import shown
 from kbf_localization.limits import check_parameter
-from kbf_localization.training_map import save_map
-from test.filters.synthetic_world import World, synthetic_map
+from kbf_localization.training_map import TrainingMap, save_map
 from test.fuzzing import edited, edits, fuzzed, token_edits
 
 runner = CliRunner()
@@ -190,9 +189,11 @@ def without_coverage() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("COV")}
 
 
-def test_a_picture_for_which_there_is_no_room_is_one_line(tmp_path: Path) -> None:
+def test_a_picture_for_which_there_is_no_room_is_one_line(
+    tiny_map: TrainingMap, tmp_path: Path
+) -> None:
     path, output = tmp_path / "office.kbfmap", tmp_path / "results"
-    save_map(synthetic_map(World(), 12), path)
+    save_map(tiny_map, path)
     done = subprocess.run(
         [sys.executable, "-B", "-c", DRAW_WITHOUT_ROOM, str(path), "--output", str(output)],
         capture_output=True,

@@ -16,8 +16,8 @@ def test_writes_parameters_that_a_map_can_take(office_drives, tmp_path: Path):
     output = tmp_path / "parameters.yaml"
     first, second = office_drives
     arguments = ["tune", str(first), str(second), "--output", str(output)]
-    arguments += ["--train", "0:0.4"]
-    arguments += ["--poses", "40", "--budget", "2", "--method", "nn", "--jobs", "1"]
+    arguments += ["--train", "0:0.2"]
+    arguments += ["--poses", "20", "--budget", "2", "--method", "nn", "--jobs", "1"]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "Tuning nn takes about" in result.output

@@ -19,7 +19,6 @@ def test_the_nodes_reference_is_up_to_date(tmp_path: Path) -> None:
         [sys.executable, str(PROJECT / "tools" / "make_node_reference.py"), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         check=True,
-        timeout=100,
     )
     for page in pages:
         assert (tmp_path / page).read_text() == (PROJECT / page).read_text(), (

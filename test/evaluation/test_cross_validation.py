@@ -51,6 +51,7 @@ def test_a_map_of_the_pool_is_the_map_that_is_built_of_those_drives(pool, drives
     assert ours.sources == built.sources
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_replay_of_the_pool_follows_the_drive(pool):
     training_map = pool.random_map([0, 1], 80, seed=0)
     run = replay(pool.drive(2), localizer(training_map))

@@ -26,19 +26,19 @@ def cluster() -> Iterator[DaskCluster]:
 
 @pytest.fixture(scope="module")
 def drives(tmp_path_factory: pytest.TempPathFactory) -> list[ColdDrive]:
-    """Two drives past the same wall, of 20 and 18 frames."""
+    """Two drives past the same wall, of 12 and 10 frames."""
     folder = tmp_path_factory.mktemp("drives")
     return [
         ColdDrive(make_cold_drive(folder / f"seq1_cloudy{number}", frames))
-        for number, frames in ((1, 20), (2, 18))
+        for number, frames in ((1, 12), (2, 10))
     ]
 
 
 def test_a_map_built_on_the_cluster_is_the_same_map(
     cluster: DaskCluster, drives: list[ColdDrive]
 ) -> None:
-    here = build_map(drives, poses=12, words=20, seed=3, workers=Serial())
-    there = build_map(drives, poses=12, words=20, seed=3, workers=cluster)
+    here = build_map(drives, poses=6, words=20, seed=3, workers=Serial())
+    there = build_map(drives, poses=6, words=20, seed=3, workers=cluster)
     assert there.identity == here.identity
     np.testing.assert_array_equal(there.features, here.features)
     np.testing.assert_array_equal(there.poses, here.poses)
@@ -53,7 +53,7 @@ def test_tuning_on_the_cluster_finds_the_same(
     found = []
     for workers in (Serial(), cluster):
         pool = describe_drives(drives, words=20, workers=workers)
-        found.append(tune(pool, range(2), ["nn"], 12, budget=1, workers=workers)["nn"])
+        found.append(tune(pool, range(2), ["nn"], 6, budget=1, workers=workers)["nn"])
     here, there = found
     assert there.parameters == here.parameters
     # Worker processes may have another number of BLAS threads, which rounds sums differently.

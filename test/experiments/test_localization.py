@@ -18,7 +18,7 @@ class Named:
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
 def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
-    pool = pool_of([drive(world, loop(50, wobble=0.03 * i), seed=i) for i in range(3)])
+    pool = pool_of([drive(world, loop(30, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)
     setup = localization.Setup("synthetic", (_fold(),))
     outcome = localization.run_trials(setup, trials=2, sizes=(15, 25), budget=1, tune_at=20)

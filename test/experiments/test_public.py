@@ -82,6 +82,7 @@ def test_a_folder_without_data_is_one_line(tmp_path: Path) -> None:
         find_protocols([tmp_path])
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_the_command_writes_a_table_a_report_and_metrics(tmp_path: Path) -> None:
     make_tum(tmp_path / "data" / "short", frames=40)
     make_openloris(tmp_path / "data" / "office1-1", frames=40)

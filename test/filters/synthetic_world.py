@@ -219,11 +219,14 @@ def pool_of(drives: Sequence[SyntheticDrive]) -> FramePool:
 
 def synthetic_map(world, count=150, seed=1) -> TrainingMap:
     """A map of `count` poses chosen at random from two drives round the loop."""
-    drives = [
+    return map_of(drives_of_the_map(world, seed), count, seed)
+
+
+def drives_of_the_map(world, seed=1) -> list[SyntheticDrive]:
+    return [
         drive(world, loop(300, wobble=0.06, phase=0.1 * seed), seed, "first"),
         drive(world, loop(300, wobble=-0.04, phase=0.3 * seed), seed + 1, "second"),
     ]
-    return map_of(drives, count, seed)
 
 
 def without_words(training_map: TrainingMap) -> TrainingMap:

@@ -1,5 +1,7 @@
 """The default filter on drives whose truth is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,18 @@ from test.filters.synthetic_world import (
     position_errors,
     run,
 )
+
+
+@pytest.fixture(scope="module")
+def short_drive(world_drive):
+    """Its first 60 pictures: more than it takes to track."""
+    first = slice(60)
+    return replace(
+        world_drive,
+        poses=world_drive.poses[first],
+        motions=world_drive.motions[:59],
+        views=world_drive.views[first],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +71,14 @@ def test_the_whole_belief_is_never_narrower_than_its_moments(estimates):
         assert np.linalg.eigvalsh(excess).min() > -1e-9
 
 
-def test_gives_the_same_for_the_same_input_prepared_or_not(estimates, world_map, world_drive):
+def test_gives_the_same_for_the_same_input_prepared_or_not(estimates, world_map, short_drive):
     prepared = HypothesisFilter(world_map)
     prepared.prepare()
-    run(prepared, world_map, world_drive)
+    run(prepared, world_map, short_drive)
     prepared.reset()
-    again = run(prepared, world_map, world_drive)
+    again = run(prepared, world_map, short_drive)
     np.testing.assert_allclose(
-        [one.pose for one in again], [one.pose for one in estimates], atol=1e-9
+        [one.pose for one in again], [one.pose for one in estimates[: len(again)]], atol=1e-9
     )
 
 
@@ -91,9 +105,9 @@ def test_a_wrong_given_pose_is_overruled_by_the_pictures(world_map, world_drive)
     assert np.median(errors[30:]) < 0.4
 
 
-def test_finds_back_after_being_carried_away(world_map, world_drive):
+def test_finds_back_after_being_carried_away(world_map, world_drive, short_drive):
     pose_filter = HypothesisFilter(world_map)
-    run(pose_filter, world_map, world_drive)
+    run(pose_filter, world_map, short_drive)
     found = [
         pose_filter.step(world_drive.motions[i - 1], world_map.observe(world_drive.views[i]))
         for i in range(110, 170)
@@ -103,20 +117,20 @@ def test_finds_back_after_being_carried_away(world_map, world_drive):
     assert np.median(errors[20:]) < 0.3
 
 
-def test_a_black_picture_keeps_the_prediction(world_map, world_drive):
+def test_a_black_picture_keeps_the_prediction(world_map, short_drive):
     pose_filter = HypothesisFilter(world_map)
-    before = run(pose_filter, world_map, world_drive)[-1]
+    before = run(pose_filter, world_map, short_drive)[-1]
     black = pose_filter.step(np.array([0.1, 0.0, 0.0]), world_map.observe(BLACK))
     expected = compose(before.pose, [0.1, 0.0, 0.0])
     assert np.hypot(*(black.pose - expected)[:2]) < 0.1
     assert Event.UNRECOGNIZED_IMAGE in black.events
 
 
-def test_a_frozen_picture_never_makes_the_pose_surer(world_map, world_drive):
+def test_a_frozen_picture_never_makes_the_pose_surer(world_map, short_drive):
     """Odometry goes on while the camera repeats itself: the covariance grows, step by step."""
     pose_filter = HypothesisFilter(world_map)
-    last = run(pose_filter, world_map, world_drive)[-1]
-    frozen = world_map.observe(world_drive.views[-1])
+    last = run(pose_filter, world_map, short_drive)[-1]
+    frozen = world_map.observe(short_drive.views[-1])
     for _ in range(20):
         step = pose_filter.step(np.array([0.1, 0.0, 0.02]), frozen)
         assert Event.FROZEN_IMAGE in step.events
@@ -125,20 +139,20 @@ def test_a_frozen_picture_never_makes_the_pose_surer(world_map, world_drive):
         last = step
 
 
-def test_new_pictures_of_a_robot_at_rest_do_not_make_it_surer(world, world_map, world_drive):
+def test_new_pictures_of_a_robot_at_rest_do_not_make_it_surer(world, world_map, short_drive):
     """Every one has other noise, so that none is the same; but the view is the same."""
     pose_filter = HypothesisFilter(world_map)
-    last = run(pose_filter, world_map, world_drive)[-1]
+    last = run(pose_filter, world_map, short_drive)[-1]
     generator = np.random.default_rng(8)
-    for _ in range(200):
-        view = world.view(world_drive.poses[-1], generator)
+    for _ in range(100):
+        view = world.view(short_drive.poses[-1], generator)
         step = pose_filter.step(np.zeros(3), world_map.observe(view))
     np.testing.assert_allclose(step.covariance, last.covariance, atol=1e-3 * last.covariance.max())
     np.testing.assert_allclose(step.pose, last.pose, atol=1e-3)
 
 
 def test_on_another_buildings_map_it_never_tracks(world_map):
-    strangers = drive(World(seed=5), loop(150), 3)
+    strangers = drive(World(seed=5), loop(100), 3)
     held = localizer(world_map)
     odometry = strangers.odometry
     states = []
@@ -154,8 +168,4 @@ def test_each_part_can_be_left_out(world_map, world_drive, parts):
     found = run(HypothesisFilter(world_map, parts=parts), world_map, world_drive)
     assert np.isfinite([one.pose for one in found]).all()
     assert np.median(position_errors(found, world_drive.poses)) < 1.0
-
-
-def test_one_hypothesis_is_one(world_map, world_drive):
-    found = run(HypothesisFilter(world_map, parts=Parts(many=False)), world_map, world_drive)
-    assert max(len(one.hypotheses) for one in found) == 1
+    assert max(len(one.hypotheses) for one in found) == 1 or parts.many

@@ -91,7 +91,7 @@ motions = st.one_of(
 names = st.sampled_from(["black", "full", "strange", "noise", "wordless", "good", "next", "far"])
 steps = st.lists(st.tuples(motions, names), min_size=1, max_size=12)
 anything = settings(
-    max_examples=8,
+    max_examples=3,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -1,6 +1,5 @@
 """What Nav2 asks of the node that stands in AMCL's place."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,13 +52,17 @@ def test_deactivation_and_the_end_of_the_process_break_the_bond_at_once(
     assert robot.wait_for(lambda: not manager.statuses[-1].active)
 
 
-def test_bond_is_optional(world: World, map_file: Path) -> None:
+def test_bond_and_saved_pose_are_optional(world: World, map_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pose.json"
     parameters = {"map": str(map_file), "bond_heartbeat_period": 0.0}
-    with robot_with_node(world, parameters) as (robot, _):
+    parameters |= {"saved_pose_file": str(path), "save_pose_rate": -1.0}
+    with robot_with_node(world, parameters) as (robot, process):
         manager = LifecycleManager(robot)
         robot.wait_until_heard()
         robot.drive_until_tracking()
         assert not manager.is_formed
+        assert process.interrupt(PATIENCE) == 0
+    assert not path.exists()
 
 
 def test_initial_pose_by_service(lost_robot: Robot) -> None:
@@ -111,21 +114,3 @@ def test_particle_cloud_holds_the_belief_with_weights_that_add_up_to_one(robot: 
     assert all(particle.weight > 0.0 for particle in particles)
     nearest = min(np.hypot(*(planar_pose(one.pose)[:2] - robot.pose[:2])) for one in particles)
     assert nearest < 0.5
-
-
-def test_negative_save_pose_rate_saves_nothing(
-    world: World, map_file: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "pose.json"
-    parameters = {"map": str(map_file), "saved_pose_file": str(path), "save_pose_rate": -1.0}
-    with robot_with_node(world, parameters) as (robot, process):
-        robot.wait_until_heard()
-        robot.drive_until_tracking()
-        assert process.interrupt(PATIENCE) == 0
-    assert not path.exists()
-    parameters["save_pose_rate"] = 0.0
-    with robot_with_node(world, parameters) as (robot, process):
-        robot.wait_until_heard()
-        robot.drive_until_tracking()
-        assert process.interrupt(PATIENCE) == 0
-    assert len(json.loads(path.read_text())["pose"]) == 3

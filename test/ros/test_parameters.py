@@ -92,9 +92,7 @@ def test_the_yaml_file_has_every_default() -> None:
     assert content == {parameter.name: parameter.default for parameter in PARAMETERS}
 
 
-@pytest.mark.parametrize(
-    "given", [{"update_min_d": -1.0}, {"transform_rate": 30}, {"method": "guess"}]
-)
+@pytest.mark.parametrize("given", [{"transform_rate": 30}, {"method": "guess"}])
 def test_wrong_value_at_the_start_is_one_clear_line_and_exit_code_2(given: dict[str, Any]) -> None:
     with NodeProcess({"map": "any.kbfmap", **given}) as process:
         process.wait(60.0)

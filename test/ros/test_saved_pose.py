@@ -82,11 +82,13 @@ def test_any_file_gives_a_finite_pose_or_an_error(
 
 def test_node_starts_where_it_was_stopped(world: World, map_file: Path, tmp_path: Path) -> None:
     path = tmp_path / "pose.json"
-    parameters = {"map": str(map_file), "saved_pose_file": str(path)}
+    # At a rate of 0 the pose is saved when the node ends, and not before.
+    parameters = {"map": str(map_file), "saved_pose_file": str(path), "save_pose_rate": 0.0}
     with robot_with_node(world, parameters) as (robot, process):
         robot.wait_until_heard()
         robot.drive_until_tracking()
         where = robot.metres
+        assert not path.exists()
         assert process.interrupt(PATIENCE) == 0
     assert np.hypot(*(load_pose(path).prior.pose[:2] - world.route(where)[:2])) < 0.5
     with robot_with_node(world, parameters) as (robot, process):

@@ -167,7 +167,12 @@ def test_ros_counts_as_sourced_where_rclpy_imports_outside_an_environment(
 @pytest.mark.slow
 def test_without_pypi_it_says_so_and_leaves_no_stamp(tmp_path: Path) -> None:
     settings = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_CONFIG_FILE": os.devnull}
-    settings |= {"PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "", "PIP_NO_CACHE_DIR": "1"}
+    settings |= {
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": "",
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_RETRIES": "0",
+    }
     done = run(sys.executable, SCRIPT, tmp_path / "venv", "run", "--without-ros", **settings)
     assert_one_line(done, "is PyPI reachable", "set-up.log")
     assert not (tmp_path / "venv" / "ready-run").exists()

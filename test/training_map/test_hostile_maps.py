@@ -18,17 +18,14 @@ from kbf_localization.errors import KbfError
 from kbf_localization.filters.registry import METHODS, make_filter
 from kbf_localization.training_map import TrainingMap, file_format, load_map, save_map
 from kbf_localization.training_map.file_format import SEAL_LENGTH
-from test.filters.synthetic_world import World, synthetic_map
 from test.fuzzing import changed_trees, edited, edits, fuzzed
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def whole(tiny_map: TrainingMap, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("maps") / "office.kbfmap"
     plan = FloorPlanImage(np.zeros((5, 4), dtype=np.uint8), 0.5, (0.0, 0.0, 0.0))
-    bare = synthetic_map(World(), 8)
-    ways = tuple(bare.way(number) for number in range(len(bare.sources)))
-    save_map(replace(bare, floor_plan=plan, ways=ways), path)
+    save_map(replace(tiny_map, floor_plan=plan), path)
     return path.read_bytes()
 
 

@@ -18,6 +18,7 @@ from kbf_localization.training_map.fits import (
 from kbf_localization.training_map.learned import Evidence, Readout, Resemblance
 from kbf_localization.training_map.learning import learn_from_map
 from kbf_localization.training_map.probes import probe_places, way_along
+from test.conftest import learning_quickly
 from test.filters.synthetic_world import FIELD_OF_VIEW, World, drive, loop, map_of
 
 START = Resemblance(0.8, 3.0, 0.5, 1.5)
@@ -174,7 +175,8 @@ def two_drives(world):
 @pytest.fixture(scope="module")
 def taught(two_drives):
     """What a map of 100 poses of these drives learned."""
-    return map_of(two_drives, 100).learned
+    with learning_quickly():
+        return map_of(two_drives, 100).learned
 
 
 @pytest.mark.usefixtures("quick_learning")
@@ -192,6 +194,7 @@ def test_other_drives_teach_similar_things(taught, world_map):
     assert taught.resemblance.angle_rad == pytest.approx(by_others.angle_rad, rel=0.3)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_map_in_other_units_learns_the_same_in_its_own_scales(two_drives, taught):
     """The world twice as large: d₀ doubles, angles stay, and so does the evidence."""
     larger = [

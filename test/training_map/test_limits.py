@@ -24,15 +24,9 @@ from kbf_localization.limits import PARAMETERS, check_parameter
 from kbf_localization.training_map import TrainingMap, load_map, save_map
 from kbf_localization.training_map.file_format import seal
 from kbf_localization.training_map.picture import draw_map
-from test.filters.synthetic_world import World, synthetic_map
 
 LENGTH_AT = 14
 """Where in the seal the file's length stands."""
-
-
-@pytest.fixture(scope="module")
-def tiny_map() -> TrainingMap:
-    return synthetic_map(World(), 12)
 
 
 def redescribe(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
