@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import DatasetError
-from kbf_localization.simulator.trajectory import named, read_trajectory
+from kbf_localization.simulator.trajectory import named, perturbed, read_trajectory
 
 LINES = (
     "t1152212857.193444_x0.3068230_y-0.0158034_a-0.0096662.jpeg CR-A\n"
@@ -62,3 +62,23 @@ def test_a_named_trajectory_is_read_back_as_it_is(tmp_path: Path) -> None:
     assert np.abs(again.stamps_ns - stamps).max() < 1000
     assert np.abs(again.poses[:, :2] - poses[:, :2]).max() <= 0.5000001e-7
     assert np.abs(again.poses[:, 2]).max() < np.pi
+
+
+def test_another_drive_along_the_way_stays_near_it_at_a_pace_of_its_own() -> None:
+    """Along x at 0.5 m/s, with a break of a minute that the other drive does not make."""
+    seconds = 0.2 * np.arange(400) + np.where(np.arange(400) < 200, 0.0, 60.0)
+    poses = np.column_stack((0.1 * np.arange(400), np.zeros((400, 2))))
+    labels = ("CR-A",) * 200 + ("2PO1-A",) * 200
+    way = named((1e9 * seconds).astype(np.int64), poses, labels)
+    factors = []
+    for seed in range(5):
+        other = perturbed(way, np.random.default_rng(seed), 10**18)
+        assert np.abs(other.poses[:, 1]).max() <= 0.7 * 2 * 0.12 + 1e-6
+        assert np.abs(other.poses[:, 2]).max() <= 2 * 0.05 + 1e-6
+        between = np.diff(other.stamps_ns) * 1e-9
+        assert between.min() > 0.0 and np.median(between) == pytest.approx(0.2048, abs=0.002)
+        assert other.stamps_ns[0] > 10**18
+        factors.append(0.5 * len(other) * 0.2048 / 40.0)
+        change = other.labels.index("2PO1-A")
+        assert other.poses[change, 0] == pytest.approx(20.0, abs=0.5)
+    assert all(1 / 1.25 < factor < 1 / 0.8 for factor in factors) and np.ptp(factors) > 0.05

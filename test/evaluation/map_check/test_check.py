@@ -32,6 +32,7 @@ from kbf_localization.evaluation.run import replay
 from kbf_localization.progress import no_progress
 from kbf_localization.training_map import TrainingMap, subset
 from kbf_localization.vision.describer import Describer
+from test.evaluation.synthetic import picture
 from test.filters.synthetic_world import (
     SyntheticDrive,
     World,
@@ -187,8 +188,8 @@ def test_the_drift_is_the_median_of_simulated_odometry(world_map: TrainingMap) -
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_a_hall_of_two_equal_halves_has_look_alikes(world: World) -> None:
-    """The same pictures at places 30 m apart: the map cannot know which."""
+def test_a_hall_of_two_equal_halves_has_look_alikes(world: World, tmp_path: Path) -> None:
+    """The same pictures at places 30 m apart: the map cannot know which, and the page shows it."""
     both = []
     for seed, name in ((1, "first"), (2, "second")):
         near = drive(world, loop(60, wobble=0.03 * seed), seed, name)
@@ -200,6 +201,10 @@ def test_a_hall_of_two_equal_halves_has_look_alikes(world: World) -> None:
     assert abs(abs(pair.a[0] - pair.b[0]) - 30.0) < 3.0
     assert pair.order > 1
     assert any(stretch.why == "look_alike" for stretch in found.stretches)
+    seen = replace(found.training_map, thumbnails=[picture(row) for row in range(120)])
+    page = write_check(ResultsFolder(tmp_path), replace(found, training_map=seen), {})
+    assert "Look-alike 1: " in page.read_text(encoding="utf-8")
+    assert (tmp_path / "look_alike_1.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_page_is_one_file_that_loads_nothing(checked: MapCheck, tmp_path: Path) -> None:
