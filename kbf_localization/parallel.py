@@ -227,12 +227,14 @@ class DaskCluster:
         """Waits for as long as there are workers, and a little longer: they may come back."""
         left_at: float | None = None
         while True:
+            failed = future.status == "error"
             with self._explained(future):
                 try:
                     return future.result(timeout=WORKERS_LOOKED_AFTER_S)
                 except (TimeoutError, asyncio.TimeoutError):
-                    if future.done():
-                        raise  # it is the function's own
+                    # One that ends just now is asked again; a failed one's error is its own.
+                    if failed:
+                        raise
             if self._threads():
                 left_at = None
                 continue

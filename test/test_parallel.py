@@ -159,6 +159,33 @@ def test_a_dask_cluster_of_two_workers_agrees() -> None:
         pool.close()
 
 
+class EndsJustNow:
+    """A future whose result is there a moment after it was waited for in vain."""
+
+    def __init__(self, outcome: int | Exception) -> None:
+        self.status, self._outcome = "pending", outcome
+
+    def result(self, timeout: float) -> int:
+        if self.status == "pending":
+            self.status = "error" if isinstance(self._outcome, Exception) else "finished"
+            raise TimeoutError("still at work")
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+@pytest.mark.parametrize("error", [ValueError("three"), TimeoutError("the function's own")])
+def test_an_item_that_is_done_just_after_the_wait_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    pytest.importorskip("distributed", reason="Dask is optional")
+    monkeypatch.setattr(DaskCluster, "__init__", lambda self: setattr(self, "_address", "here"))
+    monkeypatch.setattr(DaskCluster, "_threads", lambda self: 1)
+    assert DaskCluster()._result(EndsJustNow(7)) == 7
+    with pytest.raises(type(error), match=str(error)):
+        DaskCluster()._result(EndsJustNow(error))
+
+
 CONNECT = """
 import sys
 from kbf_localization.errors import KbfError
