@@ -73,7 +73,6 @@ def test_belief_is_better_with_its_negative_weights(run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_learning")
 def test_drive_is_localized(run) -> None:
     name = "localize_a_drive.ipynb"
     variables, folder = run(name)
