@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -38,7 +39,7 @@ from kbf_localization.motion.reported_noise import sane_variances
 from kbf_localization.vision.describer import ImageDescription
 
 STANDING_M, STANDING_RAD = 0.005, 0.005
-"""A robot that has gone and turned by less since the last used image stands still."""
+"""A robot that is no further and no more turned from the last used image stands still."""
 
 MOST_FAILURES = 3
 """The filter starts anew after so many consecutive steps that ended in an error."""
@@ -292,8 +293,11 @@ class Localizer:
         return bool(moved or abs(step[2]) >= settings.update_min_a)
 
     def _stood(self, then: OdometryReading, now: OdometryReading) -> bool:
-        way, turn = now.distance_m - then.distance_m, now.turned_rad - then.turned_rad
-        return way < STANDING_M and turn < STANDING_RAD and self.state is State.TRACKING
+        # Not the way gone: odometry that trembles in one place goes far, and sees the same.
+        x, y, turn = now.pose - then.pose
+        turned = abs(math.remainder(turn, math.tau))
+        stood = math.hypot(x, y) < STANDING_M and turned < STANDING_RAD
+        return stood and self.state is State.TRACKING
 
     def _motion(self, now: OdometryReading, stamp_ns: int) -> Array | None:
         """The motion since the last used image; None at the start and where odometry jumped."""

@@ -94,16 +94,20 @@ class ImageHealth:
     def __init__(self, counts: Counter[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._counts, self._clock = counts, clock
         self._offset, self._rhythm = StampOffset(), CameraRhythm()
-        self._arrived = 0
+        self._arrived = self._correction_ns = 0
         self._measured_at, self._offset_s, self._drift = -math.inf, math.nan, math.nan
         self.used()
 
-    def arrived(self, stamp_ns: int, newest_odometry_ns: int | None) -> None:
-        """An image has come while this was the newest odometry."""
+    def arrived(self, stamp_ns: int, correction_ns: int, newest_odometry_ns: int | None) -> None:
+        """An image has come while this was the newest odometry; its stamp is to be corrected."""
         self._arrived += 1
         self._counts[Event.IMAGES_MISSING.value] += self._rhythm.missing(stamp_ns)
+        if correction_ns != self._correction_ns:
+            self._correction_ns = correction_ns
+            self.time_jumped()
         if newest_odometry_ns is not None:
-            self._offset.add(self._clock(), (stamp_ns - newest_odometry_ns) * 1e-9)
+            offset_ns = stamp_ns + correction_ns - newest_odometry_ns
+            self._offset.add(self._clock(), offset_ns * 1e-9)
 
     def used(self) -> None:
         """An image could be used; or the node begins to listen."""

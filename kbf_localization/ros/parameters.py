@@ -284,5 +284,7 @@ def check(parameters: Iterable[Parameter], configured: bool) -> SetParametersRes
 
 
 def read(node: Node) -> dict[str, Any]:
-    """The values of all of them."""
-    return {parameter.name: node.get_parameter(parameter.name).value for parameter in PARAMETERS}
+    """The values of all of them; frames as tf has them, without a slash before them."""
+    values = {parameter.name: node.get_parameter(parameter.name).value for parameter in PARAMETERS}
+    frames = (name for name in values if name.endswith("_frame_id"))
+    return {**values, **{name: values[name].lstrip("/") for name in frames}}

@@ -226,14 +226,14 @@ class RunningLocalizer:
         except UNREADABLE as error:
             self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
             return
-        frame, expected = message.frame_id, self._values["odom_frame_id"]
+        frame, expected = message.frame_id.lstrip("/"), self._values["odom_frame_id"]
         if frame and frame != expected:
             self.refuse(
                 Event.ODOMETRY_WRONG_FRAME,
                 f"odometry in frame '{frame}' is not used: odom_frame_id is '{expected}'",
             )
             return
-        base, expected = message.child_frame_id, self._values["base_frame_id"]
+        base, expected = message.child_frame_id.lstrip("/"), self._values["base_frame_id"]
         if base and base != expected:
             self.refuse(
                 Event.ODOMETRY_OTHER_BASE,
@@ -271,9 +271,9 @@ class RunningLocalizer:
         except UNREADABLE as error:
             self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
             return
-        stamp_ns += round(self._values["camera_time_offset"] * 1e9)
-        self._health.arrived(stamp_ns, self.localizer.newest_odometry_ns)
-        self._worker.submit(stamp_ns, cdr)
+        correction_ns = round(self._values["camera_time_offset"] * 1e9)
+        self._health.arrived(stamp_ns, correction_ns, self.localizer.newest_odometry_ns)
+        self._worker.submit(stamp_ns + correction_ns, cdr)
 
     def _process(self, pending: PendingImage) -> None:
         """On the worker's thread: decode, localize, publish."""

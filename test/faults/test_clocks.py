@@ -92,6 +92,21 @@ def test_images_that_the_camera_drops_are_counted(survival: Survival) -> None:
     survival.check(frames=3)
 
 
+def test_a_corrected_camera_clock_is_no_missing_image(survival: Survival) -> None:
+    robot = survival.robot
+    for _ in range(12):
+        assert robot.frame() is not None
+    missing, late = robot.count("images_missing"), robot.count("image_late")
+    assert robot.set_parameter("camera_time_offset", -0.3).successful
+    robot.frame(wait=0.0)
+    assert robot.wait_for(lambda: robot.count("image_late") > late)
+    assert robot.set_parameter("camera_time_offset", 0.0).successful
+    assert robot.frame() is not None
+    robot.state_at(robot.stamp_ns)
+    assert robot.count("images_missing") == missing
+    survival.check(frames=3)
+
+
 def test_standing_robot_uses_few_images_and_answers_all(survival: Survival) -> None:
     """Three seconds at 10 Hz: of 30 images about 3 are used, at the default of one a second."""
     robot = survival.robot

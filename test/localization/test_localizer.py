@@ -152,6 +152,15 @@ def test_stands_until_it_moves_or_turns(world_map):
     assert not localizer.stands
 
 
+def test_odometry_that_trembles_in_one_place_stands(world_map):
+    localizer, _ = localizer_with(world_map)
+    for reading in range(101):
+        assert localizer.add_odometry(reading * SECOND // 100, [1e-3 * (reading % 2), 0.0, np.pi])
+    fixes = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(10)]
+    assert [one.used for one in fixes] == [True] + 9 * [False]
+    assert localizer.stands
+
+
 def test_a_given_pose_is_moved_on_from_its_stamp(world_map):
     localizer, pose_filter = localizer_with(world_map)
     drive_straight(localizer, 2.0)

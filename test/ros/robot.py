@@ -70,6 +70,7 @@ class Robot:
         self.stamp_ns = time.time_ns()
         self.origin = world.route(0.0)
         self.odometry_sent = 0
+        self.odom_frame, self.base_frame = "odom", "base_footprint"
         self.covariance, self.variance_per_metre = np.zeros((3, 3)), 0.0
         self.poses: list[PoseWithCovarianceStamped] = []
         self.tf = TransformBuffer()
@@ -173,8 +174,8 @@ class Robot:
             self.odom.publish(self.odometry_message(seen, stamp_ns))
 
     def odometry_message(self, pose: np.ndarray, stamp_ns: int) -> Odometry:
-        message = Odometry(header=header("odom", stamp_ns))
-        message.child_frame_id = "base_footprint"
+        message = Odometry(header=header(self.odom_frame, stamp_ns))
+        message.child_frame_id = self.base_frame
         message.pose.pose = pose_message(pose)
         message.pose.covariance = spatial_numbers(self.covariance)
         return message

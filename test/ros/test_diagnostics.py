@@ -27,7 +27,7 @@ class Camera:
         for _ in range(images):
             self.now += every * PERIOD_NS * 1e-9
             newest_ns = round(self.now * 1e9)
-            self.health.arrived(newest_ns + round(offset_s * 1e9), newest_ns)
+            self.health.arrived(newest_ns + round(offset_s * 1e9), 0, newest_ns)
 
 
 @pytest.fixture

@@ -122,6 +122,18 @@ def test_two_robots_in_two_namespaces_do_not_meet(world: World, map_file: Path) 
             assert np.hypot(*(where[:2] - robot.pose[:2])) < 0.5
 
 
+def test_frames_may_begin_with_a_slash_as_in_ros_1(world: World, map_file: Path) -> None:
+    """In odometry and in parameters; tf2 knows them without."""
+    parameters = {"map": str(map_file), "odom_frame_id": "/odom", "global_frame_id": "/map"}
+    with robot_with_node(world, parameters) as (robot, _):
+        robot.odom_frame, robot.base_frame = "/odom", "/base_footprint"
+        robot.wait_until_heard()
+        robot.drive_until_tracking()
+        assert robot.transform_comes()
+        assert robot.poses[-1].header.frame_id == "map"
+        assert robot.count("odometry_wrong_frame") == robot.count("odometry_other_base") == 0
+
+
 def test_clock_that_jumps_back_resets_under_simulated_time(world: World, map_file: Path) -> None:
     with robot_with_node(world, {"map": str(map_file), "use_sim_time": True}) as (robot, _):
         clock = robot.node.create_publisher(Clock, "/clock", 10)
