@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
@@ -39,6 +40,8 @@ PICTURES = {"camera": b"\x01", "match": b"\x02"}
 SHORTEST_PAUSE_S = 0.05
 MOST_WATCHERS, MOST_STRANGERS = 16, 64
 """At once: of those who are served, and of those who have not sent the token yet."""
+MOST_CONNECTIONS = 256
+"""Of all kinds: well below the 1024 descriptors that a process has at least."""
 STRANGERS_WAIT_S = 10.0
 SLOWEST_REQUEST_S = 20.0
 MAX_MESSAGE_BYTES = 1000
@@ -123,7 +126,7 @@ class _Server(threading.Thread):
             websocket_ping_interval=20,
             log_function=lambda _: None,
         )
-        server = HTTPServer(
+        server = _BoundedServer(
             application,
             max_header_size=16_384,
             max_body_size=MAX_MESSAGE_BYTES,
@@ -137,6 +140,25 @@ class _Server(threading.Thread):
         for watcher in (*watchers, *strangers):
             watcher.close()
         await server.close_all_connections()
+
+
+class _BoundedServer(HTTPServer):
+    """Hangs up on whoever comes when too many are connected.
+
+    A process has only so many descriptors; without one left it would try again without end.
+    """
+
+    def initialize(self, *arguments: Any, **keywords: Any) -> None:
+        super().initialize(*arguments, **keywords)
+        self._open: list[IOStream] = []
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        self._open = [one for one in self._open if not one.closed()]
+        if len(self._open) >= MOST_CONNECTIONS:
+            stream.close()
+            return
+        self._open.append(stream)
+        super().handle_stream(stream, address)
 
 
 class _Guarded(RequestHandler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import socket
@@ -225,3 +226,23 @@ def test_a_port_that_is_taken_is_said_in_one_line(served: Served) -> None:
     taken = LiveSettings(port=served.port)
     with pytest.raises(KbfError, match="choose another --port"), serving(Board(), taken):
         pass
+
+
+def test_a_flood_of_connections_leaves_descriptors_and_is_hung_up_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
+    one = Served()
+    with serving(one.board, one.settings) as one.port:
+        flood = [socket.create_connection(("127.0.0.1", one.port), 60) for _ in range(20)]
+        hung_up = [connection for connection in flood[8:] if connection.recv(1) == b""]
+        assert len(hung_up) == 12
+        flood[0].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert flood[0].recv(15) == b"HTTP/1.1 200 OK"
+        for connection in flood:
+            connection.close()
+        # The server learns of each end in its own time.
+        while True:
+            with contextlib.suppress(ConnectionError, http.client.HTTPException):
+                assert one.get("/")[0] == 200
+                break
