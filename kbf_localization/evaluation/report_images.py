@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from PIL import Image, UnidentifiedImageError
 
 from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
 
 BUDGET_BYTES = 15_000_000
 """For all images of a page, before base64 makes a third more of them."""
 
-MAX_PIXELS = 50_000_000
 SIZES = ((320, 60), (256, 50), (200, 45), (160, 40))
 """(width in pixels, JPEG quality), tried in this order until a drive fits into the budget."""
 
@@ -43,10 +43,11 @@ def small_images(
 
 def shrink(data: bytes, width: int, quality: int) -> bytes:
     """A JPEG at most `width` pixels wide, or b"" where `data` is no image of a camera's size."""
+    header = read_header(data)
+    if header is None or not header.is_bounded:
+        return b""
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
-            if image.width * image.height > MAX_PIXELS:
-                return b""
             size = (width, max(1, round(image.height * width / image.width)))
             image.draft("RGB", size)
             mode = "L" if image.mode in ("1", "L", "I", "I;16") else "RGB"

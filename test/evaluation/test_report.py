@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -103,6 +104,14 @@ def test_what_is_no_image_becomes_no_image() -> None:
     start = bomb.index(b"\xff\xc0")
     bomb[start + 5 : start + 9] = b"\xff\xdc\xff\xdc"
     assert shrink(bytes(bomb), 320, 60) == b""
+
+
+def test_scans_without_end_are_no_image() -> None:
+    grey = np.zeros((48, 64), np.uint8)
+    data = cv2.imencode(".jpg", grey, [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1].tobytes()
+    last = data.rindex(b"\xff\xda")
+    assert shrink(data, 320, 60)
+    assert shrink(data[:last] + 200 * data[last:-2] + data[-2:], 320, 60) == b""
 
 
 def test_belief_weights_keep_sign_and_place() -> None:
