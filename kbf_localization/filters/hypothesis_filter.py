@@ -105,6 +105,8 @@ class HypothesisFilter:
         self._learned = training_map.learned
         self._scales = self._learned.resemblance.scales
         self._poses = training_map.poses
+        positions = self._poses[:, :2]
+        self._centre, self._variance = positions.mean(axis=0), positions.var(axis=0)
         self._candidates = Candidates(training_map, parameters, many=parts.many)
         self._film = Film(self._learned)
         self._parts = parts
@@ -417,7 +419,7 @@ class HypothesisFilter:
 
     def _everywhere(self, pose: Array) -> Array:
         """The second moment (3, 3) of the map's poses round `pose`, axis by axis."""
-        spread = ((self._poses[:, :2] - pose[:2]) ** 2).mean(axis=0)
+        spread = self._variance + (self._centre - pose[:2]) ** 2
         return np.diag((*np.maximum(spread, self._scales[0] ** 2), np.pi**2 / 3.0))
 
     def _same(self, a: Hypothesis, b: Hypothesis) -> bool:
