@@ -50,12 +50,17 @@ class Candidate:
     view: View
     fit: float
 
+    @property
+    def informs(self) -> float:
+        """What the fit counts: nothing where the map has nothing to compare with."""
+        return float(weighed(1.0, self.view.share))
+
     def ratio(self, floor: float = 0.0) -> float:
         """The log-likelihood ratio against elsewhere of a picture that fits nowhere above `floor`.
 
         Such a picture tells nothing where it fits best, nor where the map has nothing to compare.
         """
-        return float(weighed(self.fit - floor, self.view.share))
+        return self.informs * (self.fit - floor)
 
 
 class Candidates:
@@ -98,7 +103,9 @@ class Candidates:
         self._unsought += travel
         surest = max((one.hypothesis.probability for one in seen), default=0.0)
         due = self._unsought > self._search_travel
-        if fresh == 0.0 or not (film.first or film.cut > NOTICED or surest < CONFIRMED or due):
+        unfit = max((one.fit for one in seen), default=0.0) < 0.0
+        doubt = film.first or film.cut > NOTICED or surest < CONFIRMED or unfit
+        if fresh == 0.0 or not (doubt or due):
             return []
         self._unsought = 0.0
         most = MOST if film.first or film.cut > NOTICED else MOST_BIRTHS

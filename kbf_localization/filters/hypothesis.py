@@ -32,11 +32,46 @@ class MeasuredPose:
 
 
 @dataclass(frozen=True)
+class FitErrors:
+    """What the fits of a hypothesis's pictures err by, and so what a further one tells.
+
+    A fit is the mean for a right place, or minus that for a wrong one, with an error of variance
+    one, of which a share lasts (AR(1)) and the rest is white. A Kalman filter of the lasting error
+    gives the likelihood of the fits; their log ratio is linear in them. `expected` is the lasting
+    error if the mean were zero, `explained` how much of a mean of one it would take for an error,
+    `variance` its own.
+    """
+
+    expected: float = 0.0
+    explained: float = 0.0
+    variance: float = 1.0
+
+    def after(
+        self, fit: float, informs: float, lasts: float, lasting: float
+    ) -> tuple[FitErrors, float]:
+        """After a further fit, and what it adds to the log weight.
+
+        A part `informs` of it counts. A share `lasting` of the errors lasts, with the correlation
+        `lasts` since the last picture.
+        """
+        expected, explained = lasts * self.expected, lasts * self.explained
+        variance = lasts**2 * self.variance + 1.0 - lasts**2
+        total = lasting * variance + 1.0 / max(informs, 1e-9) - lasting
+        surprise, new = fit - expected, 1.0 - explained
+        gain = lasting * variance / total
+        after = FitErrors(
+            expected + gain * surprise, explained + gain * new, (1.0 - gain) * variance
+        )
+        return after, surprise * new / total
+
+
+@dataclass(frozen=True)
 class Hypothesis:
     """`pose` (3,); `joint` (6, 6), the covariance of the pose and of the lasting error.
 
     The lasting error `error` (3,) is forward, left and in heading, in units of its standard
-    deviation. `number` stays with the hypothesis while it lives.
+    deviation. `number` stays with the hypothesis while it lives. `fits` remembers how the
+    pictures fitted there.
     """
 
     pose: Array
@@ -44,6 +79,7 @@ class Hypothesis:
     number: int
     log_weight: float = 0.0
     error: Array = field(default_factory=lambda: np.zeros(3))
+    fits: FitErrors = FitErrors()
 
     @property
     def covariance(self) -> Array:
@@ -67,6 +103,11 @@ class Hypothesis:
 
     def weighed(self, log_weight: float) -> Hypothesis:
         return replace(self, log_weight=float(log_weight))
+
+    def told(self, fit: float, informs: float, lasts: float, lasting: float) -> Hypothesis:
+        """After a picture that fits so well; see `FitErrors.after`."""
+        fits, gained = self.fits.after(fit, informs, lasts, lasting)
+        return replace(self, log_weight=self.log_weight + gained, fits=fits)
 
     def moved(self, motion: Array, variances: Array, lasts: float) -> Hypothesis:
         """After `motion` (3,) with `variances` (3,); `lasts` is the lasting error's correlation."""

@@ -55,6 +55,9 @@ three coordinates."""
 LEAD = 3.0
 """A confirmed pose gives way only to one that is e³ times as probable."""
 
+SHOWN = 0.5
+"""Share of the resemblance from which on the map shows a place: a picture may fit there."""
+
 LEAST_ON_MAP = 0.1
 """What a place where the map has no picture counts, beside one that it covers, as a first guess."""
 
@@ -155,12 +158,14 @@ class HypothesisFilter:
         predicted = self._hypotheses
         seen = [self._candidates.look(one, observation) for one in predicted]
         births = self._candidates.sought(observation, seen, film, fresh, travel)
-        best = max((one.fit for one in (*seen, *births)), default=0.0)
+        shown = [one for one in (*seen, *births) if one.view.share > SHOWN]
+        best = max((one.fit for one in shown or (*seen, *births)), default=0.0)
+        before_leaks = self._log_elsewhere
         leaks = self._weigh(seen, best, film, fresh, travel)
         elsewhere = self._log_elsewhere
         self._follow_evidence(seen, fresh)
         corrected = self._corrected(seen, fresh, travel)
-        new = self._born(births, corrected, best, fresh)
+        new = self._born(births, corrected, best, fresh, before_leaks)
         self._hypotheses, heirs = self._kept([*corrected, *new])
         if self.history is not None:
             survival = {
@@ -225,6 +230,8 @@ class HypothesisFilter:
         """
         leaks = {}
         floor = min(best, 0.0)
+        lasting = self._learned.evidence.lasting
+        lasts = self._learned.evidence.lasts(travel) * (1.0 - film.cut)
         self._carried += film.cut * (1.0 - self._carried)
         moved = self._carried * float(expit(best))
         self._carried -= moved
@@ -238,8 +245,14 @@ class HypothesisFilter:
             if leak > 0.0:
                 leaked = np.log(leak) + weight
                 self._log_elsewhere = float(np.logaddexp(self._log_elsewhere, leaked))
-            weight += float(np.log1p(-leak)) + fresh * one.ratio(floor)
-            seen[index] = Candidate(one.hypothesis.weighed(weight), one.view, one.fit)
+            hypothesis = one.hypothesis.weighed(weight + float(np.log1p(-leak)))
+            if best < 0.0:
+                # The picture fits nowhere: it only tells places apart.
+                gained = fresh * one.ratio(floor)
+                hypothesis = hypothesis.weighed(hypothesis.log_weight + gained)
+            elif not film.frozen:
+                hypothesis = hypothesis.told(one.fit, one.informs, lasts, lasting)
+            seen[index] = Candidate(hypothesis, one.view, one.fit)
         return leaks
 
     def _born(
@@ -248,21 +261,27 @@ class HypothesisFilter:
         old: Sequence[Hypothesis],
         best: float,
         fresh: float,
+        before_leaks: float,
     ) -> list[Hypothesis]:
         """The best matches with a part of elsewhere's weight each.
 
+        Weight that has just leaked, and a fresh share of what was elsewhere before, is anywhere.
         What an old hypothesis claims becomes its twin, which merging adds to it.
         """
         if not births or fresh == 0.0:
             return []
-        share = float(np.log(ON_THE_MAP * fresh / len(births))) + self._log_elsewhere
+        leaked = 1.0 - float(np.exp(before_leaks - self._log_elsewhere))
+        share = ON_THE_MAP / len(births) * (leaked + (1.0 - leaked) * fresh)
+        weight = float(np.log(share)) + self._log_elsewhere
         known = {one.number: one for one in old}
-        return [
-            known.get(one.hypothesis.number, one.hypothesis).weighed(
-                share + fresh * one.ratio(min(best, 0.0))
-            )
-            for one in births
-        ]
+        new = []
+        for one in births:
+            hypothesis = known.get(one.hypothesis.number)
+            if hypothesis is None:
+                lasting = self._learned.evidence.lasting
+                hypothesis = one.hypothesis.told(one.fit, one.informs, 0.0, lasting)
+            new.append(hypothesis.weighed(weight + one.ratio(min(best, 0.0))))
+        return new
 
     def _follow_evidence(self, seen: Sequence[Candidate], fresh: float) -> None:
         """The running evidence of the published hypothesis."""

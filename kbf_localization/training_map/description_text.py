@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from kbf_localization.limits import (
@@ -161,11 +161,13 @@ def _model(content: Any, kind: type) -> Any:
         "per_metre": (3,),
         "per_radian": (3,),
     }
-    names = [item.name for item in fields(kind)]
-    if not isinstance(content, dict) or content.keys() != set(names):
+    # What has a default is missing in maps that were made before it was learned.
+    needed = {item.name for item in fields(kind) if item.default is MISSING}
+    known = {item.name for item in fields(kind)}
+    if not isinstance(content, dict) or not needed <= content.keys() <= known:
         raise ValueError(f"the learned {kind.__name__} lacks something")
     values = {}
-    for name in names:
+    for name in content:
         limits = LEARNED.get(name, OTHER_LEARNED)
         values[name] = _nested(content[name], shapes.get(name, ()), limits, f"the learned {name}")
     if "set_aside" in values:

@@ -69,9 +69,9 @@ class Evidence:
 
     A logistic regression on the contrast, on the prominence of the alignment and on the share of
     the resemblance that is expected; `limit` bounds it, since no one is surer than the number of
-    examples seen. Pictures along a short way err alike: their errors' correlation falls to 1/e over
-    a travel of `correlation`. At right poses the evidence has the median `usual`, and is below
-    `low` once in two hundred times.
+    examples seen. Pictures along a short way err alike: over a travel of `correlation` there is one
+    independent picture. A share `lasting` of the errors lasts, the rest is white. At right poses
+    the evidence has the median `usual`, and is below `low` once in two hundred times.
     """
 
     contrast: float
@@ -82,6 +82,7 @@ class Evidence:
     correlation: float
     usual: float
     low: float
+    lasting: float = 1.0
 
     def fit(self, contrast: ArrayLike, prominence: ArrayLike, share: ArrayLike) -> Array:
         """How well pictures with these features fit, whatever the map has there."""
@@ -96,6 +97,10 @@ class Evidence:
     def ratio(self, contrast: ArrayLike, prominence: ArrayLike, share: ArrayLike) -> Array:
         """z of pictures with these features; 0 where the map has nothing to compare with."""
         return weighed(self.fit(contrast, prominence, share), share)
+
+    def lasts(self, travel: float) -> float:
+        """The correlation of the lasting errors of pictures so far apart."""
+        return float(np.exp(-travel * self.lasting / self.correlation))
 
     def novelty(self, travel: float) -> float:
         """The share of a picture's evidence that is new after `travel` since the last picture."""

@@ -381,7 +381,10 @@ class _Lesson:
         usual, low = (float(value) for value in np.quantile(ratios, (0.5, 0.005)))
         # Many pictures along a way tell as much as one for each integral of the correlation.
         correlation = max(lasting * length, SAME_VIEW)
-        return replace(evidence, correlation=correlation, usual=usual, low=min(low, 0.0))
+        lasting = min(correlation / length, 1.0)
+        return replace(
+            evidence, correlation=correlation, usual=usual, low=min(low, 0.0), lasting=lasting
+        )
 
     def _fit_film(self) -> Evidence:
         """Evidence that a picture was taken where odometry leads from the one before."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kbf_localization.filters.hypothesis import MeasuredPose, born, given, rotation
+from kbf_localization.filters.hypothesis import FitErrors, MeasuredPose, born, given, rotation
 from kbf_localization.geometry import compose
 from kbf_localization.training_map.learned import MotionNoise
 
@@ -170,3 +170,31 @@ def test_a_way_in_one_step_or_in_many_gives_the_same_covariance():
 def test_what_is_not_finite_corrects_nothing():
     prior = given(np.zeros(3), np.eye(3), 1)
     assert prior.corrected(measured([np.nan, 0.0, 0.0]))[0] is prior
+
+
+@pytest.mark.parametrize("lasting", [0.0, 0.4, 1.0])
+def test_the_evidence_of_fits_that_err_alike_is_their_likelihood_ratio(lasting):
+    """Against 1ᵀC⁻¹z, the log ratio of Gaussians with means of either sign and covariance C."""
+    generator = np.random.default_rng(1)
+    fits, informs = generator.normal(1.0, 3.0, 7), generator.uniform(0.3, 1.0, 7)
+    lasts = np.array([0.0, 0.9, 0.99, 0.5, 0.97, 1.0, 0.8])
+    errors, gained = FitErrors(), []
+    for fit, part, kept in zip(fits, informs, lasts, strict=True):
+        errors, gain = errors.after(fit, part, kept, lasting)
+        gained.append(gain)
+    way = np.concatenate(([0.0], np.cumsum(np.log(lasts[1:]))))
+    covariance = lasting * np.exp(-np.abs(way[:, None] - way[None]))
+    covariance += np.diag(1.0 / informs - lasting)
+    for count in range(1, 8):
+        part = np.linalg.solve(covariance[:count, :count], fits[:count])
+        assert sum(gained[:count]) == pytest.approx(part.sum(), rel=1e-9)
+
+
+def test_a_fit_that_stays_counts_once_and_one_that_changes_at_once():
+    """The same view again tells nothing; another picture at the same pose tells at once."""
+    errors, first = FitErrors().after(3.0, 1.0, 0.0, 1.0)
+    errors, again = errors.after(3.0, 1.0, 1.0 - 1e-9, 1.0)
+    _, sudden = errors.after(-5.0, 1.0, 1.0 - 1e-9, 1.0)
+    assert first == pytest.approx(3.0)
+    assert again == pytest.approx(0.0, abs=1e-6)
+    assert sudden == pytest.approx(-4.0, rel=1e-6)
