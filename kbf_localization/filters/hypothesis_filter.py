@@ -188,7 +188,8 @@ class HypothesisFilter:
                 )
             )
         self._begins = False
-        published = self._choose({one.hypothesis.number: one.view.share for one in seen})
+        shares = {one.hypothesis.number: one.view.share for one in seen}
+        published = self._choose(shares, carried=film.cut > NOTICED)
         return self._estimate(published, seen, births, film, best)
 
     # Prediction
@@ -357,10 +358,11 @@ class HypothesisFilter:
         ]
         return lasting, heirs
 
-    def _choose(self, shares: Mapping[int, float]) -> Hypothesis | None:
+    def _choose(self, shares: Mapping[int, float], carried: bool) -> Hypothesis | None:
         """The hypothesis to publish; `shares` say how well the map covers the old ones.
 
-        As long as none was confirmed, one on the map is preferred: most robots are on their map.
+        As long as none was confirmed, one on the map is preferred: most robots are on their map. A
+        confirmed one that gives way was led astray by odometry, unless the robot was `carried`.
         """
         if not self._hypotheses:
             self._published = None
@@ -374,6 +376,8 @@ class HypothesisFilter:
         best = max(self._hypotheses, key=rank)
         current = next((one for one in self._hypotheses if one.number == self._published), best)
         if rank(best) - rank(current) > (LEAD if self._confirmed else 0.0):
+            if self._confirmed and not carried:
+                self._inflation = min(MOST_SURPRISE * self._inflation, MOST_INFLATION)
             current, self._confirmed = best, False
         if current.number != self._published:
             self._published, self._running = current.number, 0.0
