@@ -52,8 +52,9 @@ INDISTINCT = 3.0
 """Squared distance, in both covariances, of hypotheses that are one: the mean of a difference in
 three coordinates."""
 
-LEAD = 3.0
-"""A confirmed pose gives way only to one that is e³ times as probable."""
+LEAD, FIRST_LEAD = 3.0, 1.0
+"""A confirmed pose gives way only to one that is e³ times as probable, one that is not to one e
+times as probable: equals would alternate."""
 
 SHOWN = 0.5
 """Share of the resemblance from which on the map shows a place: a picture may fit there."""
@@ -375,7 +376,7 @@ class HypothesisFilter:
 
         best = max(self._hypotheses, key=rank)
         current = next((one for one in self._hypotheses if one.number == self._published), best)
-        if rank(best) - rank(current) > (LEAD if self._confirmed else 0.0):
+        if rank(best) - rank(current) > (LEAD if self._confirmed else FIRST_LEAD):
             if self._confirmed and not carried:
                 self._inflation = min(MOST_SURPRISE * self._inflation, MOST_INFLATION)
             current, self._confirmed = best, False
