@@ -131,6 +131,7 @@ class HypothesisFilter:
         self._log_elsewhere = 0.0
         self._published: int | None = None
         self._confirmed = False
+        self._gave_way = False
         self._inflation = 1.0
         self._running = 0.0
         self._carried = 0.0
@@ -376,10 +377,12 @@ class HypothesisFilter:
 
         best = max(self._hypotheses, key=rank)
         current = next((one for one in self._hypotheses if one.number == self._published), best)
+        self._gave_way = False
         if rank(best) - rank(current) > (LEAD if self._confirmed else FIRST_LEAD):
             if self._confirmed and not carried:
                 self._inflation = min(MOST_SURPRISE * self._inflation, MOST_INFLATION)
-            current, self._confirmed = best, False
+            self._gave_way, self._confirmed = self._confirmed, False
+            current = best
         if current.number != self._published:
             self._published, self._running = current.number, 0.0
         self._confirmed = self._confirmed or current.probability > CONFIRMED
@@ -435,9 +438,10 @@ class HypothesisFilter:
     def _trusted(self, published: Hypothesis) -> float:
         """The probability of the published pose.
 
-        Odometry that is broken carries no pose, nor does a robot that was carried away.
+        Odometry that is broken carries no pose, nor does a robot that was carried away; and where a
+        confirmed pose has just given way, one picture is not enough for the next.
         """
-        if self._inflation > BROKEN_ODOMETRY:
+        if self._gave_way or self._inflation > BROKEN_ODOMETRY:
             return 0.0
         return (1.0 - self._carried) * agreeing(self._hypotheses, published)
 
