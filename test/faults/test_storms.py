@@ -13,7 +13,7 @@ from std_srvs.srv import Empty
 
 from kbf_localization.ros.parameters import PARAMETERS, NodeParameter
 from test.faults.survival import Survival
-from test.ros.robot import TRANSITIONS, robot_with_node
+from test.ros.robot import PATIENCE, TRANSITIONS, robot_with_node
 from test.ros.world import World
 
 TRANSITIONS_TRIED = 200
@@ -78,7 +78,7 @@ def test_storm_of_service_calls(survival: Survival) -> None:
     set_parameters = f"/{robot.node_name}/set_parameters"
     setting = robot.node.create_client(SetParameters, set_parameters, qos_profile=deep)
     for client in (*empty, setting):
-        assert client.wait_for_service(5.0)
+        assert client.wait_for_service(PATIENCE)
     change = [Parameter("update_min_d", value=0.0).to_parameter_msg()]
     futures = []
     for number in range(SERVICE_CALLS):
