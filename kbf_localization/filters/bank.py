@@ -111,14 +111,15 @@ class Bank:
     ) -> list[Hypothesis]:
         """The best matches with a part of elsewhere's weight each, of log `before_leaks` before.
 
-        Weight that has just leaked, and a fresh share of what was elsewhere before, is anywhere.
-        What an old hypothesis claims becomes its twin, which merging adds to it.
+        Weight that has just leaked is at a place of which nothing was seen before: the picture
+        counts wholly there. Of what was elsewhere before, only a fresh share may be at another
+        place than it was, and of the picture only what is fresh counts. What an old hypothesis
+        claims becomes its twin, which merging adds to it.
         """
         if not births or fresh == 0.0:
             return []
         leaked = 1.0 - float(np.exp(before_leaks - self.log_elsewhere))
-        share = ON_THE_MAP / len(births) * (leaked + (1.0 - leaked) * fresh)
-        weight = float(np.log(share)) + self.log_elsewhere
+        part = float(np.log(ON_THE_MAP / len(births))) + self.log_elsewhere
         known = {one.number: one for one in old}
         new = []
         for one in births:
@@ -126,7 +127,9 @@ class Bank:
             if hypothesis is None:
                 lasting = self._learned.evidence.lasting
                 hypothesis = one.hypothesis.told(one.fit, one.informs, 0.0, lasting)
-            new.append(hypothesis.weighed(weight + one.ratio(min(best, 0.0))))
+            ratio = one.ratio(min(best, 0.0))
+            told = leaked * np.exp(ratio) + (1.0 - leaked) * fresh * np.exp(fresh * ratio)
+            new.append(hypothesis.weighed(part + float(np.log(told))))
         return new
 
     def keep(self, hypotheses: Sequence[Hypothesis], published: int | None) -> dict[int, int]:
