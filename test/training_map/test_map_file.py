@@ -311,6 +311,20 @@ def test_a_hostile_file_with_a_right_checksum_is_refused(
     assert "\n" not in str(error.value)
 
 
+def test_a_map_from_before_lasting_fits_were_learned_loads(
+    number_map: TrainingMap, map_path: Path
+) -> None:
+    """Its fits then count as errors that last wholly."""
+    learned = number_map.learned
+    known = replace(learned, evidence=replace(learned.evidence, lasting=0.123456))
+    save_map(replace(number_map, known=known), map_path)
+    with h5py.File(map_path, "r+") as file:
+        describe(b',\n   "lasting": 0.123456', b"")(file)
+    with map_path.open("r+b") as sealed:
+        seal(sealed)
+    assert load_map(map_path).learned.evidence == replace(learned.evidence, lasting=1.0)
+
+
 def test_checksums_of_thumbnails_are_crc32(number_map: TrainingMap, map_path: Path) -> None:
     save_map(number_map, map_path)
     with h5py.File(map_path, "r") as file:
