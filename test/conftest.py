@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from kbf_localization.training_map import TrainingMap
@@ -29,6 +30,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+
+# How long an example takes is the machine's business.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 # What commands print must not depend on the terminal that the tests run in.
 os.environ["COLUMNS"] = "200"

@@ -202,13 +202,16 @@ def test_interrupting_ends_the_node_too(
     command = [sys.executable, "-m", "kbf_localization.cli.main", "replay", str(bag)]
     command += ["--map", str(own_map), "--rate", "0.2", "--output", str(tmp_path / "out")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    give_up = time.monotonic() + PATIENCE
-    while not nodes_of(own_map) and time.monotonic() < give_up:
-        time.sleep(0.1)
-    assert nodes_of(own_map)
-    time.sleep(1.0)
-    process.send_signal(number)
-    _, error = process.communicate(timeout=PATIENCE)
+    try:
+        give_up = time.monotonic() + PATIENCE
+        while not nodes_of(own_map) and time.monotonic() < give_up:
+            time.sleep(0.1)
+        assert nodes_of(own_map)
+        time.sleep(1.0)
+        process.send_signal(number)
+        _, error = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()  # it must not play to the tests that follow
     assert process.returncode in (130, 143), error
     assert "Traceback" not in error
     assert nodes_of(own_map) == [] and not (tmp_path / "out").exists()
