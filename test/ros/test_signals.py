@@ -23,6 +23,7 @@ from kbf_localization.ending import ECHO_S
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.hanging_localizer import LOADING
 from test.ros.robot import Robot
+from test.ros.test_soak import cpu_seconds
 from test.ros.world import World
 
 STATES = (
@@ -123,12 +124,6 @@ def heeds_signals(pid: int) -> bool:
     """Whether the process has a handler for the last of the signals that it takes."""
     (caught,) = re.findall(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
     return bool(int(caught, 16) >> (signal.SIGHUP - 1) & 1)
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds_of_ended() -> float:
