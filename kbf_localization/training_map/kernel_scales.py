@@ -14,7 +14,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.limits import SCALES
-from kbf_localization.training_map.learning import held_out_pairs
+from kbf_localization.training_map.held_out import HeldOutPairs
 from kbf_localization.training_map.probes import Probes
 from kbf_localization.training_map.view import ViewParameters
 
@@ -62,16 +62,17 @@ def _best_scales(
 ) -> tuple[float, ...]:
     """By a search along each scale in turn, with ever smaller steps."""
     describer = training_map.described_by
-    rows, separation, independent = held_out_pairs(training_map, ways, probes, parameters, seed)
-    told = np.flatnonzero((independent & (separation < 1.0)).any(axis=1))
+    pairs = HeldOutPairs(training_map, ways, probes, np.random.default_rng(seed))
+    told = np.flatnonzero((pairs.independent & (pairs.separations < 1.0)).any(axis=1))
     if len(told) == 0:
         return describer.scales
     gallery = training_map.gallery
     compared = np.stack(
-        [gallery.compare(probes.pictures[int(k)].description.features, rows) for k in told], axis=1
+        [gallery.compare(probes.pictures[int(k)].description.features, pairs.rows) for k in told],
+        axis=1,
     )
-    density = np.exp(-0.5 * (separation[told] / WIDTH) ** 2)
-    allowed = independent[told]
+    density = np.exp(-0.5 * (pairs.separations[told] / WIDTH) ** 2)
+    allowed = pairs.independent[told]
     power = max(1, round(parameters.power))
 
     def loss(scales: tuple[float, ...]) -> float:

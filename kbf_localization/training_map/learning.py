@@ -12,18 +12,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.geometry import compose, embed, relative, wrap_angle
+from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.training_map.fits import (
     FEWEST,
     fit_correlation,
     fit_evidence,
-    fit_resemblance,
     fit_variances,
     robust_ridge,
 )
+from kbf_localization.training_map.held_out import HEADING_NEAR, HeldOutPairs
 from kbf_localization.training_map.learned import (
     SAME_VIEW,
     Evidence,
@@ -45,20 +44,8 @@ from kbf_localization.training_map.view import (
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
 
-REVISIT = 4.0
-"""A drive sees a place anew when it has travelled so far, in d/d₀ + φ/φ₀, in between."""
-
-SEEN_ANEW = 0.7
-"""Within this separation a place is seen again, and not another one near it."""
-
-REVISITED = 0.3
-"""Share of the probes that must be seen anew for the others to be left out."""
-
-OWN_DRIVE = 0.25
-"""Without revisits, map poses within this separation of a probe are not compared with it."""
-
-NEAR, HEADING_NEAR, APART = 1.6, 2.7, 0.8
-"""Pairs within 1.6 d₀ and 2.7 φ₀ tell how resemblance falls; beyond 0.8 d₀ is elsewhere."""
+APART = 0.8
+"""Beyond 0.8 d₀ is elsewhere."""
 
 READ_WITHIN, READ_HEADING = 0.42, 1.15
 """Pairs within 0.42 d₀ and 1.15 φ₀ teach the read-out: farther ones cannot be aligned."""
@@ -75,9 +62,8 @@ LEAST_SIGMA = np.array([0.03, 0.07, 0.07])
 LEAST_SHARE = 0.3
 """Of the resemblance: a pose that the map covers less well tells little about evidence."""
 
-MOST_PAIRS, MOST_RESEMBLING = 800, 4000
+MOST_PAIRS = 800
 RANDOM_PLACES, FILM_OTHERS = 2, 4
-LARGE_MAP, LARGE_MAP_ROWS = 4000, 1000
 
 
 def learn_from_map(training_map: TrainingMap) -> Learned:
@@ -116,13 +102,6 @@ def learn(
     return _Lesson(training_map, ways, probes, parameters, seed).learned(motion_noise)
 
 
-def held_out_pairs(
-    training_map: TrainingMap, ways: Array, probes: Probes, parameters: ViewParameters, seed: int
-) -> tuple[Rows, Array, NDArray[np.bool_]]:
-    """Rows (m,) of the map, their separations (p, m) from the probes, and which may be compared."""
-    return _Lesson(training_map, ways, probes, parameters, seed).pairs()
-
-
 class _Lesson:
     """The probes beside the part of the map that they may be compared with."""
 
@@ -137,16 +116,8 @@ class _Lesson:
         self._map = training_map
         self._probes = probes
         self._rng = np.random.default_rng(seed)
-        self._rows = self._compared_rows()
-        self._poses = training_map.poses[self._rows]
-        self._other = probes.source_of[:, None] != training_map.source_of[self._rows][None]
-        self._along = np.abs(probes.way[:, None] - ways[self._rows][None])
-        offsets = probes.poses[:, None] - self._poses[None]
-        self._distances = np.hypot(offsets[..., 0], offsets[..., 1])
-        self._angles = np.abs(wrap_angle(offsets[..., 2]))
-        self._contrasts = np.array([one.contrasts(self._rows) for one in probes.pictures])
-        self._resemblance, self._revisits = self._fit_resemblance()
-        self._independent = self._independent_pairs(self._resemblance, self._revisits)
+        self._pairs = HeldOutPairs(training_map, ways, probes, self._rng)
+        self._resemblance = self._pairs.resemblance
         self._views = MapViews(training_map, self._resemblance, parameters)
 
     def learned(self, motion_noise: Callable[[Resemblance], MotionNoise]) -> Learned:
@@ -181,66 +152,7 @@ class _Lesson:
             motion_noise=motion_noise(self._resemblance),
             drives=len(np.unique(self._map.source_of)),
             probes=len(self._probes),
-            revisits=self._revisits,
-        )
-
-    def pairs(self) -> tuple[Rows, Array, NDArray[np.bool_]]:
-        d0, phi0 = self._resemblance.distance_m, self._resemblance.angle_rad
-        return self._rows, np.hypot(self._distances / d0, self._angles / phi0), self._independent
-
-    def _compared_rows(self) -> Rows:
-        """All rows of a map, or of a large one those near the probes and a random sample."""
-        count = len(self._map)
-        if count <= LARGE_MAP:
-            return np.arange(count)
-        from scipy.spatial import cKDTree
-
-        _, near = cKDTree(embed(self._map.poses)).query(embed(self._probes.poses), k=20)
-        sample = self._rng.choice(count, LARGE_MAP_ROWS, replace=False)
-        return np.unique(np.concatenate((near.reshape(-1), sample)))
-
-    def _independent_pairs(self, resemblance: Resemblance, revisits: bool) -> np.ndarray:
-        """(p, n): which map pictures tell about a probe what a new drive's would."""
-        if revisits:
-            scale = np.array([resemblance.distance_m, resemblance.angle_rad])
-            return np.asarray(self._other | ((self._along / scale).sum(axis=-1) > REVISIT))
-        separation = np.hypot(
-            self._distances / resemblance.distance_m, self._angles / resemblance.angle_rad
-        )
-        return np.asarray(self._other | (separation >= OWN_DRIVE))
-
-    def _fit_resemblance(self) -> tuple[Resemblance, bool]:
-        """h by robust least squares on pairs within its own reach, again and again.
-
-        At first the neighbours along the way teach the scales; where these show that places were
-        seen anew, only such pairs count, for a new drive's pictures will not be neighbours.
-        """
-        extent = float(np.hypot(*np.ptp(self._map.poses[:, :2], axis=0))) + 1e-3
-        found = Resemblance(0.8, 0.1 * extent, 0.5, 1.5)
-        for _ in range(3):
-            found = self._refitted(found, False, extent)
-        separation = np.hypot(self._distances / found.distance_m, self._angles / found.angle_rad)
-        anew = self._independent_pairs(found, True) & (separation < SEEN_ANEW)
-        revisits = bool(anew.sum() >= FEWEST and anew.any(axis=1).mean() > REVISITED)
-        if revisits:
-            for _ in range(2):
-                found = self._refitted(found, True, extent)
-        return found, revisits
-
-    def _refitted(self, found: Resemblance, revisits: bool, extent: float) -> Resemblance:
-        near = self._independent_pairs(found, revisits)
-        near &= self._distances < NEAR * found.distance_m
-        near &= self._angles < HEADING_NEAR * found.angle_rad
-        pairs = np.flatnonzero(near)
-        if len(pairs) < FEWEST:
-            return replace(found, distance_m=min(2.0 * found.distance_m, extent))
-        pairs = self._rng.choice(pairs, min(len(pairs), MOST_RESEMBLING), replace=False)
-        return fit_resemblance(
-            self._distances.reshape(-1)[pairs],
-            self._angles.reshape(-1)[pairs],
-            self._contrasts.reshape(-1)[pairs],
-            found,
-            extent,
+            revisits=self._pairs.revisits,
         )
 
     def _fit_readout(self) -> Readout:
@@ -255,33 +167,32 @@ class _Lesson:
             correlation=1.0,
             lasting=1.0,
         )
-        near = self._independent & (self._distances < READ_WITHIN * self._resemblance.distance_m)
-        near &= self._angles < READ_HEADING * self._resemblance.angle_rad
+        near = self._pairs.independent & (
+            self._pairs.distances < READ_WITHIN * self._resemblance.distance_m
+        )
+        near &= self._pairs.angles < READ_HEADING * self._resemblance.angle_rad
         numbers, columns = np.nonzero(near)
         if len(numbers) < FEWEST or self._map.word_grids is None:
             return none
         chosen = np.sort(
             self._rng.choice(len(numbers), min(len(numbers), MOST_PAIRS), replace=False)
         )
+        numbers, rows = numbers[chosen], self._pairs.rows[columns[chosen]]
         features = np.ones((len(chosen), 3))
-        targets = np.empty((len(chosen), 3))
-        for index, pair in enumerate(chosen):
-            number, row = int(numbers[pair]), self._rows[columns[pair]]
-            aligned = self._probes.pictures[number].alignments(np.array([row]))
+        for number in np.unique(numbers):
+            own = numbers == number
+            aligned = self._probes.pictures[number].alignments(rows[own])
             if aligned is None:
                 return none
-            features[index, :2] = aligned.shift[0], aligned.zoom[0]
-            targets[index] = relative(self._map.poses[row], self._probes.poses[number])
+            features[own, 0], features[own, 1] = aligned.shift, aligned.zoom
+        targets = relative(self._map.poses[rows], self._probes.poses[numbers])
         coefficients = robust_ridge(features, targets)
         return replace(none, coefficients=tuple(triple(row) for row in coefficients))
 
     def _hidden(self, number: int, radius: float) -> Rows:
         """Rows that a probe must not be compared with, those within `radius` among them."""
-        separation = np.hypot(
-            self._distances[number] / self._resemblance.distance_m,
-            self._angles[number] / self._resemblance.angle_rad,
-        )
-        return np.asarray(self._rows[~self._independent[number] | (separation < radius)])
+        near = self._pairs.separations[number] < radius
+        return np.asarray(self._pairs.rows[~self._pairs.independent[number] | near])
 
     def _look(
         self, number: int, pose: Array, covariance: Array, readout: Readout, without: Rows
@@ -332,22 +243,24 @@ class _Lesson:
         random: list[View] = []
         offsets = self._usual_offsets()
         for number in range(len(self._probes)):
-            away = self._distances[number] > APART * self._resemblance.distance_m
-            away |= self._angles[number] > HEADING_NEAR * self._resemblance.angle_rad
-            candidates = np.flatnonzero(away & (self._independent[number] | ~self._other.any()))
+            away = self._pairs.distances[number] > APART * self._resemblance.distance_m
+            away |= self._pairs.angles[number] > HEADING_NEAR * self._resemblance.angle_rad
+            candidates = np.flatnonzero(
+                away & (self._pairs.independent[number] | ~self._pairs.other.any())
+            )
             if len(candidates) == 0:
                 continue
 
             def beside(column: int, number: int = number) -> View:
                 """As far beside a map pose as right poses are, with no other one nearer."""
                 offset = offsets[self._rng.integers(len(offsets))]
-                place = compose(self._poses[column], offset)
-                separation = self._resemblance.separation(offsets_to(self._poses, place))
+                place = compose(self._pairs.poses[column], offset)
+                separation = self._resemblance.separation(offsets_to(self._pairs.poses, place))
                 nearer = separation < float(self._resemblance.separation(offset)) - 1e-9
-                hidden = self._rows[nearer | ~self._independent[number]]
+                hidden = self._pairs.rows[nearer | ~self._pairs.independent[number]]
                 return self._look(number, place, covariance, readout, hidden)
 
-            best = candidates[np.argsort(-self._contrasts[number, candidates])[:3]]
+            best = candidates[np.argsort(-self._pairs.contrasts[number, candidates])[:3]]
             hardest.append(
                 max(
                     (beside(int(column)) for column in best),
@@ -361,9 +274,9 @@ class _Lesson:
         """The probes as seen from the nearest map pose that they are compared with."""
         found = []
         for number in range(len(self._probes)):
-            offsets = offsets_to(self._poses, self._probes.poses[number])
+            offsets = offsets_to(self._pairs.poses, self._probes.poses[number])
             separation = self._resemblance.separation(offsets)
-            separation[~self._independent[number]] = np.inf
+            separation[~self._pairs.independent[number]] = np.inf
             for radius in THINNED[:2]:
                 separation[separation < radius] = np.inf
                 nearest = int(np.argmin(separation))
