@@ -75,8 +75,8 @@ class Bank:
     ) -> dict[int, float]:
         """Leak to elsewhere, a share `carried` of all; then add the evidence, in `seen`.
 
-        A picture that fits nowhere (`best` < 0) only tells places apart. Gives the share of each
-        hypothesis's weight that leaked.
+        A picture that fits nowhere (`best` < 0) only tells places apart: its fit counts as none,
+        neither for nor against. Gives the share of each hypothesis's weight that leaked.
         """
         leaks = {}
         floor = min(best, 0.0)
@@ -96,8 +96,9 @@ class Bank:
             if best < 0.0:
                 gained = fresh * one.ratio(floor)
                 hypothesis = hypothesis.weighed(hypothesis.log_weight + gained)
-            elif not film.frozen:
-                hypothesis = hypothesis.told(one.fit, one.informs, lasts, lasting)
+            if not film.frozen:
+                fit = one.fit if best >= 0.0 else 0.0
+                hypothesis = hypothesis.told(fit, one.informs, lasts, lasting)
             seen[index] = Candidate(hypothesis, one.view, one.fit)
         return leaks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbf_localization.filters.base import Confidence
 from kbf_localization.localization.result import State
 
-FIRST_PROOF, PROOF_AFTER_LOSS, DOUBT = 0.9, 0.95, 0.5
+FIRST_PROOF, PROOF_AFTER_LOSS, DOUBT = 0.9, 0.98, 0.5
 """Probabilities: to say "tracking" at first, to say it again after "lost", and to say "lost"."""
 
 

@@ -56,7 +56,7 @@ def test_tracking_ends_with_what_supported_it(changes, sigma_m, expected):
     assert monitor_in(State.TRACKING).update(confidence(**changes), sigma_m) is expected
 
 
-@pytest.mark.parametrize(("probability", "expected"), [(0.949, State.LOST), (0.95, State.TRACKING)])
+@pytest.mark.parametrize(("probability", "expected"), [(0.979, State.LOST), (0.98, State.TRACKING)])
 def test_after_a_loss_more_proof_is_asked_for(probability, expected):
     monitor = monitor_in(State.LOST)
     assert monitor.update(confidence(probability=probability), 0.1) is expected

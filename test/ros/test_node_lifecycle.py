@@ -21,7 +21,7 @@ def test_missing_map_leaves_the_node_unconfigured_and_says_why(
         assert robot.wait_for(lambda: "cannot configure" in process.log())
         line = next(line for line in process.log().splitlines() if "cannot configure" in line)
         assert str(missing) in line
-        assert robot.lifecycle_state() == "unconfigured"
+        assert robot.wait_for_lifecycle_state("unconfigured")
         assert not robot.transition("configure")
         bad = tmp_path / "bad.kbfmap"
         bad.write_bytes(b"this is no map")

@@ -84,8 +84,13 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
         # What got no answer is in the node's counts; nothing has gone astray between.
         robot.wait_until_driven()
         assert robot.refused_images() - refused == unanswered <= frames // 500, robot.status
-        after = robot.odometry_account()
-        odometry = {name: after[name] - before[name] for name in after}
+
+        def since() -> dict[str, int]:
+            return {name: count - before[name] for name, count in robot.odometry_account().items()}
+
+        # The last reading may still be on its way.
+        robot.wait_for(lambda: since()["sent"] == since()["received"] + since()["missing"])
+        odometry = since()
         assert odometry["sent"] == odometry["received"] + odometry["missing"], odometry
         assert odometry["received"] == odometry["used"] + odometry["refused"], odometry
         # The median of several looks: the allocator's coming and going is not growth.
