@@ -16,7 +16,6 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter
 from kbf_localization.filters.candidates import BankMap
-from kbf_localization.filters.hypothesis import drift, pose_jacobian
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import (
     compose,
@@ -32,10 +31,10 @@ from kbf_localization.input_checks import (
     check_stamp,
 )
 from kbf_localization.limits import FARTHEST_M
+from kbf_localization.localization.dead_reckoning import DeadReckoning
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import StateMonitor
-from kbf_localization.motion.reported_noise import sane_variances
 from kbf_localization.vision.describer import ImageDescription
 
 STANDING_M, STANDING_RAD = 0.005, 0.005
@@ -89,6 +88,7 @@ class Localizer:
             make_filter(pose_filter, training_map) if isinstance(pose_filter, str) else pose_filter
         )
         self._odometry = OdometryBuffer(settings.odometry_history_s)
+        self._reckoning = DeadReckoning(training_map.learned.motion_noise)
         self._monitor = StateMonitor()
         self._lock = threading.RLock()
         self._last_used: OdometryReading | None = None
@@ -177,7 +177,9 @@ class Localizer:
                 return self._carry_on(stamp_ns, now)
             self._last_image_ns = stamp_ns
             motion = self._motion(now, stamp_ns)
-            reported = None if self._last_used is None else self._reported(self._last_used, now)
+            reported = (
+                None if self._last_used is None else self._reckoning.reported(self._last_used, now)
+            )
             estimate = self._step(motion, observation, reported)
             self.noise_is_reported = reported is not None
             self.counts.update(estimate.events)
@@ -223,10 +225,14 @@ class Localizer:
             return None
         if last is not None:
             then = self._odometry.at(last.stamp_ns)
-            return None if then is None else self._carried(last.pose, last.covariance, then, now)
+            return (
+                None
+                if then is None
+                else self._reckoning.carried(last.pose, last.covariance, then, now)
+            )
         if given is None or started is None:
             return None
-        return self._carried(given.pose, given.covariance, started, now)
+        return self._reckoning.carried(given.pose, given.covariance, started, now)
 
     def map_to_odom(self) -> Array | None:
         """The pose (3,) of the odometry's frame on the map; None before a pose is known."""
@@ -351,7 +357,7 @@ class Localizer:
     ) -> Localization:
         """The last localization carried on to this image by odometry."""
         then = self._odometry_of(last, now)
-        pose, covariance = self._carried(last.pose, last.covariance, then, now)
+        pose, covariance = self._reckoning.carried(last.pose, last.covariance, then, now)
         return Localization(
             stamp_ns=stamp_ns,
             pose=pose,
@@ -366,30 +372,6 @@ class Localizer:
     def _odometry_of(self, last: Localization, now: OdometryReading) -> OdometryReading:
         """Odometry at `last`; where it is forgotten, without the way since."""
         return self._odometry.at(last.stamp_ns) or replace(now, pose=last.odometry_pose)
-
-    def _carried(
-        self, start: Array, uncertainty: Array, then: OdometryReading, now: OdometryReading
-    ) -> tuple[Array, Array]:
-        """Pose and covariance after driving on from `start`, where odometry was `then`."""
-        if (now.distance_m, now.turned_rad) == (then.distance_m, then.turned_rad):
-            return start, uncertainty
-        pose = compose(start, relative(then.pose, now.pose))
-        change = pose_jacobian(start, pose)
-        reported = self._reported(then, now)
-        variances = self._by_the_map(then, now) if reported is None else reported
-        noise = drift(start, pose, variances)
-        return pose, sound_covariance(change @ uncertainty @ change.T + noise)
-
-    def _reported(self, then: OdometryReading, now: OdometryReading) -> Array | None:
-        """A motion's variances (3,) by the odometry's own covariances; None where not sane."""
-        if now.unreported != then.unreported:
-            return None
-        return sane_variances(now.variances - then.variances, self._by_the_map(then, now))
-
-    def _by_the_map(self, then: OdometryReading, now: OdometryReading) -> Array:
-        """A motion's variances (3,) by the map."""
-        way = abs(now.distance_m - then.distance_m), abs(now.turned_rad - then.turned_rad)
-        return self.training_map.learned.motion_noise.variances(*way)
 
 
 def _sound(estimate: Estimate) -> Estimate:
