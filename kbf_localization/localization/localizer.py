@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -17,28 +16,15 @@ from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter
 from kbf_localization.filters.candidates import BankMap
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.geometry import (
-    compose,
-    invert,
-    position_sigma,
-    relative,
-    sound_covariance,
-)
-from kbf_localization.input_checks import (
-    check_grey,
-    check_heading,
-    check_prior,
-    check_stamp,
-)
+from kbf_localization.geometry import position_sigma, sound_covariance
+from kbf_localization.input_checks import check_grey, check_heading, check_prior, check_stamp
 from kbf_localization.limits import FARTHEST_M
-from kbf_localization.localization.dead_reckoning import DeadReckoning
+from kbf_localization.localization.dead_reckoning import DeadReckoning, Fix
+from kbf_localization.localization.image_gate import ImageGate
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import StateMonitor
 from kbf_localization.vision.describer import ImageDescription
-
-STANDING_M, STANDING_RAD = 0.005, 0.005
-"""A robot that is no further and no more turned from the last used image stands still."""
 
 MOST_FAILURES = 3
 """The filter starts anew after so many consecutive steps that ended in an error."""
@@ -77,7 +63,6 @@ class Localizer:
         settings: LocalizerSettings = LocalizerSettings(),  # noqa: B008 (frozen)
     ) -> None:
         """`pose_filter` is one that was made, or the name of a method."""
-        self.settings = settings
         self.counts: Counter[str] = Counter()
         self.last: Localization | None = None
         self.noise_is_reported = False
@@ -88,18 +73,26 @@ class Localizer:
             make_filter(pose_filter, training_map) if isinstance(pose_filter, str) else pose_filter
         )
         self._odometry = OdometryBuffer(settings.odometry_history_s)
+        self._gate = ImageGate(self._odometry, settings)
         self._reckoning = DeadReckoning(training_map.learned.motion_noise)
         self._monitor = StateMonitor()
         self._lock = threading.RLock()
-        self._last_used: OdometryReading | None = None
-        self._last_image_ns: int | None = None
-        self._given: GaussianPrior | None = None
-        self._force = False
+        self._fix: Fix | None = None
+        self._was_given = False
         self._failures = 0
         self._filter.reset()
 
     def __repr__(self) -> str:
         return f"Localizer({self.training_map!r}, {self.state.value})"
+
+    @property
+    def settings(self) -> LocalizerSettings:
+        """May be changed between two images."""
+        return self._gate.settings
+
+    @settings.setter
+    def settings(self, settings: LocalizerSettings) -> None:
+        self._gate.settings = settings
 
     @property
     def state(self) -> State:
@@ -108,7 +101,7 @@ class Localizer:
     @property
     def rests_on_given_pose(self) -> bool:
         """Whether the pose was given (`set_pose`) and no image has contradicted it yet."""
-        return self._given is not None and self.state in (State.UNINITIALIZED, State.LOCALIZING)
+        return self._was_given and self.state in (State.UNINITIALIZED, State.LOCALIZING)
 
     @property
     def newest_odometry_ns(self) -> int | None:
@@ -118,8 +111,8 @@ class Localizer:
     @property
     def stands(self) -> bool:
         """Whether the robot tracks and has stood still since the last used image."""
-        then, newest = self._last_used, self._odometry.newest
-        return then is not None and newest is not None and self._stood(then, newest)
+        newest = self._odometry.newest
+        return newest is not None and self._tracks and self._gate.stood(newest)
 
     def add_odometry(
         self, stamp_ns: int, pose: ArrayLike, covariance: ArrayLike | None = None
@@ -143,9 +136,10 @@ class Localizer:
     @property
     def dead_reckoned_s(self) -> float | None:
         """Seconds of odometry since the last image, or the given pose; None before a pose."""
-        last, started, newest = self.last, self._last_used, self._odometry.newest_ns
-        since = last.stamp_ns if last is not None else started.stamp_ns if started else None
-        return None if since is None or newest is None else (newest - since) * 1e-9
+        fix, newest_ns = self._fix, self._odometry.newest_ns
+        if fix is None or newest_ns is None:
+            return None
+        return (newest_ns - fix.odometry.stamp_ns) * 1e-9
 
     def add_image(self, stamp_ns: int, image: Image | Callable[[], Image]) -> Localization | None:
         """Describe a grey image (h, w) and use it; None where it cannot be used, which is counted.
@@ -155,12 +149,12 @@ class Localizer:
         """
         if not callable(image):
             check_grey(image)
-        reason = self._unusable(check_stamp(stamp_ns))
+        reason = self._gate.refusal(check_stamp(stamp_ns))
         if reason is not None:
             self.counts[reason] += 1
             return None
         now = self._odometry.at(stamp_ns)
-        if now is not None and not self._needs_image(now):
+        if now is not None and not self._gate.needs(now, self._tracks):
             return self._carry_on(stamp_ns, now)
         description = self._describer.describe(image() if callable(image) else image)
         return self.add_described(stamp_ns, self.training_map.observe(description))
@@ -168,25 +162,23 @@ class Localizer:
     def add_described(self, stamp_ns: int, observation: Observation) -> Localization | None:
         """The same with an image that is already described."""
         with self._lock:
-            reason = self._unusable(stamp_ns)
+            reason = self._gate.refusal(stamp_ns)
             now = self._odometry.at(stamp_ns)
             if reason is not None or now is None:
                 self.counts[reason or "image_before_odometry"] += 1
                 return None
-            if not self._needs_image(now):
+            if not self._gate.needs(now, self._tracks):
                 return self._carry_on(stamp_ns, now)
-            self._last_image_ns = stamp_ns
-            motion = self._motion(now, stamp_ns)
-            reported = (
-                None if self._last_used is None else self._reckoning.reported(self._last_used, now)
-            )
+            self._gate.seen(stamp_ns)
+            motion, jumped = self._gate.motion(now)
+            if jumped:
+                self.counts["odometry_jump"] += 1
+            reported = self._reckoning.reported(self._gate.last_used, now)
             estimate = self._step(motion, observation, reported)
             self.noise_is_reported = reported is not None
             self.counts.update(estimate.events)
-            self._force = False
-            self._last_used = now
-            self.last = self._localized(estimate, now, stamp_ns)
-            return self.last
+            self._gate.used(now)
+            return self._localized(estimate, now, stamp_ns)
 
     def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:
         """Start from a given pose, valid at `stamp_ns` (None: at the newest odometry)."""
@@ -194,9 +186,11 @@ class Localizer:
         prior = GaussianPrior(prior.pose, sound_covariance(prior.covariance))
         with self._lock:
             self._start_again(prior)
-            newest = self._odometry.newest_ns
-            at = stamp_ns if stamp_ns is not None else newest
-            self._last_used = None if at is None else self._odometry.at(at)
+            at_ns = self._odometry.newest_ns if stamp_ns is None else stamp_ns
+            start = None if at_ns is None else self._odometry.at(at_ns)
+            self._gate.restart(start)
+            self._was_given = True
+            self._fix = None if start is None else Fix(prior.pose, prior.covariance, start)
 
     def reinitialize(self) -> None:
         """Forget the pose: start from anywhere on the map."""
@@ -205,51 +199,42 @@ class Localizer:
 
     def force_next_update(self) -> None:
         """Use the next image even if the robot stands still."""
-        self._force = True
+        self._gate.force()
 
     def reset(self) -> None:
         """Forget the pose and all odometry: time has jumped back."""
         with self._lock:
             self._start_again(None)
             self._odometry.clear()
-            self._last_image_ns = None
+            self._gate.forget_stamps()
             self.counts["resets"] += 1
 
     def pose_at(self, stamp_ns: int | None = None) -> tuple[Array, Array] | None:
         """Pose and covariance at a time (None: at the newest odometry), dead-reckoned."""
         # Without the lock: a transform must not wait for a step of the filter.
-        last, given, started = self.last, self._given, self._last_used
-        at = stamp_ns if stamp_ns is not None else self._odometry.newest_ns
-        now = None if at is None else self._odometry.at(at)
-        if now is None:
+        fix = self._fix
+        at_ns = self._odometry.newest_ns if stamp_ns is None else stamp_ns
+        now = None if at_ns is None else self._odometry.at(at_ns)
+        if fix is None or now is None:
             return None
-        if last is not None:
-            then = self._odometry.at(last.stamp_ns)
-            return (
-                None
-                if then is None
-                else self._reckoning.carried(last.pose, last.covariance, then, now)
-            )
-        if given is None or started is None:
-            return None
-        return self._reckoning.carried(given.pose, given.covariance, started, now)
+        carried = self._reckoning.carried(fix, now)
+        return carried.pose, carried.covariance
 
     def map_to_odom(self) -> Array | None:
         """The pose (3,) of the odometry's frame on the map; None before a pose is known."""
-        last, given, started = self.last, self._given, self._last_used
-        if last is not None:
-            return compose(last.pose, invert(last.odometry_pose))
-        if given is None or started is None:
-            return None
-        return compose(given.pose, invert(started.pose))
+        fix = self._fix
+        return None if fix is None else fix.map_to_odom
+
+    @property
+    def _tracks(self) -> bool:
+        return self.state is State.TRACKING
 
     def _start_again(self, prior: GaussianPrior | None) -> None:
         self._filter.reset(prior)
         self._monitor.reset()
-        self._given = prior
-        self._last_used = None
-        self.last = None
-        self._force = False
+        self._gate.restart()
+        self._fix = self.last = None
+        self._was_given = False
         self._failures = 0
 
     def _step(
@@ -261,7 +246,7 @@ class Localizer:
         except Exception as error:
             self._failures += 1
             # Whether the filter has made this motion is not known.
-            self._last_used = None
+            self._gate.restart()
             if self._failures < MOST_FAILURES:
                 raise
             self._start_again(None)
@@ -273,68 +258,24 @@ class Localizer:
         self._failures = 0
         return estimate
 
-    def _unusable(self, stamp_ns: int) -> str | None:
-        """Why an image of this stamp cannot be used."""
-        if self._last_image_ns is not None and stamp_ns <= self._last_image_ns:
-            return "image_late"
-        oldest, newest = self._odometry.oldest_ns, self._odometry.newest_ns
-        if oldest is None or newest is None:
-            return "image_without_odometry"
-        if stamp_ns < oldest:
-            return "image_before_odometry"
-        if stamp_ns - newest > self.settings.max_odometry_age_s * 1e9:
-            return "image_without_odometry"
-        return None
-
-    def _needs_image(self, now: OdometryReading) -> bool:
-        """Whether the robot has moved, or stood for long enough, since the last used image."""
-        then, settings = self._last_used, self.settings
-        if self.last is None or then is None or self._force:
-            return True
-        stood = self._stood(then, now)
-        if stood and (now.stamp_ns - then.stamp_ns) * 1e-9 < settings.standing_update_s:
-            return False
-        step = relative(then.pose, now.pose)
-        moved = np.hypot(step[0], step[1]) >= settings.update_min_d
-        return bool(moved or abs(step[2]) >= settings.update_min_a)
-
-    def _stood(self, then: OdometryReading, now: OdometryReading) -> bool:
-        # Not the way gone: odometry that trembles in one place goes far, and sees the same.
-        x, y, turn = now.pose - then.pose
-        turned = abs(math.remainder(turn, math.tau))
-        stood = math.hypot(x, y) < STANDING_M and turned < STANDING_RAD
-        return stood and self.state is State.TRACKING
-
-    def _motion(self, now: OdometryReading, stamp_ns: int) -> Array | None:
-        """The motion since the last used image; None at the start and where odometry jumped."""
-        then = self._last_used
-        if then is None:
-            return None
-        motion = relative(then.pose, now.pose)
-        seconds = max((stamp_ns - then.stamp_ns) * 1e-9, 0.1)
-        too_far = np.hypot(motion[0], motion[1]) > self.settings.max_speed * seconds
-        too_much = abs(motion[2]) > self.settings.max_turn_rate * seconds
-        if too_far or too_much:
-            self.counts["odometry_jump"] += 1
-            return None
-        return motion
-
     def _localized(self, estimate: Estimate, now: OdometryReading, stamp_ns: int) -> Localization:
         """What an estimate says about the pose, with the state after it."""
         was = self.state
         state = self._monitor.update(estimate.confidence, position_sigma(estimate.covariance))
         if state is State.LOST and was is State.TRACKING:
             self.counts["lost"] += 1
-        return Localization(
+        self._fix = Fix(self._chosen_pose(estimate), estimate.covariance, now)
+        self.last = Localization(
             stamp_ns=stamp_ns,
-            pose=self._chosen_pose(estimate),
-            covariance=estimate.covariance,
+            pose=self._fix.pose,
+            covariance=self._fix.covariance,
             state=state,
             evidence=estimate.evidence,
             estimate=estimate,
             odometry_pose=now.pose,
             used=True,
         )
+        return self.last
 
     def _chosen_pose(self, estimate: Estimate) -> Array:
         if self.settings.estimate == "highest_weight":
@@ -346,32 +287,19 @@ class Localizer:
     def _carry_on(self, stamp_ns: int, now: OdometryReading) -> Localization | None:
         """An image that is not needed: the pose at its stamp by odometry."""
         with self._lock:
-            if self.last is None:
+            if self.last is None or self._fix is None:
                 return None
-            self._last_image_ns = stamp_ns
-            self.last = self._dead_reckoned(self.last, now, stamp_ns)
+            self._gate.seen(stamp_ns)
+            self._fix = self._reckoning.carried(self._fix, now)
+            self.last = replace(
+                self.last,
+                stamp_ns=stamp_ns,
+                pose=self._fix.pose,
+                covariance=self._fix.covariance,
+                odometry_pose=now.pose,
+                used=False,
+            )
             return self.last
-
-    def _dead_reckoned(
-        self, last: Localization, now: OdometryReading, stamp_ns: int
-    ) -> Localization:
-        """The last localization carried on to this image by odometry."""
-        then = self._odometry_of(last, now)
-        pose, covariance = self._reckoning.carried(last.pose, last.covariance, then, now)
-        return Localization(
-            stamp_ns=stamp_ns,
-            pose=pose,
-            covariance=covariance,
-            state=self.state,
-            evidence=last.evidence,
-            estimate=last.estimate,
-            odometry_pose=now.pose,
-            used=False,
-        )
-
-    def _odometry_of(self, last: Localization, now: OdometryReading) -> OdometryReading:
-        """Odometry at `last`; where it is forgotten, without the way since."""
-        return self._odometry.at(last.stamp_ns) or replace(now, pose=last.odometry_pose)
 
 
 def _sound(estimate: Estimate) -> Estimate:

@@ -19,7 +19,6 @@ from std_srvs.srv import Empty
 
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.geometry import compose, invert
 from kbf_localization.localization import Localization
 from kbf_localization.localization.startup import (
     first_pose,
@@ -200,8 +199,9 @@ class LocalizerNode(SafeLifecycleNode):
             # leaves the transform as it is, which is sent with the odometry.
             wanted = self._values["tf_broadcast"] and localization.used
             if wanted and running is not None and running.distrust() is None:
-                transform = compose(localization.pose, invert(localization.odometry_pose))
-                self._outputs.send_transform(transform, localization.stamp_ns)
+                transform = running.localizer.map_to_odom()
+                if transform is not None:
+                    self._outputs.send_transform(transform, localization.stamp_ns)
 
     def _broadcast(self) -> None:
         """Called for new odometry and given poses.
