@@ -9,7 +9,8 @@ import numpy as np
 import scipy  # whose parts are imported at their first use: only learning needs the optimizer
 
 from kbf_localization.arrays import Array
-from kbf_localization.training_map.learned import SAME_VIEW, Evidence, Readout, Resemblance, triple
+from kbf_localization.training_map.learned import SAME_VIEW, Evidence, Readout, Resemblance, table
+from kbf_localization.training_map.probes import Probes
 
 STUDENT = 4.0
 """Degrees of freedom of the errors' Student distribution: matches have heavy tails."""
@@ -68,7 +69,7 @@ def fit_variances(
     bounded = np.clip(quality, low, high)
     centre, spread = bounded.mean(axis=0), np.maximum(bounded.std(axis=0), 1e-6)
     scaled = (bounded - centre) / spread
-    table = []
+    rows = []
     for axis in range(3):
         squares = errors[:, axis] ** 2 + (0.005 * scales[axis]) ** 2
 
@@ -83,26 +84,26 @@ def fit_variances(
         slopes = fit.x[1:] / spread
         # A Student variable's variance is its squared scale times ν / (ν − 2).
         intercept = fit.x[0] - slopes @ centre + np.log(STUDENT / (STUDENT - 2.0))
-        table.append(triple((intercept, *slopes)))
+        rows.append((intercept, *slopes))
     return replace(
         readout,
-        log_variance=tuple(table),
+        log_variance=table(rows),
         prominence=(float(low[0]), float(high[0])),
         apparent=(float(low[1]), float(high[1])),
     )
 
 
-Features = Sequence[tuple[float, float, float]]
+Features = list[tuple[float, float, float]]
+"""Contrast, prominence and share of pictures at places."""
 
 
 def fit_evidence(right: Features, hardest: Features, random: Features) -> Evidence:
-    """Logistic regression of right against wrong places, each by contrast, prominence and share.
+    """Logistic regression of right against wrong places.
 
     A random wrong place counts a quarter: the hard ones are what decides.
     """
-    none = Evidence(0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
     if min(len(right), len(hardest)) < FEWEST // 4:
-        return none
+        return Evidence(0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
     features = np.array([*right, *hardest, *random])
     sign = np.repeat((1.0, -1.0), (len(right), len(hardest) + len(random)))
     weight = np.repeat(
@@ -125,15 +126,42 @@ def fit_evidence(right: Features, hardest: Features, random: Features) -> Eviden
     bounds = ((0.0, None), (0.0, None), (None, 0.0), (None, None))
     fit = scipy.optimize.minimize(loss, np.zeros(4), jac=True, bounds=bounds)
     contrast, prominence, expected = (float(value) for value in fit.x[:3] / scale)
-    limit = float(np.log(2.0 + len(hardest)))
-    return replace(
-        none,
-        contrast=contrast,
-        prominence=prominence,
-        expected=expected,
+    return Evidence(
+        contrast,
+        prominence,
+        expected,
         bias=float(fit.x[3]),
-        limit=limit,
+        limit=float(np.log(2.0 + len(hardest))),
+        correlation=1.0,
+        usual=0.0,
+        low=0.0,
     )
+
+
+def fit_lasting(
+    residuals: Array,
+    numbers: Sequence[int],
+    probes: Probes,
+    resemblance: Resemblance,
+    longest: float | None = None,
+) -> tuple[float, float]:
+    """The travel over which residuals (u, k) of these probes last, and the share that does.
+
+    It is sought up to `longest`; without that up to the farthest that the probes of a run are
+    apart, and not beyond one: a whole scale apart, views are others.
+    """
+    travels, products = [], []
+    for first, a in enumerate(numbers):
+        for second in range(first + 1, len(numbers)):
+            b = numbers[second]
+            if b <= a or probes.run_of[a] != probes.run_of[b]:
+                break
+            travels.append(resemblance.travel(*np.abs(probes.way[b] - probes.way[a])))
+            products.append(float(np.mean(residuals[first] * residuals[second])))
+    if len(travels) < FEWEST:
+        return 1.0, 1.0
+    measured = np.array(products) / max(float(np.mean(residuals**2)), 1e-12)
+    return fit_correlation(np.array(travels), measured, longest or min(max(travels), 1.0))
 
 
 def fit_correlation(travels: Array, correlations: Array, longest: float) -> tuple[float, float]:

@@ -32,6 +32,9 @@ OWN_DRIVE = 0.25
 NEAR, HEADING_NEAR = 1.6, 2.7
 """Pairs within 1.6 d₀ and 2.7 φ₀ tell how resemblance falls."""
 
+THINNED = (0.0, 0.4, 0.8, 1.2)
+"""Map poses within these separations are left out in turn, to learn what sparse maps are like."""
+
 MOST_RESEMBLING = 4000
 LARGE_MAP, LARGE_MAP_ROWS = 4000, 1000
 
@@ -52,9 +55,9 @@ class HeldOutPairs:
         generator: np.random.Generator,
     ) -> None:
         """`ways` (n, 2) is how far the map's drives had come."""
-        self._map = training_map
-        self._probes = probes
-        self._rng = generator
+        self.training_map = training_map
+        self.probes = probes
+        self.generator = generator
         self.rows = self._compared_rows()
         self.poses = training_map.poses[self.rows]
         self.other = probes.source_of[:, None] != training_map.source_of[self.rows][None]
@@ -67,18 +70,23 @@ class HeldOutPairs:
         self.separations = self._separations(self.resemblance)
         self.independent = self._independent_pairs(self.resemblance, self.revisits)
 
+    def hidden(self, number: int, radius: float) -> Rows:
+        """Rows that a probe must not be compared with, those within `radius` among them."""
+        near = self.separations[number] < radius
+        return np.asarray(self.rows[~self.independent[number] | near])
+
     def _separations(self, found: Resemblance) -> Array:
         return np.hypot(self.distances / found.distance_m, self.angles / found.angle_rad)
 
     def _compared_rows(self) -> Rows:
         """All rows of a map, or of a large one those near the probes and a random sample."""
-        count = len(self._map)
+        count = len(self.training_map)
         if count <= LARGE_MAP:
             return np.arange(count)
         from scipy.spatial import cKDTree
 
-        _, near = cKDTree(embed(self._map.poses)).query(embed(self._probes.poses), k=20)
-        sample = self._rng.choice(count, LARGE_MAP_ROWS, replace=False)
+        _, near = cKDTree(embed(self.training_map.poses)).query(embed(self.probes.poses), k=20)
+        sample = self.generator.choice(count, LARGE_MAP_ROWS, replace=False)
         return np.unique(np.concatenate((near.reshape(-1), sample)))
 
     def _independent_pairs(self, resemblance: Resemblance, revisits: bool) -> NDArray[np.bool_]:
@@ -94,7 +102,7 @@ class HeldOutPairs:
         At first the neighbours along the way teach the scales; where these show that places were
         seen anew, only such pairs count, for a new drive's pictures will not be neighbours.
         """
-        extent = float(np.hypot(*np.ptp(self._map.poses[:, :2], axis=0))) + 1e-3
+        extent = float(np.hypot(*np.ptp(self.training_map.poses[:, :2], axis=0))) + 1e-3
         found = Resemblance(0.8, 0.1 * extent, 0.5, 1.5)
         for _ in range(3):
             found = self._refitted(found, False, extent)
@@ -112,7 +120,7 @@ class HeldOutPairs:
         pairs = np.flatnonzero(near)
         if len(pairs) < FEWEST:
             return replace(found, distance_m=min(2.0 * found.distance_m, extent))
-        pairs = self._rng.choice(pairs, min(len(pairs), MOST_RESEMBLING), replace=False)
+        pairs = self.generator.choice(pairs, min(len(pairs), MOST_RESEMBLING), replace=False)
         return fit_resemblance(
             self.distances.reshape(-1)[pairs],
             self.angles.reshape(-1)[pairs],

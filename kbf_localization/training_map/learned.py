@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import relative
 
+Triple = tuple[float, float, float]
+Table = tuple[Triple, Triple, Triple]
+
 FARTHEST_APPARENT = 2.0
 """Pictures further apart than 2 d₀ look all alike different."""
 
@@ -119,11 +122,11 @@ class Readout:
     lasts: its correlation falls to 1/e over a travel of `correlation`.
     """
 
-    coefficients: tuple[tuple[float, float, float], ...]
-    log_variance: tuple[tuple[float, float, float], ...]
+    coefficients: Table
+    log_variance: Table
     prominence: tuple[float, float]
     apparent: tuple[float, float]
-    least_variance: tuple[float, float, float]
+    least_variance: Triple
     correlation: float
     lasting: float
 
@@ -139,7 +142,6 @@ class Readout:
 
     def variances(self, prominence: ArrayLike, apparent: ArrayLike) -> Array:
         """Variances (..., 3) of poses measured by matches of this quality."""
-        table = np.array(self.log_variance)
         features = np.stack(
             (
                 np.ones_like(np.asarray(prominence, dtype=np.float64)),
@@ -148,7 +150,7 @@ class Readout:
             ),
             axis=-1,
         )
-        return np.asarray(np.exp(features @ table.T) + np.array(self.least_variance))
+        return np.asarray(np.exp(features @ np.array(self.log_variance).T) + self.least_variance)
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,8 @@ class MotionNoise:
     were so far off that they count as faults of the record.
     """
 
-    per_metre: tuple[float, float, float]
-    per_radian: tuple[float, float, float]
+    per_metre: Triple
+    per_radian: Triple
     set_aside: int = 0
 
     def variances(self, distance_m: float, turned_rad: float) -> Array:
@@ -201,7 +203,13 @@ def novelty(travel: float, correlation: float) -> float:
     return float(np.tanh(0.5 * travel / correlation))
 
 
-def triple(values: ArrayLike) -> tuple[float, float, float]:
+def triple(values: ArrayLike) -> Triple:
     """Three numbers as the models keep them."""
     first, second, third = np.asarray(values, dtype=np.float64)
     return float(first), float(second), float(third)
+
+
+def table(values: ArrayLike) -> Table:
+    """Three rows of three numbers as the models keep them."""
+    first, second, third = np.asarray(values, dtype=np.float64)
+    return triple(first), triple(second), triple(third)

@@ -95,13 +95,18 @@ class View:
     prominence: float
     pose: Array | None
 
+    @property
+    def features(self) -> tuple[float, float, float]:
+        """What `Evidence` weighs."""
+        return self.contrast, self.prominence, self.share
+
     def fit(self, evidence: Evidence) -> float:
         """How well the picture fits, whatever the map has there."""
-        return float(evidence.fit(self.contrast, self.prominence, self.share))
+        return float(evidence.fit(*self.features))
 
     def ratio(self, evidence: Evidence) -> float:
         """The log-likelihood ratio of "here" against "elsewhere"."""
-        return float(evidence.ratio(self.contrast, self.prominence, self.share))
+        return float(evidence.ratio(*self.features))
 
 
 NO_VIEW = View(np.zeros(0, dtype=np.intp), np.zeros(0), 0.0, 0.0, 0.0, None)
