@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 import cv2
@@ -21,9 +22,10 @@ from kbf_localization.vision.describer import Describer, ImageDescription
 from kbf_localization.vision.prepare import prepare_image
 from kbf_localization.vision.settings import DescriberSettings
 
-Task = TypeVar("Task")
 Result = TypeVar("Result")
-Item = tuple[int, bytes]
+Encoded = tuple[int, bytes]
+Decoded = tuple[int, Image]
+"""An image with its place in the list that was asked for."""
 
 IMAGES_AT_ONCE = 16
 THUMBNAIL_SIZE = (96, 72)
@@ -63,11 +65,9 @@ def sample_descriptors(
     progress: Progress,
 ) -> Floats:
     """At most `per_image` descriptors, drawn from `seed`, of each image in `rows` of the frames."""
-    task = _SampleTask(settings, per_image, seed)
-    parts: list[Floats] = []
-    for done, part in enumerate(workers.map(task, _chunks(frames, drives, rows))):
-        parts += part
-        progress(min((done + 1) * IMAGES_AT_ONCE, len(rows)), len(rows), "sampling descriptors")
+    sample = partial(_sample, settings, per_image, seed)
+    images = _encoded_images(frames, drives, rows)
+    parts = list(_by_workers(sample, images, len(rows), workers, progress, "sampling descriptors"))
     return np.concatenate(parts) if parts else np.empty((0, 128), dtype=np.float32)
 
 
@@ -80,88 +80,68 @@ def describe_frames(
     progress: Progress,
 ) -> Iterator[Described]:
     """The images in `rows` of the frames, in order, without those that cannot be decoded."""
-    task = _DescribeTask(describer)
-    for done, part in enumerate(workers.map(task, _chunks(frames, drives, rows))):
+    describe = partial(_describe, describer)
+    images = _encoded_images(frames, drives, rows)
+    return _by_workers(describe, images, len(rows), workers, progress, "describing images")
+
+
+def _encoded_images(frames: Frames, drives: Sequence[Drive], rows: Rows) -> Iterator[Encoded]:
+    for number, drive in enumerate(drives):
+        places = np.flatnonzero(frames.drive_of[rows] == number)
+        indices = [int(index) for index in frames.index_of[rows[places]]]
+        for place, (_, data) in zip(places, drive.encoded_images(indices), strict=True):
+            yield int(place), data
+
+
+def _by_workers(
+    work: Callable[[list[Decoded]], Iterable[Result]],
+    images: Iterator[Encoded],
+    count: int,
+    workers: Workers,
+    progress: Progress,
+    what: str,
+) -> Iterator[Result]:
+    """What `work` makes of `count` images, some at a time; those that cannot be decoded go."""
+    chunks = iter(lambda: list(islice(images, IMAGES_AT_ONCE)), [])
+    for done, part in enumerate(workers.map(partial(_decode_and, work), chunks), start=1):
         yield from part
-        progress(min((done + 1) * IMAGES_AT_ONCE, len(rows)), len(rows), "describing images")
+        progress(min(done * IMAGES_AT_ONCE, count), count, what)
 
 
-def single_threaded(work: Callable[[Task, list[Item]], Result]) -> Callable[..., Result]:
-    """Leaves OpenCV one thread meanwhile: there are as many workers as cores already."""
-
-    @wraps(work)
-    def limited(task: Task, items: list[Item]) -> Result:
-        threads = cv2.getNumThreads()
-        cv2.setNumThreads(1)
-        try:
-            return work(task, items)
-        finally:
-            cv2.setNumThreads(threads)
-
-    return limited
+def _decode_and(
+    work: Callable[[list[Decoded]], Iterable[Result]], items: list[Encoded]
+) -> list[Result]:
+    # OpenCV gets one thread meanwhile: there are as many workers as cores already.
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        decoded = ((place, grey_from_compressed(data)) for place, data in items)
+        return list(work([(place, image) for place, image in decoded if image is not None]))
+    finally:
+        cv2.setNumThreads(threads)
 
 
-@dataclass(frozen=True)
-class _SampleTask:
-    settings: DescriberSettings
-    per_image: int
-    seed: int
-
-    @single_threaded
-    def __call__(self, items: list[Item]) -> list[Floats]:
-        sampled = []
-        size = (self.settings.image_width, self.settings.image_height)
-        for place, data in items:
-            image = grey_from_compressed(data)
-            if image is None:
-                continue
-            descriptors = dense_sift(prepare_image(image, size), self.settings)
-            # Seeded by the image's place, so that the workers' number changes nothing.
-            rng = np.random.default_rng((self.seed, place))
-            count = min(self.per_image, len(descriptors))
-            sampled.append(descriptors[rng.choice(len(descriptors), count, replace=False)])
-        return sampled
+def _sample(
+    settings: DescriberSettings, per_image: int, seed: int, images: list[Decoded]
+) -> Iterator[Floats]:
+    size = (settings.image_width, settings.image_height)
+    for place, image in images:
+        descriptors = dense_sift(prepare_image(image, size), settings)
+        # Seeded by the image's place, so that the workers' number changes nothing.
+        rng = np.random.default_rng((seed, place))
+        count = min(per_image, len(descriptors))
+        yield descriptors[rng.choice(len(descriptors), count, replace=False)]
 
 
-@dataclass(frozen=True)
-class _DescribeTask:
-    describer: Describer
-
-    @single_threaded
-    def __call__(self, items: list[Item]) -> list[Described]:
-        decoded = [(place, grey_from_compressed(data)) for place, data in items]
-        images = {place: image for place, image in decoded if image is not None}
-        pyramid = self.describer.pyramid
-        size = None if pyramid is None else pyramid.image_size
-        return [
-            Described(
-                place,
-                description,
-                _thumbnail(image),
-                resized=size is not None and image.shape != size[::-1],
-            )
-            for (place, image), description in zip(
-                images.items(), self.describer.describe_all(list(images.values())), strict=True
-            )
-        ]
+def _describe(describer: Describer, images: list[Decoded]) -> Iterator[Described]:
+    size = None if describer.pyramid is None else describer.pyramid.image_size
+    described = describer.describe_all([image for _, image in images])
+    for (place, image), description in zip(images, described, strict=True):
+        resized = size is not None and image.shape != size[::-1]
+        yield Described(place, description, _thumbnail(image), resized)
 
 
 def _thumbnail(image: Image) -> bytes:
     small = cv2.resize(image, THUMBNAIL_SIZE, interpolation=cv2.INTER_AREA)
     _, thumbnail = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 80])
     return bytes(thumbnail.tobytes())
-
-
-def _chunks(frames: Frames, drives: Sequence[Drive], rows: Rows) -> Iterator[list[Item]]:
-    """Encoded images with their places in `rows`, some at a time; rows increase."""
-    chunk: list[Item] = []
-    for number, drive in enumerate(drives):
-        places = np.flatnonzero(frames.drive_of[rows] == number)
-        indices = [int(index) for index in frames.index_of[rows[places]]]
-        for place, (_, data) in zip(places, drive.encoded_images(indices), strict=True):
-            chunk.append((int(place), data))
-            if len(chunk) == IMAGES_AT_ONCE:
-                yield chunk
-                chunk = []
-    if chunk:
-        yield chunk
