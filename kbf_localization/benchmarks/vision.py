@@ -19,8 +19,7 @@ from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator import simulate
 from kbf_localization.training_map.selection import select_frames
 from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.pyramid import pyramid_histogram
-from kbf_localization.vision.pyramid_kernel import PyramidKernel
+from kbf_localization.vision.pyramid import PyramidGallery, pyramid_histogram
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
 
@@ -154,8 +153,9 @@ def _nearest(
     ]
     words = learn_vocabulary(np.concatenate(sample), settings.words)
     histograms = np.stack([_histogram(words, part, settings) for part in described])
-    queries = np.stack([_histogram(words, describe(image), settings) for image in seen])
-    return np.asarray(PyramidKernel(settings).gram(queries, histograms).argmax(axis=1))
+    gallery = PyramidGallery(settings, histograms)
+    queries = (_histogram(words, describe(image), settings) for image in seen)
+    return np.array([gallery.compare(query)[0].argmax() for query in queries])
 
 
 def _histogram(words: Vocabulary, descriptors: Floats, settings: DescriberSettings) -> Image:

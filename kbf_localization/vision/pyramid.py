@@ -1,16 +1,27 @@
-"""Spatial pyramids (Lazebnik, Schmid and Ponce 2006): counts of words in ever smaller regions."""
+"""Spatial pyramids (Lazebnik, Schmid and Ponce 2006): counts of words in ever smaller regions.
+
+Their kernel k_Z is the weighted histogram intersection, normalized to k(z, z) = 1. Σ min(a, b) is a
+positive definite kernel of counts; sums of such with positive weights are; and dividing by the root
+of both self-similarities keeps it so.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cached_property, lru_cache
 
+import cv2
 import numpy as np
 
-from kbf_localization.arrays import Image, Rows
-from kbf_localization.vision.settings import DescriberSettings
+from kbf_localization.arrays import Array, Counts, Rows
+from kbf_localization.vision.describer import Gallery
+from kbf_localization.vision.settings import LEVEL_WEIGHTS, DescriberSettings
+
+_ROWS_AT_ONCE = 64
+_TOP_ROWS_AT_ONCE = 1000
 
 
-def pyramid_histogram(words: Rows, settings: DescriberSettings) -> Image:
+def pyramid_histogram(words: Rows, settings: DescriberSettings) -> Counts:
     """Counts (bins,) of the patches' words (patches,) in the regions of all levels.
 
     Level 0, the whole image, comes first; then the regions of each level, row by row. Counts are
@@ -42,3 +53,115 @@ def _first_bins(settings: DescriberSettings) -> Rows:
     down = np.arange(rows) * side // rows
     right = np.arange(columns) * side // columns
     return np.asarray(((down[:, None] * side + right) * settings.words).ravel(), dtype=np.intp)
+
+
+class PyramidGallery(Gallery):
+    """Histograms (n, bins) with what need not be computed for every query anew."""
+
+    def __init__(self, settings: DescriberSettings, histograms: Counts) -> None:
+        self._histograms = histograms
+        self._words = settings.words
+        self._blocks = _weighted_blocks(settings)
+
+    def compare(self, query: Counts, rows: Rows | None = None) -> Array:
+        wanted = slice(None) if rows is None else rows
+        return self._similarities(query, self._histograms[wanted], self._self_similarities[wanted])[
+            None
+        ]
+
+    def glance(self, query: Counts) -> Array:
+        """By the words of the whole image alone, a twentieth of a row."""
+        own = query[: self._words]
+        common = _intersections(own, self._top_level, _row_sums, _TOP_ROWS_AT_ONCE)
+        return _normalized(common, _row_sums(own[None])[0] * self._top_level_sums)[None]
+
+    def compare_rows(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
+        columns = rows_a if rows_b is None else rows_b
+        histograms, own = self._histograms[columns], self._self_similarities[columns]
+        matrix = np.empty((len(rows_a), len(columns)))
+        for place, row in enumerate(rows_a):
+            first = place if rows_b is None else 0
+            matrix[place, first:] = self._similarities(
+                self._histograms[row], histograms[first:], own[first:]
+            )
+            if rows_b is None:
+                matrix[place:, place] = matrix[place, place:]
+        return matrix[None]
+
+    def check(self) -> None:
+        if not (self._self_similarities > 0.0).all():
+            raise ValueError("a histogram is empty")
+
+    def _similarities(self, query: Counts, histograms: Counts, own: Array) -> Array:
+        """k_Z (m,) of a query (bins,) with histograms (m, bins) of unnormalized k(z, z) `own`."""
+        common = _intersections(query, histograms, self._weighted_sums, _ROWS_AT_ONCE)
+        return _normalized(common, self._weighted_sums(query[None])[0] * own)
+
+    def _weighted_sums(self, counts: Counts) -> Array:
+        """Σ of counts (m, bins), each with its level's weight and divisor."""
+        total = np.zeros(len(counts))
+        for columns, weight in self._blocks:
+            total += weight * _row_sums(counts[:, columns])
+        return total
+
+    @cached_property
+    def _self_similarities(self) -> Array:
+        """Unnormalized k(Z_i, Z_i) (n,), so that a query need not touch rows for it."""
+        total = np.zeros(len(self._histograms))
+        for start in range(0, len(total), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            total[rows] = self._weighted_sums(self._histograms[rows])
+        return total
+
+    @cached_property
+    def _top_level(self) -> Counts:
+        """The whole-image bins (n, words) side by side."""
+        return np.ascontiguousarray(self._histograms[:, : self._words])
+
+    @cached_property
+    def _top_level_sums(self) -> Array:
+        return _row_sums(self._top_level)
+
+
+def _intersections(
+    query: Counts, histograms: Counts, sums: Callable[[Counts], Array], at_once: int
+) -> Array:
+    """`sums` (m,) of min(query, row) over the rows.
+
+    A few rows at a time stay in the cache between the minimum and the sums.
+    """
+    common = np.empty(len(histograms))
+    least = np.empty((min(at_once, len(histograms)), len(query)), dtype=np.uint8)
+    for start in range(0, len(histograms), at_once):
+        rows = histograms[start : start + at_once]
+        part = least[: len(rows)]
+        np.minimum(rows, query, out=part)
+        common[start : start + len(rows)] = sums(part)
+    return common
+
+
+def _normalized(common: Array, squared_scale: Array) -> Array:
+    return np.asarray(common / np.sqrt(np.maximum(squared_scale, 1e-300)))
+
+
+def _row_sums(counts: Counts) -> Array:
+    """Σ (m,) over the columns; OpenCV adds bytes up several times as fast as NumPy."""
+    sums = cv2.reduce(counts, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S)
+    return np.asarray(sums, dtype=np.float64).reshape(-1)
+
+
+def _weighted_blocks(settings: DescriberSettings) -> list[tuple[slice, float]]:
+    """Columns and their common weight; neighbouring levels of equal weight are one block."""
+    blocks: list[tuple[slice, float]] = []
+    for columns, divisor, weight in zip(
+        settings.level_columns(),
+        settings.level_divisors(),
+        LEVEL_WEIGHTS[settings.levels],
+        strict=True,
+    ):
+        scaled = weight * divisor
+        if blocks and blocks[-1][1] == scaled:
+            blocks[-1] = (slice(blocks[-1][0].start, columns.stop), scaled)
+        else:
+            blocks.append((columns, scaled))
+    return blocks
