@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from kbf_localization.limits import (
     COUNTS,
@@ -20,15 +20,19 @@ from kbf_localization.limits import (
     check_parameter,
     shortened,
 )
-from kbf_localization.training_map.learned import (
-    Evidence,
-    Learned,
-    MotionNoise,
-    Readout,
-    Resemblance,
-)
+from kbf_localization.training_map.learned import Learned
 from kbf_localization.training_map.training_map import Source
 from kbf_localization.vision.settings import DescriberSettings
+
+LIMITS: dict[str, Range] = {
+    **LEARNED,
+    "resolution": PLAN_RESOLUTIONS,
+    "origin": (-FARTHEST_M, FARTHEST_M),
+    "stamps_ns": (0, LAST_STAMP_NS - 1),
+}
+"""What the numbers of these names may be; other whole ones are counts."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class Description:
     """What a map file says besides its arrays.
 
     `layout` is that of the pyramid, where the map has one; `describer` is as
-    `registry.specification` gives it, with the scales of its kernel, None for the pyramid.
+    `registry.specification` gives it, with the scales of its kernel, None for the pyramid;
+    `learned` is None in a map of version 1, which then learns it.
     """
 
     layout: DescriberSettings | None
@@ -64,8 +69,7 @@ def parse_description(text: bytes) -> Description:
         raise ValueError("its description is not JSON") from error
     if not isinstance(content, dict):
         raise ValueError("its description is not a table")
-    sources = content.get("sources")
-    warnings = content.get("warnings")
+    sources, warnings = content.get("sources"), content.get("warnings")
     if not isinstance(sources, list) or not sources:
         raise ValueError("its description names no sources")
     if not isinstance(warnings, list) or not all(isinstance(line, str) for line in warnings):
@@ -73,124 +77,66 @@ def parse_description(text: bytes) -> Description:
     describer = content.get("describer")
     if not isinstance(describer, (dict, type(None))):
         raise ValueError("the description's describer is not a table")
-    layout = content.get("settings")
+    parameters = content.get("parameters")
+    if not isinstance(parameters, dict):
+        raise ValueError("the description's parameters are not a table")
+    layout, learned, plan = (content.get(key) for key in ("settings", "learned", "floor_plan"))
+    has_pyramid = layout is not None or describer is None
     return Description(
-        layout=None
-        if layout is None and describer is not None
-        else DescriberSettings(**_typed(layout, DescriberSettings)),
+        layout=_made(layout, DescriberSettings, whole=True) if has_pyramid else None,
         describer=describer,
         sources=tuple(_source(source) for source in sources),
-        parameters=_parameters(content.get("parameters")),
-        learned=_learned(content.get("learned")),
+        parameters={key: check_parameter(key, value) for key, value in parameters.items()},
+        learned=None if learned is None else _made(learned, Learned),
         warnings=tuple(warnings),
-        plan=_plan_place(content.get("floor_plan")),
+        plan=None if plan is None else _made(plan, PlanPlace),
     )
 
 
-def _source(values: Any) -> Source:
-    """A source; in old maps without stamps."""
-    stamps = None
-    if isinstance(values, dict):
-        values = dict(values)
-        stamps = values.pop("stamps_ns", None)
-    if stamps is not None and not (
-        isinstance(stamps, list)
-        and len(stamps) == 2
-        and all(type(stamp) is int for stamp in stamps)
-        and 0 <= stamps[0] <= stamps[1] < LAST_STAMP_NS
+def _source(content: Any) -> Source:
+    source = _made(content, Source)
+    if source.stamps_ns is not None and source.stamps_ns[0] > source.stamps_ns[1]:
+        raise ValueError(f"the stamps of a source are {source.stamps_ns}")
+    return source
+
+
+def _made(content: Any, kind: type[T], *, whole: bool = False) -> T:
+    """The data class `kind` of a table, each value of its type and within its limits.
+
+    Unless it must be `whole`, what has a default is missing in maps made before that was known.
+    """
+    types = get_type_hints(kind)
+    optional = {item.name for item in fields(kind) if item.default is not MISSING and not whole}  # type: ignore[arg-type]
+    if (
+        not isinstance(content, dict)
+        or not types.keys() - optional <= content.keys() <= types.keys()
     ):
-        raise ValueError(f"the stamps of a source are {shortened(stamps)}")
-    known = _typed(values, Source, but=("stamps_ns",))
-    return Source(**known, stamps_ns=None if stamps is None else (stamps[0], stamps[1]))
-
-
-def _typed(values: Any, kind: type, but: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The arguments of data class `kind`, `but` some, each there and of its type."""
-    wanted = {item.name: str(item.type) for item in fields(kind) if item.name not in but}
-    if not isinstance(values, dict) or values.keys() != wanted.keys():
         raise ValueError(f"the description's {kind.__name__} lacks something")
-    for name, annotation in wanted.items():
-        value, what = values[name], f"the description's {kind.__name__}.{name}"
-        if annotation == "int":
-            check_count(what, value, COUNTS)
-        elif annotation == "float":
-            check_number(what, value, COUNTS)
-        elif not isinstance(value, (str, type(None)) if annotation == "str | None" else str):
-            raise ValueError(f"{what} is {shortened(value)}")
-    return values
-
-
-def _parameters(values: Any) -> dict[str, float]:
-    if not isinstance(values, dict):
-        raise ValueError("the description's parameters are not a table")
-    return {key: check_parameter(key, value) for key, value in values.items()}
-
-
-MODELS: dict[str, type] = {
-    "resemblance": Resemblance,
-    "evidence": Evidence,
-    "film": Evidence,
-    "readout": Readout,
-    "motion_noise": MotionNoise,
-}
-
-
-def _learned(content: Any) -> Learned | None:
-    """What the map learned about itself; None in a map of version 1, which then learns it."""
-    if content is None:
-        return None
-    if not isinstance(content, dict) or content.keys() != {item.name for item in fields(Learned)}:
-        raise ValueError("what the map learned lacks something")
-    models = {name: _model(content[name], kind) for name, kind in MODELS.items()}
-    for name in ("drives", "probes"):
-        models[name] = check_count(f"what the map learned counts: {name}", content[name], COUNTS)
-    revisits = content["revisits"]
-    if not isinstance(revisits, bool):
-        raise ValueError(f"what the map learned says revisits = {shortened(revisits)}")
-    return Learned(**models, revisits=revisits)
-
-
-def _model(content: Any, kind: type) -> Any:
-    """One of the learned models, every number of it in its range and its shape."""
-    shapes = {
-        "coefficients": (3, 3),
-        "log_variance": (3, 3),
-        "prominence": (2,) if kind is Readout else (),
-        "apparent": (2,),
-        "least_variance": (3,),
-        "per_metre": (3,),
-        "per_radian": (3,),
-    }
-    # What has a default is missing in maps that were made before it was learned.
-    needed = {item.name for item in fields(kind) if item.default is MISSING}
-    known = {item.name for item in fields(kind)}
-    if not isinstance(content, dict) or not needed <= content.keys() <= known:
-        raise ValueError(f"the learned {kind.__name__} lacks something")
-    values = {}
-    for name in content:
-        limits = LEARNED.get(name, OTHER_LEARNED)
-        values[name] = _nested(content[name], shapes.get(name, ()), limits, f"the learned {name}")
-    if "set_aside" in values:
-        values["set_aside"] = int(values["set_aside"])
-    return kind(**values)
-
-
-def _plan_place(content: Any) -> PlanPlace | None:
-    if content is None:
-        return None
-    if not isinstance(content, dict) or content.keys() != {"resolution", "origin"}:
-        raise ValueError("the floor plan's place lacks something")
-    within = (-FARTHEST_M, FARTHEST_M)
-    return PlanPlace(
-        check_number("the floor plan's resolution", content["resolution"], PLAN_RESOLUTIONS),
-        _nested(content["origin"], (3,), within, "the floor plan's origin"),
+    return kind(
+        **{
+            name: _checked(value, types[name], f"the description's {kind.__name__}.{name}", name)
+            for name, value in content.items()
+        }
     )
 
 
-def _nested(value: Any, shape: tuple[int, ...], limits: Range, what: str) -> Any:
-    """A number, or tuples of numbers of this shape."""
-    if not shape:
-        return check_number(what, value, limits)
-    if not isinstance(value, list) or len(value) != shape[0]:
-        raise ValueError(f"{what} has another shape")
-    return tuple(_nested(one, shape[1:], limits, what) for one in value)
+def _checked(value: Any, kind: Any, what: str, name: str) -> Any:
+    """The value, where it is as a type such as `tuple[float, float] | None` says."""
+    if is_dataclass(kind):
+        return _made(value, kind)  # type: ignore[arg-type]
+    parts = get_args(kind)
+    if type(None) in parts:
+        return None if value is None else _checked(value, parts[0], what, name)
+    if parts:
+        if not isinstance(value, list) or len(value) != len(parts):
+            raise ValueError(f"{what} has another shape")
+        return tuple(
+            _checked(one, part, what, name) for one, part in zip(value, parts, strict=True)
+        )
+    if kind is float:
+        return check_number(what, value, LIMITS.get(name, OTHER_LEARNED))
+    if kind is int:
+        check_count(what, value, LIMITS.get(name, COUNTS))
+    elif not isinstance(value, kind):
+        raise ValueError(f"{what} is {shortened(value)}")
+    return value

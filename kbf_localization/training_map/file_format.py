@@ -40,25 +40,22 @@ ARRAYS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "source_of": ("<i4", ("n",)),
     "thumbnail_ends": ("<i8", ("n",)),
     "thumbnail_checksums": ("<u4", ("n",)),
+    "word_grids": ("word", ("n", "cells")),
+    "floor_plan": ("|u1", ("height", "width")),
+    "ways": ("<f8", ("way poses", 3)),
+    "way_ends": ("<i8", ("sources",)),
     "thumbnails": ("|u1", ("thumbnail bytes",)),
 }
-"""Type and shape of every array; n poses, `bins` and `words` as the description says.
+"""Type and shape of every array; n poses, all else that has a name as the description says.
 
-`histograms` are the images' rows of bytes, which for the pyramid are its histograms.
+`histograms` are the images' rows of bytes, which for the pyramid are its histograms. A `word` has
+eight bits or, of more than 256 words, sixteen. `ways` are the poses of all sources' ways, one
+source after the other, and `way_ends` where each ends. The floor plan's place is in the
+description.
 """
 
-VOCABULARY = "vocabulary"
-"""The one of these that only a map with a pyramid has."""
-
-WORD_GRIDS = "word_grids"
-"""(n, cells) words, eight bits each or, of more than 256 words, sixteen; not in every map."""
-
-WAYS, WAY_ENDS = "ways", "way_ends"
-"""(m, 3) poses of all sources' ways, one source after the other, and (sources,) where each ends.
-Optional."""
-
-FLOOR_PLAN = "floor_plan"
-"""(height, width) grey levels, eight bits each; its place is in the description. Optional."""
+OPTIONAL = {"vocabulary", "word_grids", "floor_plan", "ways", "way_ends"}
+"""What not every map has: only one with a pyramid has words."""
 
 DESCRIPTION = "description"
 """Settings, sources, parameters, what the map learned and the plan's place, as JSON text."""

@@ -18,19 +18,15 @@ from kbf_localization.training_map.description_text import Description, PlanPlac
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
-    FLOOR_PLAN,
     LONGEST_DESCRIPTION,
-    VOCABULARY,
-    WAY_ENDS,
-    WAYS,
-    WORD_GRIDS,
+    OPTIONAL,
     verify_seal,
 )
 from kbf_localization.training_map.thumbnails import FileThumbnails
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import Describer
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
-from kbf_localization.vision.registry import make_describer, with_networks
+from kbf_localization.vision.registry import make_describer, use_network
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
@@ -44,7 +40,7 @@ def load_map(path: Path | str, model: Path | str | None = None) -> TrainingMap:
     path = Path(path)
     training_map = _load(path)
     if model is not None:
-        with_networks(training_map.described_by, [Path(model)])
+        use_network(training_map.described_by, Path(model))
     return training_map
 
 
@@ -68,51 +64,53 @@ def _load(path: Path) -> TrainingMap:
 
 
 def _read(content: h5py.File, path: Path) -> TrainingMap:
-    length = path.stat().st_size
-    description = _description(content, length)
-    layout = description.layout
+    arrays = _Arrays(content, path.stat().st_size)
+    description = parse_description(arrays.text(DESCRIPTION))
+    arrays.sizes["sources"] = len(description.sources)
     pyramid = None
-    if layout is not None:
-        words = _values(_dataset(content, VOCABULARY, length, {"words": layout.words}))
-        if not np.isfinite(words).all() or np.abs(words).max() > 1e3:
-            raise ValueError(f"'{VOCABULARY}' is not finite")
-        pyramid = PyramidDescriber(Vocabulary(words), layout)
+    if description.layout is not None:
+        pyramid = _pyramid(arrays, description.layout)
     describer = _describer(description, pyramid)
-    sizes = {"bins": describer.width}
-    datasets = {
-        name: _dataset(content, name, length, sizes) for name in ARRAYS if name != VOCABULARY
-    }
+    arrays.sizes["bins"] = describer.width
+    datasets = {name: arrays.dataset(name) for name in ARRAYS if name not in OPTIONAL}
     # Histograms and thumbnails are the bulk: all else is checked before they are touched.
-    arrays = {
-        name: _values(dataset)
-        for name, dataset in datasets.items()
-        if name not in ("histograms", "thumbnails")
-    }
-    _check(arrays, datasets["thumbnails"].shape[0], len(description.sources))
+    histograms, thumbnails = datasets.pop("histograms"), datasets.pop("thumbnails")
+    values = {name: np.asarray(dataset[()]) for name, dataset in datasets.items()}
+    _check(values, thumbnails.shape[0], len(description.sources))
     training_map = TrainingMap(
-        poses=arrays["poses"],
-        features=_values(datasets["histograms"]),
-        next_poses=arrays["next_poses"],
-        motions=arrays["motions"],
+        poses=values["poses"],
+        features=np.asarray(histograms[()]),
+        next_poses=values["next_poses"],
+        motions=values["motions"],
         described_by=describer,
-        motion_variances=arrays["motion_variances"],
+        motion_variances=values["motion_variances"],
         sources=description.sources,
-        source_of=arrays["source_of"].astype(np.intp),
+        source_of=values["source_of"].astype(np.intp),
         thumbnails=FileThumbnails(
             path.resolve(),
-            int(datasets["thumbnails"].id.get_offset() or 0),
-            arrays["thumbnail_ends"],
-            arrays["thumbnail_checksums"],
+            int(thumbnails.id.get_offset() or 0),
+            values["thumbnail_ends"],
+            values["thumbnail_checksums"],
         ),
         parameters=description.parameters,
         warnings=description.warnings,
-        word_grids=_word_grids(content, length, len(arrays["poses"]), layout),
+        word_grids=None if pyramid is None else _word_grids(arrays, pyramid.layout),
         known=description.learned,
-        floor_plan=_floor_plan(content, length, description.plan),
-        ways=_ways(content, length, len(description.sources)),
+        floor_plan=None if description.plan is None else _floor_plan(arrays, description.plan),
+        ways=_ways(arrays),
     )
     training_map.gallery.check()
     return training_map
+
+
+def _pyramid(arrays: _Arrays, layout: DescriberSettings) -> PyramidDescriber:
+    rows, columns = layout.reduced_grid_shape
+    arrays.sizes.update(words=layout.words, cells=rows * columns)
+    arrays.word_type = layout.word_type
+    words = arrays.read("vocabulary")
+    if not np.isfinite(words).all() or np.abs(words).max() > 1e3:
+        raise ValueError("'vocabulary' is not finite")
+    return PyramidDescriber(Vocabulary(words), layout)
 
 
 def _describer(description: Description, pyramid: PyramidDescriber | None) -> Describer:
@@ -129,115 +127,120 @@ def _describer(description: Description, pyramid: PyramidDescriber | None) -> De
     return made.with_scales([check_scale(scale) for scale in scales])
 
 
-def _word_grids(
-    content: h5py.File, length: int, poses: int, layout: DescriberSettings | None
-) -> NDArray[Any] | None:
+def _word_grids(arrays: _Arrays, layout: DescriberSettings) -> NDArray[Any] | None:
     """The grids of words, where the map has them."""
-    if layout is None or content.get(WORD_GRIDS, getlink=True) is None:
+    if "word_grids" not in arrays:
         return None
-    dataset = _plain(content, WORD_GRIDS, length)
-    rows, columns = layout.reduced_grid_shape
-    if dataset.dtype != np.dtype(layout.word_type) or dataset.shape != (poses, rows * columns):
-        raise ValueError(f"'{WORD_GRIDS}' has shape {dataset.shape} of {dataset.dtype}")
-    grids = _values(dataset)
-    if poses and int(grids.max()) >= layout.words:
-        raise ValueError(f"'{WORD_GRIDS}' has a word that is not in the vocabulary")
+    grids = arrays.read("word_grids")
+    if int(grids.max()) >= layout.words:
+        raise ValueError("'word_grids' has a word that is not in the vocabulary")
     return grids
 
 
-def _floor_plan(content: h5py.File, length: int, place: PlanPlace | None) -> FloorPlanImage | None:
-    """The floor plan, where the map has one."""
-    if place is None:
-        return None
-    dataset = _plain(content, FLOOR_PLAN, length)
-    pixels = int(np.prod(dataset.shape, dtype=object))
-    if dataset.dtype != np.uint8 or len(dataset.shape) != 2 or not 0 < pixels <= MAX_PLAN_PIXELS:
-        raise ValueError(f"'{FLOOR_PLAN}' has shape {dataset.shape} of {dataset.dtype}")
-    return FloorPlanImage(_values(dataset), place.resolution, place.origin)
+def _floor_plan(arrays: _Arrays, place: PlanPlace) -> FloorPlanImage:
+    height, width = arrays.dataset("floor_plan").shape
+    if not 0 < height * width <= MAX_PLAN_PIXELS:
+        raise ValueError(f"'floor_plan' has {height} by {width} pixels")
+    return FloorPlanImage(arrays.read("floor_plan"), place.resolution, place.origin)
 
 
-def _ways(content: h5py.File, length: int, sources: int) -> tuple[Array, ...]:
+def _ways(arrays: _Arrays) -> tuple[Array, ...]:
     """Where each source went, where the map knows it."""
-    if content.get(WAYS, getlink=True) is None:
+    if "ways" not in arrays:
         return ()
-    datasets = {name: _plain(content, name, length) for name in (WAYS, WAY_ENDS)}
-    shapes = {WAYS: ((*datasets[WAYS].shape[:1], 3), "<f8"), WAY_ENDS: ((sources,), "<i8")}
-    for name, (shape, dtype) in shapes.items():
-        dataset = datasets[name]
-        if dataset.shape != shape or dataset.dtype != np.dtype(dtype):
-            raise ValueError(f"'{name}' has shape {dataset.shape} of {dataset.dtype}")
-    poses, ends = _values(datasets[WAYS]), _values(datasets[WAY_ENDS])
-    if not np.isfinite(poses).all() or (np.abs(poses) > FARTHEST_M).any():
-        raise ValueError(f"'{WAYS}' are not finite or absurdly large")
-    if ends[0] < 1 or (np.diff(ends) < 1).any() or ends[-1] != len(poses):
-        raise ValueError(f"'{WAY_ENDS}' do not divide the ways")
+    poses, ends = arrays.read("ways"), arrays.read("way_ends")
+    _check_poses("ways", poses)
+    _check_ends("way_ends", ends, len(poses), least=1)
     return tuple(np.split(poses, ends[:-1]))
 
 
-def _description(content: h5py.File, length: int) -> Description:
-    dataset = _plain(content, DESCRIPTION, length)
-    if dataset.shape != () or dataset.dtype.kind != "S":
-        raise ValueError(f"'{DESCRIPTION}' is not a text")
-    if dataset.dtype.itemsize > LONGEST_DESCRIPTION:
-        raise ValueError(f"'{DESCRIPTION}' is absurdly long")
-    return parse_description(bytes(dataset[()]))
+class _Arrays:
+    """The arrays of a file of `length` bytes, each as `ARRAYS` says before it is read.
 
+    `sizes` are the lengths that have names; those that are unknown become known.
+    """
 
-def _dataset(content: h5py.File, name: str, length: int, sizes: dict[str, int]) -> h5py.Dataset:
-    """The array called `name`, of the format's type and shape; unknown sizes become known."""
-    dataset = _plain(content, name, length)
-    dtype, shape = ARRAYS[name]
-    if dataset.dtype != np.dtype(dtype):
-        raise ValueError(f"'{name}' has type {dataset.dtype}, not {np.dtype(dtype)}")
-    if len(dataset.shape) != len(shape):
-        raise ValueError(f"'{name}' has shape {dataset.shape}")
-    for found, expected in zip(dataset.shape, shape, strict=True):
-        wanted = expected if isinstance(expected, int) else sizes.setdefault(expected, found)
-        if found != wanted:
-            raise ValueError(
-                f"'{name}' has shape {dataset.shape}, expected {wanted} for {expected}"
+    def __init__(self, content: h5py.File, length: int) -> None:
+        self._content = content
+        self._length = length
+        self.sizes: dict[str, int] = {}
+        self.word_type = ""
+
+    def __contains__(self, name: str) -> bool:
+        return self._content.get(name, getlink=True) is not None
+
+    def text(self, name: str) -> bytes:
+        dataset = self._plain(name)
+        if dataset.shape != () or dataset.dtype.kind != "S":
+            raise ValueError(f"'{name}' is not a text")
+        if dataset.dtype.itemsize > LONGEST_DESCRIPTION:
+            raise ValueError(f"'{name}' is absurdly long")
+        return bytes(dataset[()])
+
+    def read(self, name: str) -> NDArray[Any]:
+        return np.asarray(self.dataset(name)[()])
+
+    def dataset(self, name: str) -> h5py.Dataset:
+        """The array called `name`, of the format's type and shape."""
+        dataset = self._plain(name)
+        kind, shape = ARRAYS[name]
+        dtype = np.dtype(self.word_type if kind == "word" else kind)
+        if dataset.dtype != dtype:
+            raise ValueError(f"'{name}' has type {dataset.dtype}, not {dtype}")
+        if len(dataset.shape) != len(shape):
+            raise ValueError(f"'{name}' has shape {dataset.shape}")
+        for found, expected in zip(dataset.shape, shape, strict=True):
+            wanted = (
+                expected if isinstance(expected, int) else self.sizes.setdefault(expected, found)
             )
-    return dataset
+            if found != wanted:
+                raise ValueError(
+                    f"'{name}' has shape {dataset.shape}, expected {wanted} for {expected}"
+                )
+        return dataset
 
-
-def _plain(content: h5py.File, name: str, length: int) -> h5py.Dataset:
-    """A dataset that lies in this file in one piece, so that it cannot unpack into more."""
-    if not isinstance(content.get(name, getlink=True), h5py.HardLink):
-        raise ValueError(f"'{name}' is missing")
-    dataset = content[name]
-    if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
-        raise ValueError(f"'{name}' is not an array")
-    if dataset.chunks is not None or dataset.is_virtual or dataset.external:
-        raise ValueError(f"'{name}' is not stored in one piece")
-    offset = dataset.id.get_offset()
-    bytes_needed = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
-    if bytes_needed and (offset is None or not 0 <= offset <= length - bytes_needed):
-        raise ValueError(f"'{name}' has shape {dataset.shape}, more than the file holds")
-    return dataset
-
-
-def _values(dataset: h5py.Dataset) -> NDArray[Any]:
-    return np.asarray(dataset[()])
+    def _plain(self, name: str) -> h5py.Dataset:
+        """A dataset that lies in this file in one piece, so that it cannot unpack into more."""
+        if not isinstance(self._content.get(name, getlink=True), h5py.HardLink):
+            raise ValueError(f"'{name}' is missing")
+        dataset = self._content[name]
+        if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
+            raise ValueError(f"'{name}' is not an array")
+        if dataset.chunks is not None or dataset.is_virtual or dataset.external:
+            raise ValueError(f"'{name}' is not stored in one piece")
+        offset = dataset.id.get_offset()
+        bytes_needed = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
+        if bytes_needed and (offset is None or not 0 <= offset <= self._length - bytes_needed):
+            raise ValueError(f"'{name}' has shape {dataset.shape}, more than the file holds")
+        return dataset
 
 
 def _check(arrays: dict[str, NDArray[Any]], thumbnail_bytes: int, sources: int) -> None:
-    poses, variances = arrays["poses"], arrays["motion_variances"]
-    if len(poses) == 0:
+    variances, source_of = arrays["motion_variances"], arrays["source_of"]
+    if len(arrays["poses"]) == 0:
         raise ValueError("it has no poses")
-    if not np.isfinite(poses).all() or np.abs(poses).max() > FARTHEST_M:
-        raise ValueError("'poses' are not finite or absurdly large")
+    _check_poses("poses", arrays["poses"])
     for name in ("next_poses", "motions"):
-        values = arrays[name]
-        missing = np.isnan(values).all(axis=1)
-        known = values[~missing]
-        if not np.isfinite(known).all() or (np.abs(known) > FARTHEST_M).any():
-            raise ValueError(f"'{name}' are not finite or absurdly large")
+        missing = np.isnan(arrays[name]).all(axis=1)
+        _check_poses(name, arrays[name][~missing])
     if (np.isnan(arrays["next_poses"]) != np.isnan(arrays["motions"])).any():
         raise ValueError("'next_poses' and 'motions' are missing at different poses")
     if not (np.isfinite(variances).all() and (variances > 0.0).all() and variances.max() < 1e6):
         raise ValueError("'motion_variances' are not positive numbers")
-    if arrays["source_of"].min() < 0 or arrays["source_of"].max() >= sources:
+    if source_of.min() < 0 or source_of.max() >= sources:
         raise ValueError("'source_of' names a source that is not there")
-    ends = arrays["thumbnail_ends"]
-    if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != thumbnail_bytes:
-        raise ValueError("'thumbnail_ends' do not divide the thumbnails")
+    _check_ends("thumbnail_ends", arrays["thumbnail_ends"], thumbnail_bytes, least=0)
+
+
+def _check_poses(name: str, poses: Array) -> None:
+    # A comparison with NaN is false.
+    if not (np.abs(poses) <= FARTHEST_M).all():
+        raise ValueError(f"'{name}' are not finite or absurdly large")
+
+
+def _check_ends(name: str, ends: NDArray[np.int64], total: int, least: int) -> None:
+    """Refuse ends that do not divide `total` items into parts of at least so many."""
+    # Within the total no difference can overflow.
+    within = ends.min() >= 0 and ends.max() == ends[-1] == total
+    if not within or (np.diff(ends, prepend=0) < least).any():
+        raise ValueError(f"'{name}' do not divide what they end")

@@ -18,14 +18,9 @@ from kbf_localization.training_map.description_text import parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
-    FLOOR_PLAN,
     PYRAMIDS,
     SEAL_LENGTH,
     VERSION,
-    VOCABULARY,
-    WAY_ENDS,
-    WAYS,
-    WORD_GRIDS,
     seal,
 )
 from kbf_localization.training_map.training_map import TrainingMap
@@ -63,32 +58,29 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
     for thumbnail in training_map.thumbnails:
         sizes.append(len(thumbnail))
         checksums.append(zlib.crc32(thumbnail))
+    describer, pyramid = training_map.described_by, training_map.described_by.pyramid
+    plan, ways = training_map.floor_plan, training_map.ways
     arrays = {
         "poses": training_map.poses,
         "next_poses": training_map.next_poses,
         "motions": training_map.motions,
         "histograms": training_map.features,
+        "vocabulary": None if pyramid is None else pyramid.vocabulary.words,
         "motion_variances": training_map.motion_variances,
         "source_of": training_map.source_of,
         "thumbnail_ends": np.cumsum(sizes),
         "thumbnail_checksums": np.array(checksums),
+        "word_grids": None if pyramid is None else training_map.word_grids,
+        "floor_plan": None if plan is None else plan.image,
+        "ways": np.concatenate(ways) if ways else None,
+        "way_ends": np.cumsum([len(way) for way in ways]) if ways else None,
     }
-    describer, pyramid = training_map.described_by, training_map.described_by.pyramid
-    if pyramid is not None:
-        arrays[VOCABULARY] = pyramid.vocabulary.words
-    for name in (name for name in ARRAYS if name in arrays):
-        array = arrays[name]
-        file.create_dataset(name, data=np.asarray(array, dtype=ARRAYS[name][0]))
-    if training_map.word_grids is not None and pyramid is not None:
-        grids = training_map.word_grids.astype(pyramid.layout.word_type)
-        file.create_dataset(WORD_GRIDS, data=grids)
-    plan = training_map.floor_plan
-    if plan is not None:
-        file.create_dataset(FLOOR_PLAN, data=np.asarray(plan.image, dtype=np.uint8))
-    if training_map.ways:
-        ends = np.cumsum([len(way) for way in training_map.ways])
-        file.create_dataset(WAYS, data=np.concatenate(training_map.ways).astype("<f8"))
-        file.create_dataset(WAY_ENDS, data=ends.astype("<i8"))
+    for name, array in arrays.items():
+        if array is not None:
+            dtype = ARRAYS[name][0]
+            if pyramid is not None and dtype == "word":
+                dtype = pyramid.layout.word_type
+            file.create_dataset(name, data=np.asarray(array, dtype=dtype))
     pictures = file.create_dataset("thumbnails", shape=(sum(sizes),), dtype=np.uint8)
     start = 0
     for size, thumbnail in zip(sizes, training_map.thumbnails, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -70,22 +71,17 @@ class _Combination(Describer):
         return tuple(scale for part in self.parts for scale in part.scales)
 
     def with_scales(self: C, scales: Sequence[float]) -> C:
-        other, left = copy.copy(self), list(scales)
-        parts = []
-        for part in self.parts:
-            count = len(part.scales)
-            parts.append(part.with_scales(left[:count]))
-            left = left[count:]
-        other.parts = tuple(parts)
+        other, left = copy.copy(self), iter(scales)
+        other.parts = tuple(
+            part.with_scales(list(islice(left, len(part.scales)))) for part in self.parts
+        )
         return other
 
-    def _kernels(self, compared: Array) -> Iterator[Array]:
-        """The kernel of each part."""
-        start = 0
-        for part in self.parts:
-            count = _compared(part)
-            yield part.kernel(compared[start : start + count])
-            start += count
+    def _kernels(self, compared: Array) -> Array:
+        """The kernel of each part, (parts, …)."""
+        ends = np.cumsum([_compared(part) for part in self.parts])
+        each = zip(self.parts, np.split(compared, ends[:-1]), strict=True)
+        return np.stack([part.kernel(own) for part, own in each])
 
 
 def _compared(describer: Describer) -> int:
@@ -101,7 +97,7 @@ class Product(_Combination):
     name = "product"
 
     def kernel(self, compared: Array) -> Array:
-        return np.asarray(np.prod(np.stack(list(self._kernels(compared))), axis=0))
+        return np.asarray(np.prod(self._kernels(compared), axis=0))
 
 
 class WeightedSum(_Combination):
@@ -145,21 +141,16 @@ class WeightedSum(_Combination):
         return other
 
     def kernel(self, compared: Array) -> Array:
-        return np.asarray(np.tensordot(self.weights, np.stack(list(self._kernels(compared))), 1))
+        return np.asarray(np.tensordot(self.weights, self._kernels(compared), 1))
 
 
 class CombinedGallery(Gallery):
     """The galleries of the parts, side by side."""
 
     def __init__(self, parts: Sequence[Describer], features: Counts) -> None:
-        ends = np.cumsum([part.width for part in parts])
-        self._columns = [
-            slice(int(end) - part.width, int(end)) for part, end in zip(parts, ends, strict=True)
-        ]
-        self._parts = [
-            part.gallery(features[:, columns])
-            for part, columns in zip(parts, self._columns, strict=True)
-        ]
+        self._ends = np.cumsum([part.width for part in parts])[:-1]
+        columns = np.split(features, self._ends, axis=1)
+        self._parts = [part.gallery(own) for part, own in zip(parts, columns, strict=True)]
 
     def compare(self, query: Counts, rows: Rows | None = None) -> Array:
         return np.concatenate([part.compare(own, rows) for part, own in self._of(query)])
@@ -176,5 +167,4 @@ class CombinedGallery(Gallery):
 
     def _of(self, query: Counts) -> Iterator[tuple[Gallery, Counts]]:
         """Each part with its bytes of a query."""
-        for part, columns in zip(self._parts, self._columns, strict=True):
-            yield part, query[columns]
+        return zip(self._parts, np.split(query, self._ends), strict=True)

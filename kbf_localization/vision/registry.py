@@ -7,7 +7,7 @@ name, and a function from settings to a `Describer` ({} means: its defaults).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -64,11 +64,10 @@ def make_describer(
         if any(isinstance(part, Mapping) and part.get("name") == name for part in parts):
             raise ValueError("its describer is a combination of itself")
         made_parts = [make_describer(part, pyramid) for part in parts]
-        made = (
-            Product(made_parts)
-            if name == Product.name
-            else WeightedSum(made_parts, _weights(settings.get("weights")))
-        )
+        if name == Product.name:
+            made = Product(made_parts)
+        else:
+            made = WeightedSum(made_parts, _weights(settings.get("weights")))
     elif name == OnnxDescriber.name:
         made = OnnxDescriber.from_settings(settings)
     else:
@@ -104,19 +103,21 @@ def _weights(values: Any) -> list[float] | None:
     return [check_scale(value) for value in values]
 
 
-def with_networks(describer: Describer, paths: Sequence[Path]) -> Describer:
-    """The describer with the network files that it was made with, which are among `paths`.
-
-    Without paths its images can be compared, but no other image can be described.
-    """
-    for path in paths:
-        digest, used = read_network(path)[1], False
-        for part in networks_of(describer):
-            if part.digest == digest:
-                part.path, used = path, True
-        if not used:
-            raise DescriberError(_other_network(describer, path, digest))
-    return describer
+def use_network(describer: Describer, path: Path) -> None:
+    """Let the describer describe further images by the network file that it was made with."""
+    _, digest = read_network(path)
+    networks = list(networks_of(describer))
+    if not networks:
+        raise DescriberError(f"{path}: not needed: the map was made without a network")
+    own = [network for network in networks if network.digest == digest]
+    if not own:
+        known = ", ".join(f"'{one.file}' (SHA-256 {one.digest[:12]}…)" for one in networks)
+        raise DescriberError(
+            f"{path}: another network (SHA-256 {digest[:12]}…) than the map was made with, "
+            f"{known}; name that file, or build the map anew"
+        )
+    for network in own:
+        network.path = path
 
 
 def networks_of(describer: Describer) -> Iterator[OnnxDescriber]:
@@ -125,16 +126,6 @@ def networks_of(describer: Describer) -> Iterator[OnnxDescriber]:
         yield describer
     for part in getattr(describer, "parts", ()):
         yield from networks_of(part)
-
-
-def _other_network(describer: Describer, path: Path, digest: str) -> str:
-    own = [f"'{part.file}' (SHA-256 {part.digest[:12]}…)" for part in networks_of(describer)]
-    if not own:
-        return f"{path}: not needed: the map was made without a network"
-    return (
-        f"{path}: another network (SHA-256 {digest[:12]}…) than the map was made with, "
-        f"{', '.join(own)}; name that file, or build the map anew"
-    )
 
 
 def formula(describer: Describer) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from kbf_localization.limits import MAX_MAP_PATCHES, MAX_MAP_PIXELS
 
@@ -25,9 +26,9 @@ LEVEL_WEIGHTS = {1: (1.0,), 2: (0.5, 0.5), 3: (0.25, 0.25, 0.5)}
 class DescriberSettings:
     """The size to which images are brought, the grid of patches, and the pyramid over it.
 
-    Lengths are in pixels. `flat_gradient` is the mean gradient (grey
-    levels over two pixels) below which a patch counts
-    as flat: its descriptor then keeps the small length that it has instead of length one.
+    Lengths are in pixels. `flat_gradient` is the mean gradient (grey levels over two pixels) below
+    which a patch counts as flat: its descriptor then keeps the small length that it has instead of
+    length one.
     """
 
     image_width: int = 640
@@ -51,8 +52,7 @@ class DescriberSettings:
             raise ValueError(f"words must be between 1 and 65535, not {self.words}")
         if not 0.0 <= self.flat_gradient < 256.0:
             raise ValueError(f"flat_gradient must be in [0, 256), not {self.flat_gradient}")
-        columns, rows = self.grid_shape[1], self.grid_shape[0]
-        if min(columns, rows) < self.regions_per_side(self.levels - 1):
+        if min(self.grid_shape) < self.regions_per_side(self.levels - 1):
             raise ValueError(
                 f"images of {self.image_width}x{self.image_height} are too small for a pyramid "
                 f"of {self.levels} levels on patches of {self.patch_size} pixels"
@@ -103,12 +103,9 @@ class DescriberSettings:
 
     def level_columns(self) -> list[slice]:
         """Where each level's bins stand in a histogram; level 0 comes first."""
-        slices, start = [], 0
-        for level in range(self.levels):
-            stop = start + self.words * self.regions_per_side(level) ** 2
-            slices.append(slice(start, stop))
-            start = stop
-        return slices
+        bins = [self.words * self.regions_per_side(level) ** 2 for level in range(self.levels)]
+        ends = accumulate(bins)
+        return [slice(end - count, end) for count, end in zip(bins, ends, strict=True)]
 
     @property
     def bins(self) -> int:
