@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbf_localization.arrays import Array, Floats, Rows
-from kbf_localization.vision.alignment import Alignments, WordAligner
+from kbf_localization.vision.alignment import Alignments
 from kbf_localization.vision.describer import ImageDescription
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ class MapObservation:
         self.description = description
         self._known = np.full(len(training_map), np.nan)
         self._aligned: dict[int, tuple[float, float, float]] = {}
-        self._zoomed: Floats | None = None
 
     def similarities(self, rows: Rows | None = None) -> Array:
         """k_Z(Z_i, z) with power 1 for these rows (None: for all); other rows are not touched."""
@@ -79,7 +78,7 @@ class MapObservation:
             return None
         missing = [int(row) for row in rows if int(row) not in self._aligned]
         if missing:
-            found = aligner.align(self._view(aligner), grids[missing])
+            found = aligner.align(self._zoomed, grids[missing])
             values = zip(found.shift, found.zoom, found.prominence, strict=True)
             self._aligned.update(zip(missing, values, strict=True))
         table = np.array([self._aligned[int(row)] for row in rows]).reshape(-1, 3)
@@ -94,16 +93,16 @@ class MapObservation:
         words, aligner = other.description.words, self.training_map.aligner
         if words is None or aligner is None or self.description.words is None:
             return contrast, 0.0
-        found = aligner.align(self._view(aligner), words[None])
+        found = aligner.align(self._zoomed, words[None])
         return contrast, float(found.prominence[0])
 
     def same_as(self, other: MapObservation) -> bool:
         """Whether the two images are the very same picture."""
         return np.array_equal(self.description.features, other.description.features)
 
-    def _view(self, aligner: WordAligner) -> Floats:
-        """The picture at all zooms, made once."""
-        if self._zoomed is None:
-            assert self.description.words is not None
-            self._zoomed = aligner.view(self.description.words)
-        return self._zoomed
+    @cached_property
+    def _zoomed(self) -> Floats:
+        """The picture at all zooms, where there are words to align."""
+        aligner, words = self.training_map.aligner, self.description.words
+        assert aligner is not None and words is not None
+        return aligner.view(words)

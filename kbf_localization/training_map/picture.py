@@ -30,14 +30,12 @@ def draw_map(training_map: TrainingMap) -> Figure:
     figure = Figure(figsize=(9.0, 7.0 if strip is not None else 5.5), layout="constrained")
     if strip is None:
         axes = figure.add_subplot()
-        draw_floor_plan(axes, training_map.floor_plan)
-        draw_poses(axes, training_map)
-        return figure
-    above, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": (5, 1)})
-    draw_floor_plan(above, training_map.floor_plan)
-    draw_poses(above, training_map)
-    below.imshow(strip, cmap="gray", vmin=0, vmax=255)
-    below.set_axis_off()
+    else:
+        axes, below = figure.subplots(2, 1, gridspec_kw={"height_ratios": (5, 1)})
+        below.imshow(strip, cmap="gray", vmin=0, vmax=255)
+        below.set_axis_off()
+    draw_floor_plan(axes, training_map.floor_plan)
+    draw_poses(axes, training_map)
     return figure
 
 

@@ -30,9 +30,10 @@ def remove_box(training_map: TrainingMap, box: tuple[float, float, float, float]
     positions = training_map.poses[:, :2]
     inside = ((positions >= low) & (positions <= high)).all(axis=1)
     if not inside.any():
+        (west, south), (east, north) = positions.min(axis=0), positions.max(axis=0)
         raise MapError(
-            f"no pose lies within the box; the map reaches from {_shown(positions.min(axis=0))} to "
-            f"{_shown(positions.max(axis=0))}"
+            f"no pose lies within the box; the map reaches from ({west:.1f}, {south:.1f}) to "
+            f"({east:.1f}, {north:.1f})"
         )
     return _left(training_map, np.flatnonzero(~inside))
 
@@ -44,7 +45,3 @@ def _left(training_map: TrainingMap, rows: Rows) -> TrainingMap:
     left = subset(training_map, rows)
     noise = training_map.learned.motion_noise
     return replace(left, known=replace(learn_from_map(left), motion_noise=noise))
-
-
-def _shown(point: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
-    return f"({point[0]:.1f}, {point[1]:.1f})"

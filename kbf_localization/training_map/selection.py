@@ -14,13 +14,11 @@ METRES_PER_RADIAN = 1.0
 
 
 def select_frames(poses: Array, count: int, select: str, seed: int) -> Rows:
-    """Indices (at most `count`, increasing) of the chosen among poses (t, 3)."""
-    if select == "random":
-        size = min(count, len(poses))
-        return np.sort(np.random.default_rng(seed).choice(len(poses), size, replace=False))
+    """Indices (at most `count`, increasing) of the chosen among poses (t, 3), by `SELECTIONS`."""
     if select == "coverage":
         return cover(poses, count, seed)
-    raise ValueError(f"select must be one of {', '.join(SELECTIONS)}, not '{select}'")
+    size = min(count, len(poses))
+    return np.sort(np.random.default_rng(seed).choice(len(poses), size, replace=False))
 
 
 def cover(poses: Array, count: int, seed: int) -> Rows:

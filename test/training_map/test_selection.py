@@ -50,8 +50,3 @@ def test_random_draws_frames_without_repetition() -> None:
 def test_no_more_are_chosen_than_there_are(select: str) -> None:
     poses = np.random.default_rng(0).normal(size=(9, 3))
     np.testing.assert_array_equal(select_frames(poses, 100, select, seed=0), np.arange(9))
-
-
-def test_an_unknown_way_is_refused() -> None:
-    with pytest.raises(ValueError, match="select"):
-        select_frames(np.zeros((3, 3)), 2, "best", seed=0)
