@@ -89,7 +89,7 @@ def _localization(folder: Path, cores: Workers, progress: Progress) -> dict[str,
 
 def _describing_ms(variant: Variant) -> float:
     """Median milliseconds for one image, one after the other."""
-    describer, spent = variant.training_map.describer(), []
+    describer, spent = variant.training_map.described_by, []
     for _, image in variant.results[0].drive.images(range(TIMED)):
         assert image is not None
         start = time.perf_counter()

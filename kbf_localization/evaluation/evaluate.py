@@ -70,7 +70,7 @@ def evaluate_drives(
     results = []
     for drive in drives:
         with watch.measuring("describing images"):
-            described = describe_drive(drive, training_map.describer(), progress=progress)
+            described = describe_drive(drive, training_map.described_by, progress=progress)
         runs = {}
         for name in names:
             with watch.measuring(name):

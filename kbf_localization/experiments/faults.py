@@ -108,7 +108,7 @@ def pictures(disturb: Disturbance, seconds: float, here: Building, _: Building) 
         rows = np.flatnonzero(disturbed)
         clock = seconds_of(described) - seconds_of(described)[rows[0]]
         rng = np.random.default_rng((here.seed, number))
-        describer = here.training_map.describer()
+        describer = here.training_map.described_by
         seen: dict[int, ImageDescription | None] = {}
         for row, image in drive.images([int(row) for row in rows]):
             if image is not None:
@@ -193,14 +193,14 @@ def undisturbed(here: Building, _: Building) -> list[Case]:
 
 def other_drives(which: str, here: Building, _: Building) -> list[Case]:
     """Further drives, such as those by night, on the map as it is."""
-    describer = here.training_map.describer()
+    describer = here.training_map.described_by
     found = [describe_drive(one, describer) for one in here.further[which]]
     return [Case(one, here.training_map, _always(one)) for one in found]
 
 
 def wrong_map(here: Building, there: Building) -> list[Case]:
     """Another building's map, with its own words."""
-    describer = there.training_map.describer()
+    describer = there.training_map.described_by
     found = [describe_drive(one, describer) for one in here.tests]
     return [Case(one, there.training_map, _always(one), True) for one in found]
 

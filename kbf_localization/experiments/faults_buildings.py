@@ -76,7 +76,7 @@ class Builder:
         self.progress(0, 1, f"learning the map of {name}")
         rows = np.arange(len(pool.frames.poses))
         training_map = pool.map_of(rows, self.poses, "coverage", seed)
-        describer = training_map.describer()
+        describer = training_map.described_by
         return Building(
             name=name,
             pool=pool,

@@ -42,7 +42,7 @@ def make_world(
     merged = merge_maps([cloudy, night])
 
     def scene(training_map: TrainingMap, on: list[Drive]) -> Scene:
-        describer = training_map.describer()
+        describer = training_map.described_by
         described = [describe_drive(one, describer, progress=progress) for one in on]
         return Scene(training_map, tuple(described))
 

@@ -30,7 +30,7 @@ def localize(
     localizer = Localizer(
         training_map, make_filter(method, training_map, seed=seed), settings or LocalizerSettings()
     )
-    passing = DriveInPassing(drive, training_map.describer())
+    passing = DriveInPassing(drive, training_map.described_by)
     for _, fix, _, _ in localize_drive(passing, localizer, progress):
         if fix is not None:
             yield fix

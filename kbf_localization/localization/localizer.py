@@ -43,7 +43,8 @@ class Describer(Protocol):
 class LocalizerMap(BankMap, Protocol):
     """What the localizer needs of a training map."""
 
-    def describer(self) -> Describer: ...
+    @property
+    def described_by(self) -> Describer: ...
 
     def observe(self, description: ImageDescription) -> Observation: ...
 
@@ -68,7 +69,7 @@ class Localizer:
         self.noise_is_reported = False
         """Whether the last step's motion noise was the odometry's own."""
         self.training_map = training_map
-        self._describer = training_map.describer()
+        self._describer = training_map.described_by
         self._filter = (
             make_filter(pose_filter, training_map) if isinstance(pose_filter, str) else pose_filter
         )

@@ -152,6 +152,6 @@ def _make(values: Mapping[str, Any]) -> Localizer:
     # The first images must not wait for tables that can be made beforehand.
     width, height = training_map.described_by.image_size
     blank = np.zeros((height, width), dtype=np.uint8)
-    training_map.describer().describe(blank)
+    training_map.described_by.describe(blank)
     pose_filter.prepare()
     return Localizer(training_map, pose_filter, localizer_settings(values))

@@ -41,15 +41,15 @@ class TrainingMap:
     """n poses with their images' descriptions.
 
     `poses` (n, 3); `features` (n, width), a row of bytes an image, and `described_by` what made
-    them and knows what they mean; `next_poses` (n, 3) the true pose one frame later in
-    its drive and `motions` (n, 3) the odometry's motion to it, NaN where the drive ends or has a
-    gap; `motion_variances` (4,) of one frame's motion noise; `source_of` (n,) the index in
-    `sources` of each pose's drive; `thumbnails` JPEG bytes a pose, empty where there is none.
-    `word_grids` (n, cells) are the images' grids of words, None in old maps and in maps of a
-    describer without words. `known` is what
-    the map has learned about itself, `parameters` what tuning found; empty means: the defaults.
-    `floor_plan` is what pictures of the map are drawn on. `ways` (m, 3) are where each source went,
-    whether its images are in the map or not; empty in old maps.
+    them, knows what they mean and describes a camera's images alike; `next_poses` (n, 3) the true
+    pose one frame later in its drive and `motions` (n, 3) the odometry's motion to it, NaN where
+    the drive ends or has a gap; `motion_variances` (4,) of one frame's motion noise; `source_of`
+    (n,) the index in `sources` of each pose's drive; `thumbnails` JPEG bytes a pose, empty where
+    there is none. `word_grids` (n, cells) are the images' grids of words, None in old maps and in
+    maps of a describer without words. `known` is what the map has learned about itself,
+    `parameters` what tuning found; empty means: the defaults. `floor_plan` is what pictures of the
+    map are drawn on. `ways` (m, 3) are where each source went, whether its images are in the map
+    or not; empty in old maps.
     """
 
     poses: Array
@@ -91,10 +91,6 @@ class TrainingMap:
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
-
-    def describer(self) -> Describer:
-        """What describes a camera's images as the map's were described."""
-        return self.described_by
 
     @cached_property
     def gallery(self) -> Gallery:

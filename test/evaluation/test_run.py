@@ -31,14 +31,14 @@ def localizer(training_map: TrainingMap, method: str = "kbf") -> Localizer:
 
 
 def replayed(drive: SyntheticDrive, training_map: TrainingMap, method: str = "kbf") -> Run:
-    described = describe_drive(drive, training_map.describer())
+    described = describe_drive(drive, training_map.described_by)
     return replay(described, localizer(training_map, method), method, keep_beliefs=True)
 
 
 def test_every_image_gets_an_estimate_and_its_truth(
     drive: SyntheticDrive, training_map: TrainingMap
 ) -> None:
-    described = describe_drive(drive, training_map.describer())
+    described = describe_drive(drive, training_map.described_by)
     run = replay(described, localizer(training_map, "nai"), "nai")
     assert np.array_equal(run.stamps_ns, drive.stamps_ns)
     assert run.truth is not None and np.array_equal(run.truth, drive.poses)
@@ -69,7 +69,7 @@ def test_described_in_passing_or_before_gives_the_same(
     drive: SyntheticDrive, training_map: TrainingMap, threads: int
 ) -> None:
     before = replayed(drive, training_map)
-    passing = DriveInPassing(drive, training_map.describer(), threads)
+    passing = DriveInPassing(drive, training_map.described_by, threads)
     poses = [
         one.pose
         for _, one, _, _ in localize_drive(passing, localizer(training_map))
@@ -96,7 +96,7 @@ def test_the_replay_gives_what_the_localizer_gives_when_fed_by_hand(
 def test_a_part_of_a_drive_keeps_its_images_and_all_odometry(
     drive: SyntheticDrive, training_map: TrainingMap
 ) -> None:
-    whole = describe_drive(drive, training_map.describer())
+    whole = describe_drive(drive, training_map.described_by)
     part = whole.part(slice(5, None, 4))
     np.testing.assert_array_equal(part.stamps_ns, whole.stamps_ns[5::4])
     assert part.truth is not None

@@ -68,7 +68,7 @@ def bag(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def offline_run(drive: RosbagDrive, training_map: TrainingMap, frames: slice = ALL) -> Run:
     """What the library makes of these images of the bag."""
     localizer = Localizer(training_map, make_filter("kbf", training_map))
-    described = describe_drive(drive, training_map.describer())
+    described = describe_drive(drive, training_map.described_by)
     return replay_described(described.part(frames), localizer, "kbf")
 
 

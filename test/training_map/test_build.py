@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quick_learning")
 
 def test_a_map_holds_poses_and_their_images(wall_drive: ColdDrive, wall_map: TrainingMap) -> None:
     assert len(wall_map) == 15
-    describer = wall_map.describer()
+    describer = wall_map.described_by
     frames = [int(np.argmin(np.abs(wall_drive.poses[:, 0] - x))) for x in wall_map.poses[:, 0]]
     for row, (_, image) in enumerate(wall_drive.images(frames)):
         assert image is not None

@@ -51,8 +51,8 @@ def test_a_stored_map_compares_and_describes_as_before(
     np.testing.assert_array_equal(loaded.image_gram(rows), learned_map.image_gram(rows))
     (_, image), *_ = wall_drive.images([3])
     np.testing.assert_array_equal(
-        loaded.describer().describe(image).features,
-        learned_map.describer().describe(image).features,
+        loaded.described_by.describe(image).features,
+        learned_map.described_by.describe(image).features,
     )
 
 
@@ -66,7 +66,7 @@ def test_another_network_is_refused_and_none_is_asked_for(
     assert "\n" not in str(caught.value)
     blank = np.zeros((48, 64), dtype=np.uint8)
     with pytest.raises(DescriberError, match="'net.onnx'.*--model"):
-        load_map(map_path).describer().describe(blank)
+        load_map(map_path).described_by.describe(blank)
     save_map(number_map, map_path)
     with pytest.raises(DescriberError, match="made without a network"):
         load_map(map_path, network)
@@ -164,7 +164,7 @@ def test_the_page_s_describer_works_once_it_is_installed(
     loaded = load_map(map_path)
     (_, image), *_ = wall_drive.images([3])
     np.testing.assert_array_equal(
-        loaded.describer().describe(image).features, built.describer().describe(image).features
+        loaded.described_by.describe(image).features, built.described_by.describe(image).features
     )
 
 
