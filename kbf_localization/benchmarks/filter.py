@@ -13,7 +13,7 @@ from kbf_localization.embeddings.linear_solver import RidgeSolver
 from kbf_localization.embeddings.noise import GaussianNoise
 from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
-from kbf_localization.filters.base import GaussianPrior, Observation
+from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.filters.pose_space import PoseSpace
@@ -21,6 +21,7 @@ from kbf_localization.geometry import relative, unembed
 from kbf_localization.motion.odometry_model import transition
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map import TrainingMap
+from kbf_localization.training_map.observation import MapObservation
 
 POSES = 2000
 WARM_UP, STEPS, REFERENCE_STEPS = 60, 60, 4
@@ -76,7 +77,7 @@ class _Reference:
         self._image_gram = training_map.image_gram(np.arange(len(space))) ** self._power
         self._weights = np.full(len(space), 1.0 / len(space))
 
-    def step(self, motion: Array, observation: Observation) -> None:
+    def step(self, motion: Array, observation: MapObservation) -> None:
         gram = self._rule.gram(self._space.points, self._space.points, motion)
         prior = self._solver.solve(gram @ self._weights)
         prior /= prior.sum()

@@ -11,10 +11,9 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Image, Rows, Stamps
 from kbf_localization.datasets.drive import Drive, OdometryLog, Timed, check_drive, grey_images
-from kbf_localization.localization.localizer import Describer
 from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.vision.describer import ImageDescription
+from kbf_localization.vision.describer import Describer, ImageDescription
 
 Outcome = tuple["ImageDescription | None", float]
 

@@ -12,12 +12,13 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Rows, Stamps
 from kbf_localization.evaluation.described_drive import DescribedDrive, Replayable
-from kbf_localization.filters.base import HypothesisEstimate, Observation, Weights
+from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.smoothing import Step, smoothed
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map.observation import MapObservation
 
 if TYPE_CHECKING:
     from kbf_localization.localization.localizer import Localizer
@@ -65,7 +66,7 @@ class Run:
 
 def localize_drive(
     drive: Replayable, localizer: Localizer, progress: Progress = no_progress
-) -> Iterator[tuple[int, Localization | None, Observation | None, float]]:
+) -> Iterator[tuple[int, Localization | None, MapObservation | None, float]]:
     """The loop: each image with its number, what the localizer makes of it, and milliseconds.
 
     Odometry is handed in until it covers the image, as the node does.
@@ -172,7 +173,7 @@ def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
     )
 
 
-def _best_row(observation: Observation, weights: Weights | None, poses: int) -> int:
+def _best_row(observation: MapObservation, weights: Weights | None, poses: int) -> int:
     if poses <= WHOLE_MAP_MATCHING_LIMIT:
         return int(observation.best_rows(1)[0])
     if weights is None or len(weights.rows) == 0:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.training_map.view import Picture
+from kbf_localization.training_map.observation import MapObservation
 
 
 class Event(str, Enum):
@@ -23,46 +22,6 @@ class Event(str, Enum):
 
     def __str__(self) -> str:
         return self.value
-
-
-class Observation(Picture, Protocol):
-    """One described image, compared with the map's images and with an earlier one."""
-
-    def best_rows(self, count: int) -> Rows:
-        """The rows of the map whose images are most similar, the best first."""
-
-    def compared_with(self, other: Any) -> tuple[float, float]:
-        """Contrast and prominence of the alignment with another observation."""
-
-    def same_as(self, other: Any) -> bool:
-        """Whether it is the very same picture."""
-
-
-class PoseMap(Protocol):
-    """What a filter needs of a training map of n poses."""
-
-    @property
-    def poses(self) -> Array:
-        """X (n, 3)."""
-
-    @property
-    def next_poses(self) -> Array:
-        """(n, 3): the true pose one frame later in its drive, NaN where the drive ends."""
-
-    @property
-    def motions(self) -> Array:
-        """(n, 3): the odometry's motion to `next_poses`, NaN where the drive ends."""
-
-    @property
-    def motion_variances(self) -> Array:
-        """(σ_x², σ_y², σ_c², σ_s²) of the motion model, for one frame."""
-
-    @property
-    def parameters(self) -> Mapping[str, float]:
-        """Tuned hyper-parameters by name; empty where nobody has tuned the map."""
-
-    def image_gram(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
-        """k_Z with power 1 between the map's images, (len rows_a, len rows_b or len rows_a)."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +101,7 @@ class PoseFilter(Protocol):
         """Forget everything; start from `prior`, or from anywhere on the map when None."""
 
     def step(
-        self, motion: Array | None, observation: Observation, variances: Array | None = None
+        self, motion: Array | None, observation: MapObservation, variances: Array | None = None
     ) -> Estimate:
         """Predict by `motion`, then update with the image.
 

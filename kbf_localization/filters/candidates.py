@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.filters.base import Observation, PoseMap
 from kbf_localization.filters.film import NOTICED, Continuity
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, born
 from kbf_localization.geometry import relative
-from kbf_localization.training_map.learned import Learned, weighed
+from kbf_localization.training_map.learned import weighed
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.training_map.view import MapViews, View, ViewParameters
 
 MOST = 8
@@ -33,13 +33,6 @@ CONFIRMED = 0.9
 
 SEARCH_TRAVEL = 0.25
 """While all is well, new places are sought after so much of the evidence's correlation length."""
-
-
-class BankMap(PoseMap, Protocol):
-    """A map that knows itself."""
-
-    @property
-    def learned(self) -> Learned: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ class Candidate:
 class Candidates:
     """Looks at a map's pictures round hypotheses, and seeks new ones over the whole map."""
 
-    def __init__(self, training_map: BankMap, parameters: ViewParameters, many: bool) -> None:
+    def __init__(self, training_map: TrainingMap, parameters: ViewParameters, many: bool) -> None:
         """`many` says whether there may be more than one hypothesis."""
         self._learned = training_map.learned
         self._resemblance = self._learned.resemblance
@@ -87,13 +80,13 @@ class Candidates:
         self._numbers = 0
         self._unsought = np.inf
 
-    def look(self, one: Hypothesis, picture: Observation) -> Candidate:
+    def look(self, one: Hypothesis, picture: MapObservation) -> Candidate:
         view = self._views.look(picture, one.pose, one.covariance, self._learned.readout)
         return Candidate(one, view, view.fit(self._learned.evidence))
 
     def sought(
         self,
-        picture: Observation,
+        picture: MapObservation,
         seen: Sequence[Candidate],
         film: Continuity,
         fresh: float,

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.special import expit, logit
 
 from kbf_localization.arrays import Array
-from kbf_localization.filters.base import Observation
 from kbf_localization.geometry import compose
 from kbf_localization.training_map.learned import Learned
+from kbf_localization.training_map.observation import MapObservation
 
 CUT_PRIOR = 1e-3
 """Chance that a picture does not continue the one before: a robot is carried away but rarely."""
@@ -46,11 +46,11 @@ class Film:
         self.reset()
 
     def reset(self) -> None:
-        self._reference: Observation | None = None
-        self._last: Observation | None = None
+        self._reference: MapObservation | None = None
+        self._last: MapObservation | None = None
         self._since = np.zeros(3)
 
-    def follow(self, motion: Array | None, picture: Observation) -> Continuity:
+    def follow(self, motion: Array | None, picture: MapObservation) -> Continuity:
         """How the picture continues the film after `motion` (3,), None for an unknown one."""
         last, self._last = self._last, picture
         if self._reference is None or last is None:
@@ -69,11 +69,11 @@ class Film:
             self._take(picture)
         return Continuity(cut)
 
-    def _cut(self, picture: Observation, earlier: Observation, separation: float) -> float:
+    def _cut(self, picture: MapObservation, earlier: MapObservation, separation: float) -> float:
         """The probability that the picture was not taken so far from the earlier one."""
         share = float(self._resemblance.share(separation))
         ratio = float(self._evidence.ratio(*picture.compared_with(earlier), share))
         return float(expit(logit(CUT_PRIOR) - ratio))
 
-    def _take(self, picture: Observation) -> None:
+    def _take(self, picture: MapObservation) -> None:
         self._reference, self._since = picture, np.zeros(3)

@@ -22,9 +22,8 @@ from kbf_localization.filters.base import (
     Event,
     GaussianPrior,
     HypothesisEstimate,
-    Observation,
 )
-from kbf_localization.filters.candidates import BankMap, Candidate, Candidates
+from kbf_localization.filters.candidates import Candidate, Candidates
 from kbf_localization.filters.film import NOTICED, Continuity, Film
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, given
 from kbf_localization.filters.odometry_trust import OdometryTrust
@@ -32,6 +31,8 @@ from kbf_localization.filters.published import Published
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.training_map.learned import SAME_VIEW, novelty
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.training_map.view import ViewParameters
 
 SHOWN = 0.5
@@ -61,7 +62,7 @@ class HypothesisFilter:
 
     def __init__(
         self,
-        training_map: BankMap,
+        training_map: TrainingMap,
         parameters: ViewParameters = ViewParameters(),  # noqa: B008 (frozen)
         parts: Parts = Parts(),  # noqa: B008 (frozen)
     ) -> None:
@@ -93,7 +94,7 @@ class HypothesisFilter:
         self._carried = 0.0
 
     def step(
-        self, motion: Array | None, observation: Observation, variances: Array | None = None
+        self, motion: Array | None, observation: MapObservation, variances: Array | None = None
     ) -> Estimate:
         """Predict by `motion`, weigh by the picture, correct by the picture.
 

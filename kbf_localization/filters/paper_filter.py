@@ -19,8 +19,6 @@ from kbf_localization.filters.base import (
     Estimate,
     Event,
     GaussianPrior,
-    Observation,
-    PoseMap,
     Weights,
 )
 from kbf_localization.filters.map_projection import MapProjection
@@ -30,6 +28,8 @@ from kbf_localization.filters.pose_space import PoseSpace
 from kbf_localization.geometry import embed, unembed
 from kbf_localization.motion.odometry_model import transition
 from kbf_localization.training_map.image_gram_cache import ImageGramCache
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
 
 NEGLIGIBLE = 1e-7
 """Weights below this share of the largest one are dropped; `exact` drops none."""
@@ -56,7 +56,7 @@ class PaperFilter:
 
     def __init__(
         self,
-        training_map: PoseMap,
+        training_map: TrainingMap,
         parameters: KernelParameters = KernelParameters(),  # noqa: B008 (frozen)
         exact: bool = False,
     ) -> None:
@@ -87,7 +87,7 @@ class PaperFilter:
         self._belief = None if prior is None else _sampled(prior)
 
     def step(
-        self, motion: Array | None, observation: Observation, variances: Array | None = None
+        self, motion: Array | None, observation: MapObservation, variances: Array | None = None
     ) -> Estimate:
         """One turn of Algorithm 1; the first has no motion and starts from the initial prior."""
         self._events = []
@@ -125,7 +125,7 @@ class PaperFilter:
             return self._standstill_rule(mean)
         return self._motion_rule(mean, motion)
 
-    def _update(self, prior: Weights, observation: Observation) -> Weights:
+    def _update(self, prior: Weights, observation: MapObservation) -> Weights:
         """Weight computation 2: α = R_{X|Z}(β) k_Z(z_t), on the support of β, normalized."""
         prior = self._without_negligible(prior)
         similarities = np.nan_to_num(observation.similarities(prior.rows), posinf=0.0, neginf=0.0)

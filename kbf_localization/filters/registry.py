@@ -10,7 +10,6 @@ from kbf_localization.filters.baselines.kernel_monte_carlo import KernelMonteCar
 from kbf_localization.filters.baselines.nearest_image import NearestImage
 from kbf_localization.filters.baselines.neighbour_particle_filter import NeighbourParticleFilter
 from kbf_localization.filters.baselines.nonparametric_filter import NonparametricFilter
-from kbf_localization.filters.candidates import BankMap
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.filters.paper_filter import PaperFilter
 from kbf_localization.filters.parameters import (
@@ -20,6 +19,7 @@ from kbf_localization.filters.parameters import (
     ParticleParameters,
     parameters_of,
 )
+from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.training_map.view import view_parameters
 
 METHODS = ("kbf", "paper", "fkbf", "nn", "nai", "kmcf")
@@ -47,7 +47,7 @@ def check_methods(names: str) -> list[str]:
 
 def make_filter(
     method: str,
-    training_map: BankMap,
+    training_map: TrainingMap,
     parameters: Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> PoseFilter:

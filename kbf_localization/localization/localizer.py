@@ -6,15 +6,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array, Image
 from kbf_localization.errors import KbfError
-from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseFilter
-from kbf_localization.filters.candidates import BankMap
+from kbf_localization.filters.base import Estimate, GaussianPrior, PoseFilter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import position_sigma, sound_covariance
 from kbf_localization.input_checks import check_grey, check_heading, check_prior, check_stamp
@@ -24,7 +22,8 @@ from kbf_localization.localization.image_gate import ImageGate
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import StateMonitor
-from kbf_localization.vision.describer import ImageDescription
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
 
 MOST_FAILURES = 3
 """The filter starts anew after so many consecutive steps that ended in an error."""
@@ -32,21 +31,6 @@ MOST_FAILURES = 3
 
 class FilterReset(KbfError):  # noqa: N818 (it is done already)
     """The filter failed again and again and has been started anew, from anywhere on the map."""
-
-
-class Describer(Protocol):
-    """Turns an image into what the map compares."""
-
-    def describe(self, image: Image) -> ImageDescription: ...
-
-
-class LocalizerMap(BankMap, Protocol):
-    """What the localizer needs of a training map."""
-
-    @property
-    def described_by(self) -> Describer: ...
-
-    def observe(self, description: ImageDescription) -> Observation: ...
 
 
 class Localizer:
@@ -59,7 +43,7 @@ class Localizer:
 
     def __init__(
         self,
-        training_map: LocalizerMap,
+        training_map: TrainingMap,
         pose_filter: PoseFilter | str = "kbf",
         settings: LocalizerSettings = LocalizerSettings(),  # noqa: B008 (frozen)
     ) -> None:
@@ -160,7 +144,7 @@ class Localizer:
         description = self._describer.describe(image() if callable(image) else image)
         return self.add_described(stamp_ns, self.training_map.observe(description))
 
-    def add_described(self, stamp_ns: int, observation: Observation) -> Localization | None:
+    def add_described(self, stamp_ns: int, observation: MapObservation) -> Localization | None:
         """The same with an image that is already described."""
         with self._lock:
             reason = self._gate.refusal(stamp_ns)
@@ -239,7 +223,7 @@ class Localizer:
         self._failures = 0
 
     def _step(
-        self, motion: Array | None, observation: Observation, variances: Array | None
+        self, motion: Array | None, observation: MapObservation, variances: Array | None
     ) -> Estimate:
         """A step of the filter; after several that failed, the filter is started anew."""
         try:

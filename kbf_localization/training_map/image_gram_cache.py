@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
+
+if TYPE_CHECKING:
+    from kbf_localization.training_map.training_map import TrainingMap
 
 SMALL_MAP = 2500
 """Maps up to this size keep all that was ever computed (50 MB)."""
 
 KEPT_ROWS = 800
 """Rows kept of a larger map: a few times what a tracking step needs."""
-
-
-class GramSource(Protocol):
-    """A map of n poses that can compare its images."""
-
-    @property
-    def poses(self) -> Array: ...
-
-    def image_gram(self, rows_a: Rows, rows_b: Rows | None = None) -> Array: ...
 
 
 class ImageGramCache:
@@ -31,7 +25,7 @@ class ImageGramCache:
     their similarities are computed.
     """
 
-    def __init__(self, training_map: GramSource, power: float) -> None:
+    def __init__(self, training_map: TrainingMap, power: float) -> None:
         self._map = training_map
         self._power = power
         count = len(training_map.poses)

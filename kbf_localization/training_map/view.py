@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg.lapack import dposv
@@ -18,9 +18,12 @@ from scipy.spatial import cKDTree
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.embeddings.posterior_weights import block_posterior_weights
 from kbf_localization.geometry import compose, embed, relative, wrap_angle
-from kbf_localization.training_map.image_gram_cache import GramSource, ImageGramCache
+from kbf_localization.training_map.image_gram_cache import ImageGramCache
 from kbf_localization.training_map.learned import Evidence, Readout, Resemblance
-from kbf_localization.vision.alignment import Alignments
+from kbf_localization.training_map.observation import MapObservation
+
+if TYPE_CHECKING:
+    from kbf_localization.training_map.training_map import TrainingMap
 
 MOST_ROWS = 48
 """Map poses nearest to a belief that take part in an update; farther ones have no weight left."""
@@ -66,19 +69,6 @@ def view_parameters(stored: Mapping[str, float]) -> ViewParameters:
     return ViewParameters(**found)
 
 
-class Picture(Protocol):
-    """One described image, compared with the map's; it remembers what was asked before."""
-
-    def similarities(self, rows: Rows | None = None) -> Array:
-        """k_Z(Z_i, z) with power 1 for these rows of the map."""
-
-    def contrasts(self, rows: Rows | None = None) -> Array:
-        """log k_Z(Z_i, z), less its median over the map."""
-
-    def alignments(self, rows: Rows) -> Alignments | None:
-        """With the pictures of these rows; None where the map or the picture has no words."""
-
-
 @dataclass(frozen=True)
 class View:
     """What a picture tells about a belief round one pose.
@@ -118,7 +108,7 @@ class MapViews:
 
     def __init__(
         self,
-        training_map: GramSource,
+        training_map: TrainingMap,
         resemblance: Resemblance,
         parameters: ViewParameters = ViewParameters(),  # noqa: B008 (frozen)
     ) -> None:
@@ -139,7 +129,7 @@ class MapViews:
 
     def look(
         self,
-        picture: Picture,
+        picture: MapObservation,
         pose: Array,
         covariance: Array,
         readout: Readout,
@@ -189,7 +179,9 @@ class MapViews:
             rows = rows[~np.isin(rows, without)][:MOST_ROWS]
         return rows
 
-    def _posterior(self, picture: Picture, rows: Rows, pose: Array, covariance: Array) -> Array:
+    def _posterior(
+        self, picture: MapObservation, rows: Rows, pose: Array, covariance: Array
+    ) -> Array:
         """α ≥ 0 (s,) on these rows: Mb-KSR of the Gaussian, then KBR; sums to one."""
         prior = self._prior(self._points[rows], pose, covariance)
         similarities = np.nan_to_num(picture.similarities(rows), posinf=0.0)

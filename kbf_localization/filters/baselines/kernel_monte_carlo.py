@@ -7,11 +7,13 @@ import numpy as np
 from kbf_localization.arrays import Array
 from kbf_localization.embeddings.herding import herd
 from kbf_localization.embeddings.kernel_mean import KernelMean
-from kbf_localization.filters.base import Estimate, GaussianPrior, Observation, PoseMap
+from kbf_localization.filters.base import Estimate, GaussianPrior
 from kbf_localization.filters.paper_filter import Belief, PaperFilter
 from kbf_localization.filters.parameters import MonteCarloParameters
 from kbf_localization.geometry import unembed
 from kbf_localization.motion.odometry_model import transition
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
 
 
 class KernelMonteCarloFilter(PaperFilter):
@@ -21,7 +23,7 @@ class KernelMonteCarloFilter(PaperFilter):
     """
 
     def __init__(
-        self, training_map: PoseMap, parameters: MonteCarloParameters, seed: int = 0
+        self, training_map: TrainingMap, parameters: MonteCarloParameters, seed: int = 0
     ) -> None:
         self._seed = seed
         self._samples = max(1, round(parameters.samples))
@@ -35,7 +37,7 @@ class KernelMonteCarloFilter(PaperFilter):
         self._generator = np.random.default_rng(self._seed)
 
     def step(
-        self, motion: Array | None, observation: Observation, variances: Array | None = None
+        self, motion: Array | None, observation: MapObservation, variances: Array | None = None
     ) -> Estimate:
         estimate = super().step(motion, observation, variances)
         if self._belief is not None:

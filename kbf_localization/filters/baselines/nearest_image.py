@@ -8,16 +8,16 @@ from kbf_localization.arrays import Array
 from kbf_localization.filters.base import (
     Estimate,
     GaussianPrior,
-    Observation,
-    PoseMap,
     Weights,
 )
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
 
 
 class NearestImage:
     """Takes no notice of motion, nor of earlier images (section 6.3, NAI)."""
 
-    def __init__(self, training_map: PoseMap, spread: float = 1.0) -> None:
+    def __init__(self, training_map: TrainingMap, spread: float = 1.0) -> None:
         """`spread` (m, and rad for the heading) is the standard deviation that it claims."""
         self._poses = training_map.poses
         self._covariance = np.diag([spread**2, spread**2, spread**2])
@@ -29,7 +29,7 @@ class NearestImage:
         pass
 
     def step(
-        self, motion: Array | None, observation: Observation, variances: Array | None = None
+        self, motion: Array | None, observation: MapObservation, variances: Array | None = None
     ) -> Estimate:
         similarities = np.nan_to_num(observation.similarities(), nan=-1.0)
         best = int(np.argmax(similarities))

@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from kbf_localization.arrays import Array
-from kbf_localization.filters.base import Estimate, Event, GaussianPrior, Observation, PoseMap
+from kbf_localization.filters.base import Estimate, Event, GaussianPrior
 from kbf_localization.filters.parameters import ParticleParameters
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.training_map.view import map_spacing
 
 NEAR_WIDTHS = 3.0
@@ -23,7 +25,7 @@ class NeighbourParticleFilter:
     """Particles moved by the odometry model and weighted by the poses of the nearest images."""
 
     def __init__(
-        self, training_map: PoseMap, parameters: ParticleParameters, seed: int = 0
+        self, training_map: TrainingMap, parameters: ParticleParameters, seed: int = 0
     ) -> None:
         self.parameters = parameters
         self._poses = training_map.poses
@@ -56,7 +58,7 @@ class NeighbourParticleFilter:
         self._particles = embed(poses)
 
     def step(
-        self, motion: Array | None, observation: Observation, variances: Array | None = None
+        self, motion: Array | None, observation: MapObservation, variances: Array | None = None
     ) -> Estimate:
         similarities = np.nan_to_num(observation.similarities(), nan=0.0, posinf=0.0, neginf=0.0)
         nearest = np.argpartition(-similarities, self._neighbours - 1)[: self._neighbours]

@@ -8,7 +8,7 @@ from kbf_localization.arrays import Array
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.sum_rules import NonparametricSumRule
-from kbf_localization.filters.base import Event, PoseMap
+from kbf_localization.filters.base import Event
 from kbf_localization.filters.paper_filter import (
     NEGLIGIBLE,
     Belief,
@@ -16,6 +16,7 @@ from kbf_localization.filters.paper_filter import (
 )
 from kbf_localization.filters.parameters import NonparametricParameters
 from kbf_localization.geometry import embed
+from kbf_localization.training_map.training_map import TrainingMap
 
 LEAST_SPREAD = np.array([1e-3, 1e-3, 1e-3])
 """Of the training motions, in m, m and rad: a robot that only drove straight has no turns."""
@@ -28,7 +29,7 @@ class NonparametricFilter(PaperFilter):
     frame later, with a Gaussian kernel on the motions as control inputs.
     """
 
-    def __init__(self, training_map: PoseMap, parameters: NonparametricParameters) -> None:
+    def __init__(self, training_map: TrainingMap, parameters: NonparametricParameters) -> None:
         super().__init__(training_map, parameters)
         steps = np.hstack((training_map.motions, training_map.next_poses))
         known = np.isfinite(steps).all(axis=1)
