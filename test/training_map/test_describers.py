@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
@@ -15,13 +13,13 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import DescriberError, KbfError, MapError
 from kbf_localization.localization.startup import load_localizer
 from kbf_localization.training_map import TrainingMap, build_map, load_map, save_map
-from kbf_localization.training_map.file_format import seal
 from kbf_localization.training_map.merge import merge_maps
 from kbf_localization.vision.combination import Product
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from kbf_localization.vision.recipe import Recipe
 from kbf_localization.vision.registry import describer_names
 from test.conftest import learning_quickly
+from test.training_map.forging import redescribe
 from test.vision.networks import random_convolutions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "describers.md"
@@ -128,13 +126,7 @@ def test_a_forged_describer_is_refused(
     learned_map: TrainingMap, map_path: Path, change, expected: str
 ) -> None:
     save_map(learned_map, map_path)
-    with h5py.File(map_path, "r+") as file:
-        content = json.loads(bytes(file["description"][()]))
-        change(content["describer"])
-        del file["description"]
-        file.create_dataset("description", data=np.bytes_(json.dumps(content).encode()))
-    with map_path.open("r+b") as file:
-        seal(file)
+    redescribe(map_path, lambda content: change(content["describer"]))
     with pytest.raises(MapError, match=expected) as caught:
         load_map(map_path)
     assert str(caught.value).startswith(str(map_path)) and "\n" not in str(caught.value)

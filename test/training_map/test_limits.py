@@ -1,7 +1,6 @@
 """Maps with right checksums whose numbers cannot be: one line, and no memory asked for."""
 
 import io
-import json
 import os
 import resource
 import subprocess
@@ -11,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
 import pytest
 from matplotlib.cbook import is_math_text
 from matplotlib.text import Text
@@ -22,22 +19,12 @@ from kbf_localization.filters.parameters import SEARCH_RANGES, ParticleParameter
 from kbf_localization.filters.registry import METHODS, make_filter
 from kbf_localization.limits import PARAMETERS, check_parameter
 from kbf_localization.training_map import TrainingMap, load_map, save_map
-from kbf_localization.training_map.file_format import seal
 from kbf_localization.training_map.picture import draw_map
+from test.filters.synthetic_world import SETTINGS
+from test.training_map.forging import redescribe
 
 LENGTH_AT = 14
 """Where in the seal the file's length stands."""
-
-
-def redescribe(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change a map's description and seal it again, as whoever forges one would."""
-    with h5py.File(path, "r+") as file:
-        content = json.loads(file["description"][()])
-        change(content)
-        del file["description"]
-        file.create_dataset("description", data=np.bytes_(json.dumps(content).encode()))
-    with path.open("r+b") as sealed:
-        seal(sealed)
 
 
 def put(*keys: str, value: object) -> Callable[[dict[str, Any]], object]:
@@ -95,17 +82,10 @@ def test_the_redescribed_map_is_read_where_nothing_was_changed(
 
 
 def test_images_of_a_quarter_of_a_gigapixel_are_refused() -> None:
-    settings = synthetic_settings()
     with pytest.raises(ValueError, match="pixels"):
-        replace(settings, image_width=16384, image_height=16384)
+        replace(SETTINGS, image_width=16384, image_height=16384)
     with pytest.raises(ValueError, match="patches"):
-        replace(settings, image_width=3000, image_height=3000, patch_size=8, grid_step=2)
-
-
-def synthetic_settings() -> Any:
-    from test.filters.synthetic_world import SETTINGS
-
-    return SETTINGS
+        replace(SETTINGS, image_width=3000, image_height=3000, patch_size=8, grid_step=2)
 
 
 def test_every_default_and_every_searched_value_is_within_its_limits(

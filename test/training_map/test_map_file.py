@@ -16,7 +16,8 @@ import pytest
 
 from kbf_localization.errors import MapError
 from kbf_localization.training_map import TrainingMap, load_map, save_map, with_parameters
-from kbf_localization.training_map.file_format import ARRAYS, VERSION, seal
+from kbf_localization.training_map.file_format import ARRAYS, VERSION
+from test.training_map.forging import resealed
 
 
 def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Path) -> None:
@@ -185,26 +186,18 @@ def assign(name: str, key: object, value: object) -> Tamper:
 
 
 def drop(name: str) -> Tamper:
-    def tamper(file: h5py.File) -> None:
-        del file[name]
-
-    return tamper
+    return lambda file: file.pop(name)
 
 
 def link(name: str, target: object) -> Tamper:
-    def tamper(file: h5py.File) -> None:
-        del file[name]
-        file[name] = target
-
-    return tamper
+    return lambda file: (file.pop(name), file.update({name: target}))
 
 
 def describe(old: bytes, new: bytes) -> Tamper:
     def tamper(file: h5py.File) -> None:
         text = bytes(file["description"][()])
         assert old in text
-        del file["description"]
-        file.create_dataset("description", data=np.bytes_(text.replace(old, new)))
+        put("description", data=np.bytes_(text.replace(old, new)))(file)
 
     return tamper
 
@@ -302,10 +295,8 @@ def test_a_hostile_file_with_a_right_checksum_is_refused(
 ) -> None:
     tamper, says = HOSTILE[name]
     save_map(number_map, map_path)
-    with h5py.File(map_path, "r+") as file:
+    with resealed(map_path) as file:
         tamper(file)
-    with map_path.open("r+b") as sealed:
-        seal(sealed)
     with pytest.raises(MapError, match=says) as error:
         load_map(map_path)
     assert str(error.value).startswith(str(map_path))
@@ -319,10 +310,8 @@ def test_a_map_from_before_lasting_fits_were_learned_loads(
     learned = number_map.learned
     known = replace(learned, evidence=replace(learned.evidence, lasting=0.123456))
     save_map(replace(number_map, known=known), map_path)
-    with h5py.File(map_path, "r+") as file:
+    with resealed(map_path) as file:
         describe(b',\n   "lasting": 0.123456', b"")(file)
-    with map_path.open("r+b") as sealed:
-        seal(sealed)
     assert load_map(map_path).learned.evidence == replace(learned.evidence, lasting=1.0)
 
 
