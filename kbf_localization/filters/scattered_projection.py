@@ -8,8 +8,8 @@ from scipy.sparse import csr_matrix
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
-from kbf_localization.embeddings.conjugate_gradients import conjugate_gradients
 from kbf_localization.embeddings.kernel_mean import KernelMean
+from kbf_localization.embeddings.linear_solver import conjugate_gradients
 from kbf_localization.filters.pose_space import PoseSpace
 
 KERNEL_REACH = 6.0

@@ -27,8 +27,9 @@ class Recipe:
         for weight, names in self._terms():
             for name in names:
                 if name not in self.known and name not in describer_names():
+                    single = set(describer_names()) - {Product.name, WeightedSum.name}
                     raise ParameterError(
-                        f"no describer is called '{name}': there are {', '.join(described())}"
+                        f"no describer is called '{name}': there are {', '.join(sorted(single))}"
                     )
             if weight is not None and not 0.0 < weight < 1e6:
                 raise ParameterError(f"--describer: the weight {weight:g} is not positive")
@@ -76,8 +77,3 @@ class Recipe:
                 )
             terms.append((weight, factors))
         return terms
-
-
-def described() -> list[str]:
-    """The names that can be written, without those of combinations."""
-    return [name for name in describer_names() if name not in (Product.name, WeightedSum.name)]
