@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Stamps
-from kbf_localization.datasets.cold_odometry import read_odometry
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
-from kbf_localization.datasets.files import read_lines
+from kbf_localization.datasets.files import in_time_order, parse_lines
 from kbf_localization.datasets.image_files import ImageFiles
 from kbf_localization.errors import DatasetError
 from kbf_localization.limits import FARTHEST_M
@@ -31,6 +30,10 @@ _FRAME_NAME = re.compile(
 )
 
 
+# Fields of a line of `odom.tdf`, counted from 0.
+_SECONDS, _MICROSECONDS, _X, _Y, _HEADING = 3, 4, 8, 9, 11
+
+
 @dataclass(frozen=True)
 class ColdFrame:
     """What an image's file name says: its stamp, and the pose (3,), which stands nowhere else."""
@@ -41,7 +44,7 @@ class ColdFrame:
     label: str | None = None
 
 
-def parse_frame_name(name: str) -> ColdFrame | None:
+def parse_frame_name(name: str, label: str | None = None) -> ColdFrame | None:
     """The frame of a name such as t1152212857.193444_x0.30_y-0.01_a-0.0096662.jpeg, or None."""
     match = _FRAME_NAME.fullmatch(name)
     if match is None:
@@ -52,29 +55,43 @@ def parse_frame_name(name: str) -> ColdFrame | None:
     pose = (float(x), float(y), float(heading))
     if stamp_ns >= 2**63 or max(map(abs, pose)) > FARTHEST_M:
         return None
-    return ColdFrame(name, stamp_ns, pose)
+    return ColdFrame(name, stamp_ns, pose, label)
 
 
 def read_places(path: Path) -> tuple[list[ColdFrame], list[str]]:
     """The frames of a `places.lst`, in its order, with warnings about what was passed over."""
-    lines = read_lines(path)
-    frames: list[ColdFrame] = []
-    unreadable: list[int] = []
-    for number, line in enumerate(lines, 1):
-        fields = line.split()
-        if not fields:
-            continue
-        frame = parse_frame_name(fields[0])
+
+    def parse(line: str) -> ColdFrame:
+        name, label, *_ = *line.split(), None
+        frame = parse_frame_name(name, label)
         if frame is None:
-            unreadable.append(number)
-        else:
-            frames.append(replace(frame, label=fields[1] if len(fields) > 1 else None))
-    warnings = []
-    if unreadable:
-        warnings.append(
-            f"{path}: {len(unreadable)} lines name no COLD image, first line {unreadable[0]}"
-        )
-    return frames, warnings
+            raise ValueError
+        return frame
+
+    return parse_lines(path, parse, "name no COLD image")
+
+
+def read_odometry(path: Path) -> tuple[OdometryLog, list[str]]:
+    """The log of an `odom.tdf`, with warnings about lines that were passed over.
+
+    Its frame is not that of the images' poses; only increments mean something.
+    """
+
+    def parse(line: str) -> tuple[int, tuple[float, float, float]]:
+        fields = line.split()
+        stamp_ns = int(fields[_SECONDS]) * 10**9 + int(fields[_MICROSECONDS]) * 1000
+        pose = (float(fields[_X]), float(fields[_Y]), float(fields[_HEADING]))
+        # A comparison with NaN is false.
+        if not (all(abs(value) < 1e9 for value in pose) and 0 <= stamp_ns < 2**63):
+            raise ValueError
+        return stamp_ns, pose
+
+    try:
+        readings, warnings = parse_lines(path, parse, "hold no reading")
+    except DatasetError as error:
+        raise DatasetError(f"{error}; the drive needs its wheel odometry") from error
+    stamps_ns, first, more = in_time_order(path, [stamp for stamp, _ in readings], "readings")
+    return OdometryLog(stamps_ns, np.array([readings[row][1] for row in first])), warnings + more
 
 
 class ColdDrive(ImageFiles):
@@ -84,8 +101,11 @@ class ColdDrive(ImageFiles):
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(Path(path))
-        self._frames = self._find_frames()
-        self._files = [self.path / IMAGES / frame.name for frame in self._frames]
+        frames = self._find_frames()
+        self._files = [self.path / IMAGES / frame.name for frame in frames]
+        self.stamps_ns: Stamps = np.array([frame.stamp_ns for frame in frames], dtype=np.int64)
+        self.poses: Array = np.array([frame.pose for frame in frames])
+        self.labels = self._read_labels([frame.name for frame in frames])
         self.odometry: OdometryLog
         self.odometry, odometry_warnings = read_odometry(self.path / ODOMETRY)
         self._warnings += odometry_warnings
@@ -105,64 +125,46 @@ class ColdDrive(ImageFiles):
         """The lighting that the folder's name says, such as seq1_cloudy2."""
         return next((word for word in CONDITIONS if word in self.name.lower()), None)
 
-    @cached_property
-    def stamps_ns(self) -> Stamps:
-        return np.array([frame.stamp_ns for frame in self._frames], dtype=np.int64)
-
-    @cached_property
-    def poses(self) -> Array:
-        return np.array([frame.pose for frame in self._frames], dtype=np.float64)
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """Room labels; empty for an image that `places.lst` does not name."""
-        if all(frame.label is None for frame in self._frames):
-            return None
-        return tuple(frame.label or "" for frame in self._frames)
-
     def _find_frames(self) -> list[ColdFrame]:
-        """The images' frames by time, with labels, each stamp once."""
+        """The images' frames by time, each stamp once."""
+        folder = self.path / IMAGES
         try:
-            names = sorted(entry.name for entry in (self.path / IMAGES).iterdir())
+            names = sorted(entry.name for entry in folder.iterdir())
         except OSError as error:
             raise DatasetError(
                 f"{self.path}: no folder {IMAGES}/ with images; give a COLD sequence's folder"
             ) from error
-        found = [parse_frame_name(name) for name in names]
-        frames = [frame for frame in found if frame is not None]
-        if len(frames) < len(found):
+        frames = [frame for frame in map(parse_frame_name, names) if frame is not None]
+        if len(frames) < len(names):
             self._warnings.append(
-                f"{self.path / IMAGES}: {len(found) - len(frames)} files are named "
-                "unlike COLD's images"
+                f"{folder}: {len(names) - len(frames)} files are named unlike COLD's images"
             )
-        frames = self._labelled(frames)
-        frames.sort(key=lambda frame: frame.stamp_ns)
-        once = [
-            frame
-            for frame, before in zip(frames, [None, *frames], strict=False)
-            if before is None or frame.stamp_ns > before.stamp_ns
-        ]
-        if len(once) < len(frames):
+        by_stamp = {frame.stamp_ns: frame for frame in reversed(frames)}
+        if len(by_stamp) < len(frames):
             self._warnings.append(
-                f"{self.path / IMAGES}: {len(frames) - len(once)} images repeat another's stamp"
+                f"{folder}: {len(frames) - len(by_stamp)} images repeat another's stamp"
             )
-        if len(once) < 2:
+        if len(by_stamp) < 2:
             raise DatasetError(
-                f"{self.path / IMAGES}: {len(once)} images named like t1152212857.193444_x0.3_"
+                f"{folder}: {len(by_stamp)} images named like t1152212857.193444_x0.3_"
                 "y-0.0_a-0.1.jpeg; a drive needs two or more"
             )
-        return once
+        return [by_stamp[stamp] for stamp in sorted(by_stamp)]
 
-    def _labelled(self, frames: list[ColdFrame]) -> list[ColdFrame]:
+    def _read_labels(self, names: Sequence[str]) -> tuple[str, ...] | None:
+        """The images' rooms by `places.lst`, empty for one that it does not name."""
         path = self.path / PLACES
         if not path.is_file():
-            return frames
+            return None
         places, warnings = read_places(path)
         self._warnings += warnings
         if any(later.stamp_ns < earlier.stamp_ns for earlier, later in pairwise(places)):
             self._warnings.append(f"{path}: lines out of time order; read in time order")
         labels = {place.name: place.label for place in places}
-        missing = len(labels.keys() - {frame.name for frame in frames})
+        present = {entry.name for entry in (self.path / IMAGES).iterdir()}
+        missing = len(labels.keys() - present)
         if missing:
             self._warnings.append(f"{path}: {missing} of its images are not in {IMAGES}/")
-        return [replace(frame, label=labels.get(frame.name)) for frame in frames]
+        if not any(labels.get(name) for name in names):
+            return None
+        return tuple(labels.get(name) or "" for name in names)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import yaml
 
+from kbf_localization.arrays import Rows, Stamps
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import DatasetError
+
+Item = TypeVar("Item")
 
 BAG_SUFFIXES = (".bag", ".mcap", ".db3")
 MAX_IMAGE_BYTES = 100_000_000
@@ -46,17 +50,52 @@ def read_regular(path: Path, limit: int) -> bytes:
             raise DatasetError(f"{path}: cannot be read: {_reason(error)}") from error
 
 
-def read_image_bytes(path: Path) -> bytes:
-    """An image file's bytes; empty where it has gone, cannot be read, or is none."""
-    try:
-        return read_regular(path, MAX_IMAGE_BYTES)
-    except DatasetError:
-        return b""
-
-
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file; bytes that are not UTF-8 become replacement characters."""
     return read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
+
+
+def parse_lines(
+    path: Path, parse: Callable[[str], Item], fault: str
+) -> tuple[list[Item], list[str]]:
+    """What `parse` makes of a text file's lines, and a warning about those that it refuses.
+
+    Empty lines and those that begin with # are none. `parse` raises ValueError or IndexError for a
+    line with the `fault`, such as "hold no pose".
+    """
+    parsed: list[Item] = []
+    refused: list[int] = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            parsed.append(parse(line))
+        except (ValueError, IndexError):
+            refused.append(number)
+    if not refused:
+        return parsed, []
+    return parsed, [f"{path}: {len(refused)} lines {fault}, first line {refused[0]}"]
+
+
+def in_time_order(
+    path: Path, stamps_ns: Sequence[int], what: str
+) -> tuple[Stamps, Rows, list[str]]:
+    """The stamps (m,) strictly increasing, the row of the first of each, and warnings.
+
+    `what` the file holds, such as "poses", two or more of which are needed.
+    """
+    given = np.array(stamps_ns, dtype=np.int64)
+    ordered, first = np.unique(given, return_index=True)
+    backward, repeated = int((np.diff(given) < 0).sum()), len(given) - len(ordered)
+    warnings = []
+    if backward:
+        warnings.append(f"{path}: {backward} {what} out of time order; read in time order")
+    if repeated:
+        warnings.append(f"{path}: {repeated} {what} repeat another's stamp")
+    if len(ordered) < 2:
+        same = ", all of the same stamp" if repeated else ""
+        raise DatasetError(f"{path}: {len(given)} {what}{same}; two or more are needed")
+    return ordered, first, warnings
 
 
 def read_yaml(path: Path, limit: int) -> Any:

@@ -10,12 +10,12 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog, summary
-from kbf_localization.datasets.files import printable, read_image_bytes, read_lines
+from kbf_localization.datasets.files import MAX_IMAGE_BYTES, parse_lines, printable, read_regular
 from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.datasets.planar import Axes, PlanarMotion, guess_axes, to_plane
 from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, LONGEST_GAP_NS, known_poses
-from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_trajectory
+from kbf_localization.datasets.trajectory import Trajectory, parse_stamp
 from kbf_localization.errors import DatasetError
 
 SIZES_LOOKED_AT = 50
@@ -49,7 +49,11 @@ class ImageFiles:
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """Bytes as stored; empty for a file that has gone or cannot be read."""
         for index in range(len(self)) if indices is None else indices:
-            yield int(index), read_image_bytes(self._files[int(index)])
+            try:
+                data = read_regular(self._files[int(index)], MAX_IMAGE_BYTES)
+            except DatasetError:
+                data = b""
+            yield int(index), data
 
 
 class ImageFilesDrive(ImageFiles):
@@ -174,37 +178,20 @@ def planar_odometry(path: Path, trajectory: Trajectory) -> OdometryLog:
 def read_image_list(path: Path) -> tuple[list[Path], list[int], list[str]]:
     """Files and stamps of a text file with "stamp file" a line, and warnings.
 
-    File names are relative to the list's folder; lines that begin with # are comments.
+    File names are relative to the list's folder.
     """
-    files: list[Path] = []
-    stamps: list[int] = []
-    unreadable = 0
-    for line in read_lines(path):
-        fields = line.replace(",", " ").split(maxsplit=1)
-        if not fields or fields[0].startswith("#"):
-            continue
-        try:
-            stamp = parse_stamp(fields[0])
-            name = Path(fields[1].strip())
-        except (ValueError, IndexError, OverflowError):
-            unreadable += 1
-            continue
-        if name.is_absolute() or ".." in name.parts:
-            unreadable += 1  # a data set names its own images
-            continue
-        files.append(path.parent / name)
-        stamps.append(stamp)
-    warnings = [f"{path}: {unreadable} lines name no image"] if unreadable else []
-    if not files:
+
+    def parse(line: str) -> tuple[Path, int]:
+        stamp, name = line.replace(",", " ").split(maxsplit=1)
+        file = Path(name.strip())
+        if file.is_absolute() or ".." in file.parts:
+            raise ValueError("a data set names its own images")
+        return path.parent / file, parse_stamp(stamp)
+
+    listed, warnings = parse_lines(path, parse, "name no image")
+    if not listed:
         raise DatasetError(f"{path}: names no image")
-    return files, stamps, warnings
-
-
-def read_truth(path: Path) -> tuple[Trajectory, list[str]]:
-    """The known poses, with a hint where they are missing."""
-    if not path.exists():
-        raise DatasetError(f"{path}: is missing; a drive needs its known poses")
-    return read_trajectory(path)
+    return [file for file, _ in listed], [stamp for _, stamp in listed], warnings
 
 
 def _names_in(folder: Path) -> frozenset[str]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.datasets.files import read_lines
+from kbf_localization.datasets.files import in_time_order, read_lines
 from kbf_localization.datasets.image_files import (
     IMAGE_SUFFIXES,
     ImageFilesDrive,
     read_image_list,
-    read_truth,
 )
+from kbf_localization.datasets.planar import Axes
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_trajectory
 from kbf_localization.errors import DatasetError
 from kbf_localization.limits import FARTHEST_M
@@ -25,49 +27,62 @@ BEGIN_NS = 1_000_000_000
 _SEVEN_SCENES = re.compile(r"frame-(\d{6})\.color\.(?:png|jpe?g)")
 
 
-class TumDrive(ImageFilesDrive):
+class TextFilesDrive(ImageFilesDrive):
+    """A list of images, `groundtruth.txt`, and perhaps odometry: text files in TUM's formats."""
+
+    image_list: ClassVar[str]
+    """ "stamp file" a line; where it may be missing, images are named by their stamps."""
+    odometry_file: ClassVar[str | None] = None
+    axes: ClassVar[Axes | None] = None
+    """Of the known poses; None: told by their turns."""
+    recognized_by: ClassVar[tuple[str, ...]]
+
+    def __init__(self, path: Path) -> None:
+        warnings: list[str] = []
+        if (path / self.image_list).is_file():
+            files, stamps, warnings = read_image_list(path / self.image_list)
+        else:
+            files, stamps = _named_by_stamp(path)
+        truth_file = path / "groundtruth.txt"
+        if not truth_file.exists():
+            raise DatasetError(f"{truth_file}: is missing; a drive needs its known poses")
+        truth, more = read_trajectory(truth_file)
+        warnings += more
+        odometry: Trajectory | None = None
+        if self.odometry_file and (path / self.odometry_file).is_file():
+            odometry, more = read_trajectory(path / self.odometry_file)
+            warnings += more
+        super().__init__(
+            path, files, stamps, truth, axes=self.axes, odometry=odometry, warnings=warnings
+        )
+
+    @classmethod
+    def recognizes(cls, path: Path) -> bool:
+        return all((path / name).is_file() for name in cls.recognized_by)
+
+
+class TumDrive(TextFilesDrive):
     """TUM RGB-D (Sturm et al. 2012): `rgb.txt`, `groundtruth.txt`, `rgb/`; no wheel odometry.
 
     Its Pioneer sequences have wheel odometry in their bags alone: open those.
     """
 
     kind = "TUM RGB-D folder"
-
-    def __init__(self, path: Path) -> None:
-        files, stamps, warnings = read_image_list(path / "rgb.txt")
-        truth, more = read_truth(path / "groundtruth.txt")
-        super().__init__(path, files, stamps, truth, warnings=[*warnings, *more])
-
-    @staticmethod
-    def recognizes(path: Path) -> bool:
-        return (path / "rgb.txt").is_file() and (path / "groundtruth.txt").is_file()
+    image_list = "rgb.txt"
+    axes = Axes.CAMERA
+    recognized_by = ("rgb.txt", "groundtruth.txt")
 
 
-class OpenLorisDrive(ImageFilesDrive):
+class OpenLorisDrive(TextFilesDrive):
     """OpenLORIS-Scene (Shi et al. 2020): `color.txt`, `groundtruth.txt`, `odom.txt`.
 
     The odometry is the robot's base's, the known poses that or the camera's: their turns tell.
     """
 
     kind = "OpenLORIS folder"
-
-    def __init__(self, path: Path) -> None:
-        files, stamps, warnings = read_image_list(path / "color.txt")
-        truth, more = read_truth(path / "groundtruth.txt")
-        odometry, odometry_warnings = read_trajectory(path / "odom.txt")
-        super().__init__(
-            path,
-            files,
-            stamps,
-            truth,
-            axes=None,
-            odometry=odometry,
-            warnings=[*warnings, *more, *odometry_warnings],
-        )
-
-    @staticmethod
-    def recognizes(path: Path) -> bool:
-        return (path / "color.txt").is_file() and (path / "odom.txt").is_file()
+    image_list = "color.txt"
+    odometry_file = "odom.txt"
+    recognized_by = ("color.txt", "odom.txt")
 
 
 class SevenScenesDrive(ImageFilesDrive):
@@ -79,27 +94,15 @@ class SevenScenesDrive(ImageFilesDrive):
     kind = "7-Scenes folder"
 
     def __init__(self, path: Path) -> None:
-        numbered = sorted(
-            (int(match[1]), path / name)
-            for name, match in (
-                (entry.name, _SEVEN_SCENES.fullmatch(entry.name)) for entry in path.iterdir()
-            )
-            if match
+        matches = (_SEVEN_SCENES.fullmatch(entry.name) for entry in path.iterdir())
+        numbered = sorted((int(match[1]), match[0]) for match in matches if match)
+        stamps = [BEGIN_NS + number * KINECT_PERIOD_NS for number, _ in numbered]
+        matrices = [_read_matrix(path / f"frame-{number:06d}.pose.txt") for number, _ in numbered]
+        truth, warnings = _trajectory(path, stamps, matrices, "images have no usable pose file")
+        warnings.append(f"{path}: no stamps in this data set; 30 images a second assumed")
+        super().__init__(
+            path, [path / name for _, name in numbered], stamps, truth, warnings=warnings
         )
-        matrices, stamps, unusable = [], [], 0
-        for number, file in numbered:
-            matrix = _read_matrix(file.with_name(f"frame-{number:06d}.pose.txt"))
-            if matrix is None:
-                unusable += 1
-                continue
-            matrices.append(matrix)
-            stamps.append(BEGIN_NS + number * KINECT_PERIOD_NS)
-        warnings = [f"{path}: no stamps in this data set; 30 images a second assumed"]
-        if unusable:
-            warnings.append(f"{path}: {unusable} images have no usable pose file")
-        truth = _trajectory(path, stamps, matrices)
-        images = [BEGIN_NS + number * KINECT_PERIOD_NS for number, _ in numbered]
-        super().__init__(path, [file for _, file in numbered], images, truth, warnings=warnings)
 
     @staticmethod
     def recognizes(path: Path) -> bool:
@@ -115,12 +118,12 @@ class KittiDrive(ImageFilesDrive):
     kind = "KITTI folder"
 
     def __init__(self, path: Path) -> None:
-        camera = next(
-            (path / name for name in ("image_0", "image_2") if (path / name).is_dir()), None
-        )
-        poses = _kitti_poses(path)
-        if camera is None or poses is None:
+        resolved = path.resolve()
+        beside = resolved.parent.parent / "poses" / f"{resolved.name}.txt"
+        poses = next((file for file in (path / "poses.txt", beside) if file.is_file()), None)
+        if poses is None:
             raise DatasetError(f"{path}: a KITTI sequence needs image_0/ and poses/NN.txt")
+        camera = path / ("image_0" if (path / "image_0").is_dir() else "image_2")
         files = sorted(file for file in camera.iterdir() if file.suffix == ".png")
         times = [line for line in read_lines(path / "times.txt") if line.strip()]
         matrices = [_matrix(line) for line in read_lines(poses) if line.strip()]
@@ -133,22 +136,13 @@ class KittiDrive(ImageFilesDrive):
             )
         try:
             stamps = [BEGIN_NS + parse_stamp(time) for time in times[:count]]
-        except (ValueError, OverflowError) as error:
+        except ValueError as error:
             raise DatasetError(f"{path / 'times.txt'}: {error}") from error
-        known = [(stamp, matrix) for stamp, matrix in zip(stamps, matrices) if matrix is not None]
-        if len(known) < count:
-            warnings.append(f"{poses}: {count - len(known)} lines hold no pose")
-        truth = _trajectory(path, [one[0] for one in known], [one[1] for one in known])
+        truth, more = _trajectory(poses, stamps, matrices[:count], "lines hold no pose")
         # An image's number is its line in times.txt, also where some images are missing.
-        usable = [(file, int(file.stem)) for file in files if file.stem.isdecimal()]
-        usable = [(file, number) for file, number in usable if number < count]
-        super().__init__(
-            path,
-            [file for file, _ in usable],
-            [stamps[number] for _, number in usable],
-            truth,
-            warnings=warnings,
-        )
+        numbers = {file: int(file.stem) for file in files if file.stem.isdecimal()}
+        usable = {file: stamps[number] for file, number in numbers.items() if number < count}
+        super().__init__(path, list(usable), list(usable.values()), truth, warnings=warnings + more)
 
     @staticmethod
     def recognizes(path: Path) -> bool:
@@ -157,7 +151,7 @@ class KittiDrive(ImageFilesDrive):
         )
 
 
-class FolderDrive(ImageFilesDrive):
+class FolderDrive(TextFilesDrive):
     """Anybody's data: images, `groundtruth.txt` and perhaps `odometry.txt`, both in TUM's format.
 
     The images are those of `images.txt` ("stamp file" a line), or the files in `images/` or in the
@@ -165,25 +159,9 @@ class FolderDrive(ImageFilesDrive):
     be the camera's (z forward) or the robot's (x forward, z up): which is told by its turns.
     """
 
-    def __init__(self, path: Path) -> None:
-        warnings: list[str] = []
-        if (path / "images.txt").is_file():
-            files, stamps, warnings = read_image_list(path / "images.txt")
-        else:
-            files, stamps = _named_by_stamp(path)
-        truth, more = read_truth(path / "groundtruth.txt")
-        warnings += more
-        odometry: Trajectory | None = None
-        if (path / "odometry.txt").is_file():
-            odometry, more = read_trajectory(path / "odometry.txt")
-            warnings += more
-        super().__init__(
-            path, files, stamps, truth, axes=None, odometry=odometry, warnings=warnings
-        )
-
-    @staticmethod
-    def recognizes(path: Path) -> bool:
-        return (path / "groundtruth.txt").is_file()
+    image_list = "images.txt"
+    odometry_file = "odometry.txt"
+    recognized_by = ("groundtruth.txt",)
 
 
 READERS = (TumDrive, OpenLorisDrive, SevenScenesDrive, KittiDrive, FolderDrive)
@@ -198,7 +176,7 @@ def _named_by_stamp(path: Path) -> tuple[list[Path], list[int]]:
             continue
         try:
             stamps.append(parse_stamp(file.stem))
-        except (ValueError, OverflowError):
+        except ValueError:
             continue
         files.append(file)
     if not files:
@@ -207,12 +185,6 @@ def _named_by_stamp(path: Path) -> tuple[list[Path], list[int]]:
             f"{path / 'images.txt'} with 'stamp file' a line"
         )
     return files, stamps
-
-
-def _kitti_poses(path: Path) -> Path | None:
-    resolved = path.resolve()
-    beside = resolved.parent.parent / "poses" / f"{resolved.name}.txt"
-    return next((file for file in (path / "poses.txt", beside) if file.is_file()), None)
 
 
 def _read_matrix(path: Path) -> Array | None:
@@ -236,8 +208,13 @@ def _matrix(text: str) -> Array | None:
     return matrix if error < 0.05 and np.linalg.det(matrix[:, :3]) > 0 else None
 
 
-def _trajectory(path: Path, stamps: list[int], matrices: list[Array]) -> Trajectory:
-    if len(matrices) < 2:
-        raise DatasetError(f"{path}: {len(matrices)} known poses; a drive needs two or more")
-    stacked = np.array(matrices)
-    return Trajectory(np.array(stamps, dtype=np.int64), stacked[:, :, 3], stacked[:, :, :3])
+def _trajectory(
+    path: Path, stamps: Sequence[int], matrices: Sequence[Array | None], fault: str
+) -> tuple[Trajectory, list[str]]:
+    """The poses that are known, by time, and warnings; those that are not have the `fault`."""
+    known = [(stamp, matrix) for stamp, matrix in zip(stamps, matrices) if matrix is not None]
+    stamps_ns, first, warnings = in_time_order(path, [stamp for stamp, _ in known], "known poses")
+    if len(known) < len(matrices):
+        warnings.append(f"{path}: {len(matrices) - len(known)} {fault}")
+    stacked = np.array([known[row][1] for row in first])
+    return Trajectory(stamps_ns, stacked[:, :, 3], stacked[:, :, :3]), warnings

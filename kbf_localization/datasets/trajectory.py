@@ -9,8 +9,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array, Stamps
-from kbf_localization.datasets.files import read_lines
-from kbf_localization.errors import DatasetError
+from kbf_localization.datasets.files import in_time_order, parse_lines
 
 NORM_TOLERANCE = 0.01
 """A quaternion further from unit length than this is normalized, and counted."""
@@ -48,16 +47,27 @@ def parse_stamp(text: str) -> int:
     In integers: a double keeps only a quarter of a microsecond of a time since 1970.
     """
     seconds, point, fraction = text.strip().partition(".")
+    stamp: float
     if point and fraction.isdecimal() and seconds.isdecimal():
         stamp = int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))
     elif seconds.isdecimal() and not point:
         # More than 15 digits are nanoseconds, as EuRoC and many recorders write them.
         stamp = int(seconds) * (1 if len(seconds) > 15 else 10**9)
     else:
-        stamp = round(float(text) * 1e9)  # such as 1.305031e+09, or OverflowError for infinity
+        stamp = float(text) * 1e9  # such as 1.305031e+09
     if not 0 <= stamp < 2**63:
         raise ValueError(f"no time: {text}")
-    return stamp
+    return round(stamp)
+
+
+def _parse_pose(line: str) -> tuple[int, list[float]]:
+    """Stamp, position and quaternion (7 numbers) of a line in TUM's format."""
+    fields = line.replace(",", " ").split()
+    numbers = [float(field) for field in fields[1:8]]
+    # A comparison with NaN is false.
+    if len(numbers) < 7 or not all(abs(number) < 1e9 for number in numbers):
+        raise ValueError
+    return parse_stamp(fields[0]), numbers
 
 
 def read_trajectory(path: Path) -> tuple[Trajectory, list[str]]:
@@ -66,25 +76,8 @@ def read_trajectory(path: Path) -> tuple[Trajectory, list[str]]:
     Lines that begin with # are comments; commas may stand between the fields, and further fields
     may follow. Poses are sorted by time, each stamp once.
     """
-    stamps: list[int] = []
-    values: list[list[float]] = []
-    unreadable = 0
-    for line in read_lines(path):
-        fields = line.replace(",", " ").split()
-        if not fields or fields[0].startswith("#"):
-            continue
-        try:
-            stamp, numbers = parse_stamp(fields[0]), [float(field) for field in fields[1:8]]
-        except (ValueError, OverflowError):
-            unreadable += 1
-            continue
-        if len(numbers) == 7 and np.isfinite(numbers).all() and max(map(abs, numbers)) < 1e9:
-            stamps.append(stamp)
-            values.append(numbers)
-        else:
-            unreadable += 1
-    warnings = [f"{path}: {unreadable} lines hold no pose"] if unreadable else []
-    table = np.array(values, dtype=np.float64).reshape(-1, 7)
+    poses, warnings = parse_lines(path, _parse_pose, "hold no pose")
+    table = np.array([numbers for _, numbers in poses], dtype=np.float64).reshape(-1, 7)
     norms = np.linalg.norm(table[:, 3:], axis=1)
     usable = norms > 1e-6
     if not usable.all():
@@ -92,19 +85,11 @@ def read_trajectory(path: Path) -> tuple[Trajectory, list[str]]:
     off = int((np.abs(norms[usable] - 1.0) > NORM_TOLERANCE).sum())
     if off:
         warnings.append(f"{path}: {off} quaternions are not of unit length; normalized")
-    table, norms = table[usable], norms[usable]
-    times = np.array(stamps, dtype=np.int64)[usable]
-    ordered, first = np.unique(times, return_index=True)
-    if (np.diff(times) < 0).any():
-        warnings.append(f"{path}: poses out of time order; read in time order")
-    if len(ordered) < len(times):
-        warnings.append(f"{path}: {len(times) - len(ordered)} poses repeat another's stamp")
-    if len(ordered) < 2:
-        raise DatasetError(f"{path}: {len(ordered)} poses; a trajectory needs two or more")
-    table = table[first]
-    rotations = Rotation.from_quat(table[:, 3:]).as_matrix()
-    trajectory = Trajectory(ordered, table[:, :3], rotations)
-    return trajectory, warnings + sense_of_scale(path, trajectory)
+    given = np.array([stamp for stamp, _ in poses], dtype=np.int64)[usable]
+    stamps_ns, first, more = in_time_order(path, given.tolist(), "poses")
+    table = table[usable][first]
+    trajectory = Trajectory(stamps_ns, table[:, :3], Rotation.from_quat(table[:, 3:]).as_matrix())
+    return trajectory, warnings + more + sense_of_scale(path, trajectory)
 
 
 def sense_of_scale(path: Path, trajectory: Trajectory) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from kbf_localization.datasets.cold import ColdDrive, parse_frame_name, read_places
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import interpolate
-from test.datasets.cold_folders import frame_name, make_cold_drive, odometry_line
+from test.datasets.cold_folders import make_cold_drive, odometry_line
 
 
 @pytest.fixture
@@ -143,49 +143,48 @@ def test_bad_odometry_lines_are_counted(folder: Path) -> None:
     assert "3 lines hold no reading" in ColdDrive(folder).warnings[0]
 
 
-def damage(folder: Path, what: str) -> None:
-    if what == "no images":
-        shutil.rmtree(folder / "std_cam")
-    elif what == "empty folder":
-        shutil.rmtree(folder / "std_cam")
-        (folder / "std_cam").mkdir()
-    elif what == "one image":
-        for path in images_of(folder)[1:]:
-            path.unlink()
-    elif what == "no odometry":
-        (folder / "odom_scans" / "odom.tdf").unlink()
-    elif what == "empty odometry":
-        (folder / "odom_scans" / "odom.tdf").write_text("")
-    elif what == "binary odometry":
-        (folder / "odom_scans" / "odom.tdf").write_bytes(bytes(range(256)) * 40)
-    elif what == "odometry of another day":
-        lines = [odometry_line(999.0 + 0.1 * tick, 0.0, 0.0, 0.0) for tick in range(20)]
-        (folder / "odom_scans" / "odom.tdf").write_text("\n".join(lines))
-    elif what == "odometry of one stamp":
-        (folder / "odom_scans" / "odom.tdf").write_text(
-            "\n".join([odometry_line(1152212857.5, 0.0, 0.0, 0.0)] * 3)
-        )
-
-
-@pytest.mark.parametrize(
-    ("what", "says"),
-    [
-        ("no images", "no folder std_cam"),
-        ("empty folder", "0 images"),
-        ("one image", "1 images"),
-        ("no odometry", r"odom\.tdf"),
-        ("empty odometry", r"odom\.tdf: 0 odometry readings"),
-        ("binary odometry", r"odom\.tdf: 0 odometry readings"),
-        ("odometry of another day", "same drive"),
-        ("odometry of one stamp", "same stamp"),
-    ],
-)
-def test_a_drive_that_cannot_be_used_says_why(folder: Path, what: str, says: str) -> None:
-    damage(folder, what)
+def refused(folder: Path, says: str) -> None:
     with pytest.raises(DatasetError, match=says) as error:
         ColdDrive(folder)
     assert str(folder) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_drive_with_too_few_images_says_so(folder: Path) -> None:
+    first, *others = images_of(folder)
+    for path in others:
+        path.unlink()
+    refused(folder, "1 images")
+    first.unlink()
+    refused(folder, "0 images")
+    (folder / "std_cam").rmdir()
+    refused(folder, "no folder std_cam")
+
+
+ANOTHER_DAY = [odometry_line(999.0 + 0.1 * tick, 0.0, 0.0, 0.0) for tick in range(20)]
+ONE_STAMP = [odometry_line(1152212857.5, 0.0, 0.0, 0.0)] * 3
+
+
+@pytest.mark.parametrize(
+    ("odometry", "says"),
+    [
+        (None, r"odom\.tdf.*needs its wheel odometry"),
+        (b"", r"odom\.tdf: 0 readings"),
+        (bytes(range(256)) * 40, r"odom\.tdf: 0 readings"),
+        ("\n".join(ANOTHER_DAY).encode(), "same drive"),
+        ("\n".join(ONE_STAMP).encode(), "same stamp"),
+    ],
+    ids=["missing", "empty", "binary", "of another day", "of one stamp"],
+)
+def test_odometry_that_cannot_be_used_says_why(
+    folder: Path, odometry: bytes | None, says: str
+) -> None:
+    file = folder / "odom_scans" / "odom.tdf"
+    if odometry is None:
+        file.unlink()
+    else:
+        file.write_bytes(odometry)
+    refused(folder, says)
 
 
 def test_a_drive_without_labels_has_none(folder: Path) -> None:
@@ -200,7 +199,3 @@ def test_a_colour_image_is_read_in_grey(folder: Path) -> None:
     assert image is not None
     # Red is 0.299 of grey.
     assert abs(int(image[60, 80]) - 76) <= 1
-
-
-def test_frame_names_of_the_helper_are_cold_names() -> None:
-    assert parse_frame_name(frame_name(3)) is not None
