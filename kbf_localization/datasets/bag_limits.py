@@ -9,7 +9,7 @@ import bz2
 import importlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -33,16 +33,12 @@ def check_files(path: Path) -> None:
     files = [path]
     if path.is_dir():
         files = [entry for entry in path.iterdir() if not entry.is_dir()]
-        _check_metadata(path / "metadata.yaml")
+        metadata = path / "metadata.yaml"
+        if metadata.exists():
+            check_yaml(metadata, read_regular(metadata, MAX_METADATA_BYTES))
     for file in files:
         if not stat.S_ISREG(file.stat().st_mode):
             raise DatasetError(f"{file}: is not a regular file")
-
-
-def _check_metadata(path: Path) -> None:
-    if not path.exists():
-        return
-    check_yaml(path, read_regular(path, MAX_METADATA_BYTES))
 
 
 def check_storages(path: Path, reader: Any) -> None:
@@ -88,19 +84,12 @@ def _too_much(size: int, limit: int) -> str:
     return f"chunks of {size / 1e6:.0f} MB, more than the {limit / 1e6:.0f} MB that are read"
 
 
-def _bounded(unpack: Callable[[bytes, int], bytes], data: bytes, limit: int) -> bytes:
-    content = unpack(data, limit + 1)
+def _unpack(decompressor: Any, data: bytes, limit: int = MAX_CHUNK_BYTES) -> bytes:
+    """All that `data` unpacks to; DatasetError where that is more than `limit` bytes."""
+    content = bytes(decompressor.decompress(data, max_length=limit + 1))
     if len(content) > limit:
         raise DatasetError(f"a chunk unpacks to more than the {limit / 1e6:.0f} MB that are read")
     return content
-
-
-def _unpack_lz4(data: bytes, limit: int) -> bytes:
-    return bytes(lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=limit))
-
-
-def _unpack_bz2(data: bytes, limit: int) -> bytes:
-    return bz2.BZ2Decompressor().decompress(data, max_length=limit)
 
 
 class _BoundedZstd:
@@ -109,11 +98,8 @@ class _BoundedZstd:
     def __init__(self, module: Any) -> None:
         self._module = module
 
-    def unpack(self, data: bytes, limit: int) -> bytes:
-        return bytes(self._module.ZstdDecompressor().decompress(data, max_length=limit))
-
-    def decompress(self, data: bytes) -> bytes:
-        return _bounded(self.unpack, data, MAX_CHUNK_BYTES)
+    def decompress(self, data: bytes, limit: int = MAX_CHUNK_BYTES) -> bytes:
+        return _unpack(self._module.ZstdDecompressor(), data, limit)
 
     @contextmanager
     def open(self, file: IO[bytes], mode: str) -> Iterator[_BoundedFile]:
@@ -144,13 +130,12 @@ def install() -> None:
     chunks = getattr(storage_mcap, "DECOMPRESSORS", {})
     zstd = getattr(ros2_reader, "zstd", None)
     if zstd is not None and not isinstance(zstd, _BoundedZstd):
-        bounded = _BoundedZstd(zstd)
-        ros2_reader.zstd = bounded
-        chunks["zstd"] = lambda data, size: _bounded(
-            bounded.unpack, data, min(size, MAX_CHUNK_BYTES)
-        )
-    chunks["lz4"] = lambda data, size: _bounded(_unpack_lz4, data, min(size, MAX_CHUNK_BYTES))
+        bounded = ros2_reader.zstd = _BoundedZstd(zstd)
+        chunks["zstd"] = lambda data, size: bounded.decompress(data, min(size, MAX_CHUNK_BYTES))
+    chunks["lz4"] = lambda data, size: _unpack(
+        lz4.frame.LZ4FrameDecompressor(), data, min(size, MAX_CHUNK_BYTES)
+    )
     getattr(ros1_reader, "decompressors", {}).update(
-        lz4=lambda data: _bounded(_unpack_lz4, data, MAX_CHUNK_BYTES),
-        bz2=lambda data: _bounded(_unpack_bz2, data, MAX_CHUNK_BYTES),
+        lz4=lambda data: _unpack(lz4.frame.LZ4FrameDecompressor(), data),
+        bz2=lambda data: _unpack(bz2.BZ2Decompressor(), data),
     )

@@ -51,20 +51,18 @@ class BagReader:
     @cached_property
     def topics(self) -> tuple[BagTopic, ...]:
         """The topics by name; a topic of two types appears twice."""
+        found: dict[tuple[str, str], BagTopic] = {}
         with _explained(self.path):
-            return self._topics()
-
-    def _topics(self) -> tuple[BagTopic, ...]:
-        counts: dict[tuple[str, str], int] = {}
-        qos: dict[tuple[str, str], tuple[Qos, ...]] = {}
-        for one in self._reader.connections:
-            key = _key(one)
-            if not all(isinstance(text, str) for text in key):
-                raise ValueError(f"topic {key[0]!r:.40} of type {key[1]!r:.40}")
-            counts[key] = counts.get(key, 0) + one.msgcount
-            if isinstance(one.ext, ConnectionExtRosbag2):
-                qos[key] = qos.get(key, ()) + tuple(one.ext.offered_qos_profiles)
-        return tuple(BagTopic(*key, counts[key], qos.get(key, ())) for key in sorted(counts))
+            for one in self._reader.connections:
+                key = _key(one)
+                if not all(isinstance(text, str) for text in key):
+                    raise ValueError(f"topic {key[0]!r:.40} of type {key[1]!r:.40}")
+                qos: tuple[Qos, ...] = ()
+                if isinstance(one.ext, ConnectionExtRosbag2):
+                    qos = tuple(one.ext.offered_qos_profiles)
+                before = found.get(key, BagTopic(*key, 0))
+                found[key] = BagTopic(*key, before.count + one.msgcount, before.offered_qos + qos)
+            return tuple(found[key] for key in sorted(found))
 
     @property
     def start_ns(self) -> int:

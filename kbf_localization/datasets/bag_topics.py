@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kbf_localization.datasets.bag_reader import TRANSFORMS, BagTopic
@@ -26,8 +25,9 @@ _LISTED = 12
 def odometry_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
     """The wheel odometry; where no topic has it, /tf, whose odom→base says the same."""
     found = [one for one in topics if one.type == ODOMETRY and one.count]
-    need = _Need("odometry", (ODOMETRY, TRANSFORMS), "--odom-topic")
-    return need.choose(bag, topics, wanted, found or _transforms(topics, "/tf"))
+    found = found or _transforms(topics, "/tf")
+    types = (ODOMETRY, TRANSFORMS)
+    return _choose(bag, topics, wanted, found, "odometry", types, "--odom-topic")
 
 
 def image_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
@@ -40,7 +40,7 @@ def image_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> Ba
     found = [one for one in found if "depth" not in one.name.lower()] or found
     compressed = {one.name for one in found if one.type == COMPRESSED_IMAGE}
     found = [one for one in found if f"{one.name}/compressed" not in compressed]
-    return _Need("image", IMAGE_TYPES, "--image-topic").choose(bag, topics, wanted, found)
+    return _choose(bag, topics, wanted, found, "image", IMAGE_TYPES, "--image-topic")
 
 
 def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic | None:
@@ -58,7 +58,7 @@ def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> Bag
     if wanted is None and not found:
         transforms = _transforms(topics, "/tf")
         return transforms[0] if transforms and transforms[0].count else None
-    return _Need("pose", POSE_TYPES, "--pose-topic").choose(bag, topics, wanted, found)
+    return _choose(bag, topics, wanted, found, "pose", POSE_TYPES, "--pose-topic")
 
 
 def static_transforms_topic(topics: Sequence[BagTopic]) -> BagTopic | None:
@@ -70,42 +70,43 @@ def _transforms(topics: Sequence[BagTopic], name: str) -> list[BagTopic]:
     return [one for one in topics if one.type == TRANSFORMS and one.name == name]
 
 
-@dataclass(frozen=True)
-class _Need:
-    """What a topic is needed for, the types that will do, and the option that names it."""
+def _choose(
+    bag: Path,
+    topics: Sequence[BagTopic],
+    wanted: str | None,
+    found: Sequence[BagTopic],
+    what: str,
+    types: Sequence[str],
+    option: str,
+) -> BagTopic:
+    """The `wanted` topic, or the one that was `found`; DatasetError where it will not do.
 
-    what: str
-    types: tuple[str, ...]
-    option: str
-
-    def choose(
-        self, bag: Path, topics: Sequence[BagTopic], wanted: str | None, found: Sequence[BagTopic]
-    ) -> BagTopic:
-        """The `wanted` topic, or the one that was `found`; DatasetError where it will not do."""
-        types = " or ".join(self.types)
-        if wanted is not None:
-            named = [one for one in topics if one.name.lstrip("/") == wanted.lstrip("/")]
-            usable = [one for one in named if one.type in self.types]
-            if usable and usable[0].count:
-                return usable[0]
-            if not named:
-                problem = f"no topic {wanted}"
-            elif usable:
-                problem = f"topic {wanted} has no messages"
-            else:
-                problem = f"topic {wanted} is of type {named[0].type}, needed is {types}"
-            raise DatasetError(f"{bag}: {problem}; {_has(topics)}; choose with {self.option}")
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(one.name for one in found)
-            raise DatasetError(
-                f"{bag}: several topics may be the {self.what}: {names}; choose with {self.option}"
-            )
+    `what` it is needed for, the `types` that will do, and the `option` that names it.
+    """
+    needed = " or ".join(types)
+    if wanted is not None:
+        named = [one for one in topics if one.name.lstrip("/") == wanted.lstrip("/")]
+        usable = [one for one in named if one.type in types]
+        if usable and usable[0].count:
+            return usable[0]
+        if not named:
+            problem = f"no topic {wanted}"
+        elif usable:
+            problem = f"topic {wanted} has no messages"
+        else:
+            problem = f"topic {wanted} is of type {named[0].type}, needed is {needed}"
+        raise DatasetError(f"{bag}: {problem}; {_has(topics)}; choose with {option}")
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(one.name for one in found)
         raise DatasetError(
-            f"{bag}: no {self.what} topic with messages (of type {types}); {_has(topics)}; "
-            f"name one with {self.option}"
+            f"{bag}: several topics may be the {what}: {names}; choose with {option}"
         )
+    raise DatasetError(
+        f"{bag}: no {what} topic with messages (of type {needed}); {_has(topics)}; "
+        f"name one with {option}"
+    )
 
 
 def _has(topics: Sequence[BagTopic]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rosbags.interfaces import (
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from kbf_localization.datasets.bag_messages import PlanarPose
+from kbf_localization.arrays import Array
 from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
 from kbf_localization.datasets.drive import Drive, OdometryLog
@@ -79,11 +80,10 @@ def write_bag(
 
 
 class _Messages:
-    """Makes a drive's messages and writes them in the order of their stamps."""
+    """Writes a drive's messages in the order of their stamps."""
 
     def __init__(self, writer: Writer, raw: bool) -> None:
         self._writer, self._raw = writer, raw
-        self._types = ros2_types()
         self._connections: dict[str, Any] = {}
 
     def write(self, drive: Drive, progress: Progress) -> None:
@@ -94,74 +94,38 @@ class _Messages:
             # The reading that covers an image comes before it, as on a robot whose odometry is
             # faster than its camera.
             until = int(np.searchsorted(odometry.stamps_ns, stamp, side="right"))
-            for reading in range(fed, until):
-                self._odometry(odometry, reading)
+            self._odometry(odometry, range(fed, until))
             fed = until
             if poses is not None and np.isfinite(poses[index]).all():
-                self._ground_truth(stamp, poses[index])
+                truth = new(POSE, header=header(stamp, MAP_FRAME), pose=pose_message(poses[index]))
+                self._put("/ground_truth", stamp, truth)
             if image:
                 self._image(stamp, image)
             progress(index + 1, len(drive), f"writing {drive.name}")
-        for reading in range(fed, len(odometry.stamps_ns)):
-            self._odometry(odometry, reading)
+        self._odometry(odometry, range(fed, len(odometry.stamps_ns)))
 
-    def _odometry(self, odometry: OdometryLog, reading: int) -> None:
-        stamp, pose = int(odometry.stamps_ns[reading]), odometry.poses[reading]
-        covariance = odometry.covariance(reading)
-        self._put(
-            "/odom",
-            ODOMETRY,
-            stamp,
-            header=self._header(stamp, ODOM_FRAME),
-            child_frame_id=BASE_FRAME,
-            pose=self._new(
-                "geometry_msgs/msg/PoseWithCovariance",
-                pose=self._pose(pose),
-                covariance=np.zeros(36) if covariance is None else spatial_numbers(covariance),
-            ),
-            twist=self._new(
-                "geometry_msgs/msg/TwistWithCovariance",
-                twist=self._new(
-                    "geometry_msgs/msg/Twist", linear=self._vector(), angular=self._vector()
-                ),
-                covariance=np.zeros(36),
-            ),
-        )
-        x, y, heading = (float(value) for value in pose)
-        transform = self._new(
-            "geometry_msgs/msg/TransformStamped",
-            header=self._header(stamp, ODOM_FRAME),
-            child_frame_id=BASE_FRAME,
-            transform=self._new(
-                "geometry_msgs/msg/Transform",
-                translation=self._vector(x, y),
-                rotation=self._quaternion(heading),
-            ),
-        )
-        self._put("/tf", TRANSFORMS, stamp, qos=TF_QOS, transforms=[transform])
-
-    def _ground_truth(self, stamp: int, pose: Any) -> None:
-        header = self._header(stamp, MAP_FRAME)
-        self._put("/ground_truth", POSE, stamp, header=header, pose=self._pose(pose))
+    def _odometry(self, odometry: OdometryLog, readings: range) -> None:
+        for reading in readings:
+            stamp, pose = int(odometry.stamps_ns[reading]), odometry.poses[reading]
+            message = odometry_message(stamp, pose, odometry.covariance(reading))
+            self._put("/odom", stamp, message)
+            transforms = transforms_message(stamp, {(ODOM_FRAME, BASE_FRAME): pose})
+            self._put("/tf", stamp, transforms, TF_QOS)
 
     def _image(self, stamp: int, encoded: bytes) -> None:
-        header = self._header(stamp, CAMERA_FRAME)
-        data = np.frombuffer(encoded, dtype=np.uint8)
+        head = header(stamp, CAMERA_FRAME)
         if not self._raw:
-            kind = format_of(encoded).lower()
-            self._put(
-                "/image/compressed", COMPRESSED_IMAGE, stamp, header=header, format=kind, data=data
-            )
+            kind, data = format_of(encoded).lower(), np.frombuffer(encoded, dtype=np.uint8)
+            message = new(COMPRESSED_IMAGE, header=head, format=kind, data=data)
+            self._put("/image/compressed", stamp, message)
             return
         pixels = decode(encoded, cv2.IMREAD_COLOR)
         if pixels is None:
             return
         height, width = pixels.shape[:2]
-        self._put(
-            "/image",
+        message = new(
             IMAGE,
-            stamp,
-            header=header,
+            header=head,
             height=height,
             width=width,
             encoding="bgr8",
@@ -169,35 +133,73 @@ class _Messages:
             step=3 * width,
             data=np.ascontiguousarray(pixels).reshape(-1),
         )
+        self._put("/image", stamp, message)
 
-    def _put(
-        self, topic: str, type_name: str, stamp: int, qos: Qos = RELIABLE, **fields: Any
-    ) -> None:
+    def _put(self, topic: str, stamp: int, message: Any, qos: Qos = RELIABLE) -> None:
+        types, type_name = ros2_types(), message.__msgtype__
         if topic not in self._connections:
             self._connections[topic] = self._writer.add_connection(
-                topic, type_name, typestore=self._types, offered_qos_profiles=[qos]
+                topic, type_name, typestore=types, offered_qos_profiles=[qos]
             )
-        cdr = self._types.serialize_cdr(self._new(type_name, **fields), type_name)
-        self._writer.write(self._connections[topic], stamp, cdr)
+        self._writer.write(self._connections[topic], stamp, types.serialize_cdr(message, type_name))
 
-    def _new(self, type_name: str, **fields: Any) -> Any:
-        return self._types.types[type_name](**fields)
 
-    def _header(self, stamp: int, frame: str) -> Any:
-        seconds, nanoseconds = divmod(stamp, 1_000_000_000)
-        time = self._new("builtin_interfaces/msg/Time", sec=seconds, nanosec=nanoseconds)
-        return self._new("std_msgs/msg/Header", stamp=time, frame_id=frame)
+def new(type_name: str, **fields: Any) -> Any:
+    """A message, such as a "geometry_msgs/msg/Pose"."""
+    return ros2_types().types[type_name](**fields)
 
-    def _vector(self, x: float = 0.0, y: float = 0.0) -> Any:
-        return self._new("geometry_msgs/msg/Vector3", x=x, y=y, z=0.0)
 
-    def _quaternion(self, heading: float) -> Any:
-        x, y, z, w = quaternion_of(heading)
-        return self._new("geometry_msgs/msg/Quaternion", x=x, y=y, z=z, w=w)
+def header(stamp_ns: int, frame: str) -> Any:
+    seconds, nanoseconds = divmod(stamp_ns, 1_000_000_000)
+    time = new("builtin_interfaces/msg/Time", sec=seconds, nanosec=nanoseconds)
+    return new("std_msgs/msg/Header", stamp=time, frame_id=frame)
 
-    def _pose(self, pose: PlanarPose) -> Any:
-        x, y, heading = (float(value) for value in pose)
-        position = self._new("geometry_msgs/msg/Point", x=x, y=y, z=0.0)
-        return self._new(
-            "geometry_msgs/msg/Pose", position=position, orientation=self._quaternion(heading)
+
+def pose_message(pose: Sequence[float] | Array) -> Any:
+    """A geometry_msgs/Pose of x, y and heading."""
+    place, turn = _vector("Point", *pose[:2]), _quaternion(pose[2])
+    return new("geometry_msgs/msg/Pose", position=place, orientation=turn)
+
+
+def odometry_message(
+    stamp_ns: int, pose: Sequence[float] | Array, covariance: Array | None = None
+) -> Any:
+    """A nav_msgs/Odometry without velocities; of zeros where the covariance (3, 3) is unknown."""
+    numbers = np.zeros(36) if covariance is None else spatial_numbers(covariance)
+    still = new("geometry_msgs/msg/Twist", linear=_vector("Vector3"), angular=_vector("Vector3"))
+    return new(
+        ODOMETRY,
+        header=header(stamp_ns, ODOM_FRAME),
+        child_frame_id=BASE_FRAME,
+        pose=new(
+            "geometry_msgs/msg/PoseWithCovariance", pose=pose_message(pose), covariance=numbers
+        ),
+        twist=new("geometry_msgs/msg/TwistWithCovariance", twist=still, covariance=np.zeros(36)),
+    )
+
+
+def transforms_message(
+    stamp_ns: int, edges: Mapping[tuple[str, str], Sequence[float] | Array]
+) -> Any:
+    """A tf2_msgs/TFMessage of planar transforms (3,) by their parent's and child's frames."""
+    transforms = []
+    for (parent, child), (x, y, heading) in edges.items():
+        move, turn = _vector("Vector3", x, y), _quaternion(heading)
+        transforms.append(
+            new(
+                "geometry_msgs/msg/TransformStamped",
+                header=header(stamp_ns, parent),
+                child_frame_id=child,
+                transform=new("geometry_msgs/msg/Transform", translation=move, rotation=turn),
+            )
         )
+    return new(TRANSFORMS, transforms=transforms)
+
+
+def _vector(kind: str, x: float = 0.0, y: float = 0.0) -> Any:
+    return new(f"geometry_msgs/msg/{kind}", x=float(x), y=float(y), z=0.0)
+
+
+def _quaternion(heading: float) -> Any:
+    x, y, z, w = quaternion_of(heading)
+    return new("geometry_msgs/msg/Quaternion", x=x, y=y, z=z, w=w)

@@ -149,7 +149,7 @@ class ImageFilesDrive(ImageFiles):
 
     def _match(self, truth: Trajectory) -> Array:
         """The known poses (t, 3) at the images' stamps, NaN where there is none."""
-        poses = known_poses(truth.stamps_ns, self.motion.poses, self.stamps_ns)
+        poses = known_poses(OdometryLog(truth.stamps_ns, self.motion.poses), self.stamps_ns)
         missing = int(np.isnan(poses).any(axis=1).sum())
         if missing == len(poses):
             first, last = (self.stamps_ns[[0, -1]] - truth.stamps_ns[0]) * 1e-9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 
@@ -86,6 +88,23 @@ def grey_from_raw(
     if size == 2:
         pixels = np.asarray(cv2.convertScaleAbs(pixels, alpha=255.0 / 65535.0))
     return pixels.copy() if pixels.base is not None else pixels
+
+
+def grey_from_message(message: Any) -> Image | None:
+    """The grey image of a sensor_msgs/Image or CompressedImage of whatever library.
+
+    None for compressed bytes that cannot be decoded, ValueError as `grey_from_raw` raises it.
+    """
+    if not hasattr(message, "encoding"):
+        return grey_from_compressed(message.data)
+    return grey_from_raw(
+        message.data,
+        encoding=message.encoding,
+        width=message.width,
+        height=message.height,
+        step=message.step,
+        is_bigendian=bool(message.is_bigendian),
+    )
 
 
 def _check(encoding: str, given: int, needed: int, step: int, row_bytes: int) -> None:

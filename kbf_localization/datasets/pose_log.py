@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows, Stamps
 from kbf_localization.datasets.drive import OdometryLog
-from kbf_localization.geometry import compose, interpolate, relative, wrap_angle
+from kbf_localization.geometry import compose, heading_of, interpolate, relative, wrap_angle
+from kbf_localization.limits import FARTHEST_M
 
-if TYPE_CHECKING:
-    from kbf_localization.datasets.bag_messages import PlanarPose
+PlanarPose = tuple[float, float, float]
 
 LONGEST_GAP_NS = 1_000_000_000
 FARTHEST_GAP_M = 0.5
@@ -24,58 +24,67 @@ FARTHEST_CARRY_M = 3.0
 """So far (a radian counts as a metre) the odometry may carry a pose to the next."""
 
 
+def pose_of(position: Any, orientation: Any) -> PlanarPose | None:
+    """(x, y, heading) of a position and a quaternion; None where they mean no pose."""
+    heading = heading_of(orientation.x, orientation.y, orientation.z, orientation.w)
+    x, y = float(position.x), float(position.y)
+    # A comparison with NaN is false.
+    if heading is None or not (abs(x) <= FARTHEST_M and abs(y) <= FARTHEST_M):
+        return None
+    return x, y, heading
+
+
+def pose_of_message(message: Any) -> PlanarPose | None:
+    """The pose in a PoseStamped, PoseWithCovarianceStamped or Odometry."""
+    pose = getattr(message.pose, "pose", message.pose)
+    return pose_of(pose.position, pose.orientation)
+
+
 class PoseLog:
-    """Poses in the order of their stamps, 32 bytes each; what comes late or twice is refused."""
+    """Poses in the order of their stamps, 32 bytes each, and what further numbers come with them.
+
+    What comes late or twice is refused.
+    """
 
     def __init__(self) -> None:
         self.refused = 0
         self._stamps = array("q")
-        self._poses = array("d")
+        self._poses, self._further = array("d"), array("d")
 
     def __len__(self) -> int:
         return len(self._stamps)
 
-    def add(self, stamp_ns: int, pose: PlanarPose | None) -> bool:
-        """Take the pose, or refuse it and return False."""
+    def add(self, stamp_ns: int, pose: PlanarPose | None, further: Iterable[float] = ()) -> None:
+        """Take the pose, or refuse it; `further` numbers are equally many for each."""
         newest = self._stamps[-1] if self._stamps else 0
         if pose is None or stamp_ns <= newest:
             self.refused += 1
-            return False
+            return
         self._stamps.append(stamp_ns)
         self._poses.extend(pose)
-        return True
+        self._further.extend(further)
 
     @property
-    def stamps_ns(self) -> Stamps:
-        """(m,) strictly increasing."""
-        return np.array(self._stamps, dtype=np.int64)
+    def further(self) -> Array:
+        """(m, k) of the m poses."""
+        return np.array(self._further).reshape(len(self), len(self._further) // max(len(self), 1))
 
     @property
-    def poses(self) -> Array:
-        """(m, 3)."""
-        return np.array(self._poses, dtype=np.float64).reshape(-1, 3)
+    def log(self) -> OdometryLog:
+        """The poses so far."""
+        poses = np.array(self._poses, dtype=np.float64).reshape(-1, 3)
+        return OdometryLog(np.array(self._stamps, dtype=np.int64), poses)
 
 
-@dataclass(frozen=True)
-class Gaps:
-    """The largest gaps between known poses while images were taken."""
-
-    seconds: float
-    metres: float
-
-    def __str__(self) -> str:
-        return f"largest gap {self.seconds:.1f} s, {self.metres:.2f} m"
+def largest_gaps(known: OdometryLog, at_ns: Stamps) -> str:
+    """How far apart in time and space two known poses are at most that an image lies between."""
+    before, after = _neighbours(known.stamps_ns, at_ns)
+    metres = np.hypot(*(known.poses[after] - known.poses[before])[:, :2].T).max()
+    seconds = (known.stamps_ns[after] - known.stamps_ns[before]).max() * 1e-9
+    return f"largest gap {seconds:.1f} s, {metres:.2f} m"
 
 
-def largest_gaps(stamps_ns: Stamps, poses: Array, at_ns: Stamps) -> Gaps:
-    """Between which two known poses an image was taken, at most."""
-    before, after = _neighbours(stamps_ns, at_ns)
-    metres = np.hypot(*(poses[after] - poses[before])[:, :2].T)
-    seconds = (stamps_ns[after] - stamps_ns[before]) * 1e-9
-    return Gaps(float(seconds.max()), float(metres.max()))
-
-
-def carried_poses(stamps_ns: Stamps, poses: Array, odometry: OdometryLog, at_ns: Stamps) -> Array:
+def carried_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> Array:
     """Poses (t, 3) at the times `at_ns`, carried along the odometry between known poses.
 
     A pose between two known ones is reached by the odometry's motion from the one before and, back,
@@ -83,7 +92,8 @@ def carried_poses(stamps_ns: Stamps, poses: Array, odometry: OdometryLog, at_ns:
     by time alone, a stop would be smeared over the way. Where the two disagree or the odometry is
     not known, poses are those of `known_poses`.
     """
-    result = known_poses(stamps_ns, poses, at_ns)
+    stamps_ns, poses = known.stamps_ns, known.poses
+    result = known_poses(known, at_ns)
     before, after = _neighbours(stamps_ns, at_ns)
     first, last = stamps_ns[before], stamps_ns[after]
     covered = (first >= odometry.stamps_ns[0]) & (last <= odometry.stamps_ns[-1])
@@ -127,15 +137,14 @@ def _neighbours(stamps_ns: Stamps, at_ns: Stamps) -> tuple[Rows, Rows]:
     return np.clip(right - 1, 0, last), np.clip(right, 0, last)
 
 
-def known_poses(stamps_ns: Stamps, poses: Array, at_ns: Stamps) -> Array:
+def known_poses(log: OdometryLog, at_ns: Stamps) -> Array:
     """Poses (t, 3) at the times `at_ns`, interpolated in time, NaN where they are not known.
 
     Known is what lies between two poses that are near each other in time or in space (a robot that
     stands still may publish nothing for minutes), or within 0.1 s of the first or last pose.
     """
+    stamps_ns, poses = log.stamps_ns, log.poses
     result = np.full((len(at_ns), 3), np.nan)
-    if len(stamps_ns) == 0:
-        return result
     before, after = _neighbours(stamps_ns, at_ns)
     gap_ns = stamps_ns[after] - stamps_ns[before]
     gap_m = np.hypot(*(poses[after] - poses[before])[:, :2].T)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,6 @@ import cv2
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
-from kbf_localization.datasets.bag_messages import (
-    covariance_of_message,
-    grey_image,
-    pose_of_message,
-)
 from kbf_localization.datasets.bag_reader import TRANSFORMS, BagReader, frame_id, open_bag, stamp_ns
 from kbf_localization.datasets.bag_topics import (
     COMPRESSED_IMAGE,
@@ -26,10 +22,18 @@ from kbf_localization.datasets.bag_topics import (
 )
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog, summary
 from kbf_localization.datasets.files import printable
+from kbf_localization.datasets.image_messages import grey_from_message
 from kbf_localization.datasets.planar import Axes, guess_axes, to_plane
-from kbf_localization.datasets.pose_log import PoseLog, carried_poses, known_poses, largest_gaps
+from kbf_localization.datasets.pose_log import (
+    PoseLog,
+    carried_poses,
+    known_poses,
+    largest_gaps,
+    pose_of_message,
+)
 from kbf_localization.datasets.transform_log import ODOM_FRAME, TransformLog
 from kbf_localization.errors import DatasetError
+from kbf_localization.geometry import planar_block
 
 CONDITION_NOTE, ODOMETRY_NOTE = "condition", "odometry"
 """What the writer of a bag may note about it."""
@@ -64,7 +68,7 @@ class RosbagDrive:
         self.odom_frame, self.base_frame = scan.odom_frame, scan.base_frame
         self.stamps_ns: Stamps = np.array(scan.image_stamps, dtype=np.int64)
         self.recorded_ns: Stamps = np.array(scan.image_recorded, dtype=np.int64)
-        self.odometry: OdometryLog = scan.odometry()
+        self.odometry: OdometryLog = scan.odometry
         self.poses: Array | None = scan.poses(self.stamps_ns, required=pose_topic is not None)
         self.warnings = scan.warnings()
 
@@ -75,18 +79,16 @@ class RosbagDrive:
 
     def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
         for index, message in self._image_messages(indices):
-            yield index, None if message is None else grey_image(message, self.image_topic.type)
+            yield index, _grey(message)
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """As stored where the topic is compressed; raw images as JPEG, empty where damaged."""
-        compressed = self.image_topic.type == COMPRESSED_IMAGE
         for index, message in self._image_messages(indices):
-            if message is None:
-                yield index, b""
-            elif compressed:
+            if message is not None and self.image_topic.type == COMPRESSED_IMAGE:
                 yield index, bytes(message.data)
             else:
-                yield index, _as_jpeg(grey_image(message, self.image_topic.type))
+                image = _grey(message)
+                yield index, b"" if image is None else cv2.imencode(".jpg", image)[1].tobytes()
 
     def _image_messages(self, indices: Sequence[int] | None) -> Iterator[tuple[int, Any]]:
         """(index, message or None where its bytes are damaged) in the order of the stamps."""
@@ -111,8 +113,12 @@ class RosbagDrive:
                 index = following
 
 
-def _as_jpeg(image: Image | None) -> bytes:
-    return b"" if image is None else cv2.imencode(".jpg", image)[1].tobytes()
+def _grey(message: Any | None) -> Image | None:
+    """The image of a message; None where it is damaged."""
+    try:
+        return None if message is None else grey_from_message(message)
+    except ValueError:
+        return None
 
 
 class _Scan:
@@ -126,17 +132,16 @@ class _Scan:
         self.image = image_topic(bag.path, bag.topics, image)
         self.pose = pose_topic(bag.path, bag.topics, pose)
         self.image_stamps, self.image_recorded = array("q"), array("q")
+        self.odom_frame = self.base_frame = self._image_frame = ""
         self._late_images = self._damaged = 0
         self._notes: list[str] = []
         self._odometry, self._known = PoseLog(), PoseLog()
-        self._covariances = array("d")
         self._transforms = TransformLog()
-        self.odom_frame = self.base_frame = self.image_frame = ""
         static = static_transforms_topic(bag.topics) if self._by_transforms else None
         topics = {one for one in (self.odom, self.image, self.pose, static) if one is not None}
         for topic, recorded_ns, cdr in bag.messages(topics):
             if topic == self.image:
-                self.image_frame = self.image_frame or frame_id(cdr)
+                self._image_frame = self._image_frame or frame_id(cdr)
                 self._add_image(stamp_ns(cdr), recorded_ns)
                 continue
             try:
@@ -151,8 +156,9 @@ class _Scan:
                 self._add_odometry(stamp_ns(cdr), message)
             if topic == self.pose:
                 self._known.add(stamp_ns(cdr), pose_of_message(message))
+        self.odometry = self._reported_odometry()
         if self.odom.type == TRANSFORMS:
-            self._odometry_from_transforms()
+            self.odometry = self._odometry_from_transforms()
         self._refuse_what_has_no_stamps()
 
     @property
@@ -168,12 +174,17 @@ class _Scan:
         self.image_recorded.append(recorded_ns)
 
     def _add_odometry(self, stamp: int, message: Any) -> None:
-        if self._odometry.add(stamp, pose_of_message(message)):
-            self._covariances.extend(covariance_of_message(message).flat)
+        covariance = planar_block(message.pose.covariance)
+        self._odometry.add(stamp, pose_of_message(message), covariance.flat)
         self.odom_frame = message.header.frame_id.lstrip("/")
         self.base_frame = message.child_frame_id.lstrip("/")
 
-    def _odometry_from_transforms(self) -> None:
+    def _reported_odometry(self) -> OdometryLog:
+        covariances = self._odometry.further.reshape(-1, 3, 3)
+        made_up = bool((covariances == covariances[:1]).all())
+        return replace(self._odometry.log, covariances=None if made_up else covariances)
+
+    def _odometry_from_transforms(self) -> OdometryLog:
         found = self._transforms.odometry()
         if found is None:
             raise DatasetError(
@@ -181,66 +192,56 @@ class _Scan:
                 f"has {self._transforms.frames()}; choose another topic with --odom-topic"
             )
         log, self.odom_frame, self.base_frame = found
-        for stamp, pose in zip(log.stamps_ns.tolist(), log.poses.tolist()):
-            self._odometry.add(stamp, tuple(pose))
+        return log
 
     def _refuse_what_has_no_stamps(self) -> None:
         for topic, usable, option in (
-            (self.odom, len(self._odometry), "--odom-topic"),
-            (self.image, len(self.image_stamps), "--image-topic"),
+            (self.odom, self.odometry.stamps_ns, "--odom-topic"),
+            (self.image, self.image_stamps, "--image-topic"),
         ):
-            if not usable:
+            if len(usable) == 0:
                 raise DatasetError(
                     f"{self.path}: none of the {topic.count} messages on {topic.name} is usable, "
                     "their stamps (header.stamp) are zero or they are damaged; record the bag with "
                     f"a driver that stamps its messages, or choose another topic with {option}"
                 )
 
-    def odometry(self) -> OdometryLog:
-        covariances = np.array(self._covariances).reshape(-1, 3, 3)
-        made_up = bool((covariances == covariances[:1]).all())
-        return OdometryLog(
-            self._odometry.stamps_ns, self._odometry.poses, None if made_up else covariances
-        )
-
     def poses(self, at_ns: Stamps, required: bool) -> Array | None:
         """The known poses at the images' stamps; None where the bag knows none."""
         if self.pose is None:
             return None
-        odometry = self.odometry()
-        known: OdometryLog | None = OdometryLog(self._known.stamps_ns, self._known.poses)
+        known: OdometryLog | None = self._known.log
         if self._by_transforms:
-            known = self._transforms.base_in_map(odometry, self.odom_frame, self.base_frame)
+            known = self._transforms.base_in_map(self.odometry, self.odom_frame, self.base_frame)
             known = known or self._camera_from_transforms()
-        if known is None and required and self.pose is not None:
+        if known is None and required:
             raise DatasetError(
                 f"{self.path}: the transforms on {self.pose.name} do not lead from a map to "
                 f"'{self.base_frame}' or '{self.odom_frame}', it has "
-                f"{self._transforms.frames()}; "
-                "choose another topic with --pose-topic"
+                f"{self._transforms.frames()}; choose another topic with --pose-topic"
             )
         if known is None or len(known.stamps_ns) == 0:
             return None
         # What tf says is carried along the odometry already.
         if self._by_transforms:
-            poses, how = known_poses(known.stamps_ns, known.poses, at_ns), "interpolated"
+            poses, how = known_poses(known, at_ns), "interpolated"
         else:
-            poses = carried_poses(known.stamps_ns, known.poses, odometry, at_ns)
+            poses = carried_poses(known, self.odometry, at_ns)
             how = f"carried along {self.odom.name}"
-        gaps = largest_gaps(known.stamps_ns, known.poses, at_ns)
         self._notes.append(
-            f"{len(known.stamps_ns)} known poses from {self.pose.name}, {how} between them; {gaps}"
+            f"{len(known.stamps_ns)} known poses from {self.pose.name}, {how} between them; "
+            f"{largest_gaps(known, at_ns)}"
         )
         return poses
 
     def _camera_from_transforms(self) -> OdometryLog | None:
         """The camera's pose seen from above, where motion capture knows that and no base."""
-        trajectory = self._transforms.camera_in_world(self.image_frame, self.odom_frame)
+        trajectory = self._transforms.camera_in_world(self._image_frame, self.odom_frame)
         if trajectory is None:
             return None
-        optical = self.image_frame.endswith("optical_frame")
+        optical = self._image_frame.endswith("optical_frame")
         motion = to_plane(trajectory, Axes.CAMERA if optical else guess_axes(trajectory))
-        self._notes.append(f"known poses are those of {self.image_frame}; {motion.described}")
+        self._notes.append(f"known poses are those of {self._image_frame}; {motion.described}")
         return OdometryLog(trajectory.stamps_ns, motion.poses)
 
     def warnings(self) -> tuple[str, ...]:

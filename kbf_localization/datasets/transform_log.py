@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation, Slerp
 
 from kbf_localization.arrays import Array, Stamps
-from kbf_localization.datasets.bag_messages import pose_of
 from kbf_localization.datasets.drive import OdometryLog
-from kbf_localization.datasets.pose_log import PoseLog
+from kbf_localization.datasets.pose_log import PoseLog, pose_of
 from kbf_localization.datasets.trajectory import Trajectory
 from kbf_localization.geometry import compose, interpolate
 
@@ -24,19 +22,19 @@ class TransformLog:
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, str], PoseLog] = {}
-        self._values: dict[tuple[str, str], array[float]] = {}
 
     def add(self, message: Any, static: bool = False) -> None:
         for one in message.transforms:
             stamp = one.header.stamp
             stamp_ns = int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
-            pose = pose_of(one.transform.translation, one.transform.rotation)
+            move, turn = one.transform.translation, one.transform.rotation
             edge = (one.header.frame_id.lstrip("/"), one.child_frame_id.lstrip("/"))
             # A static transform holds at all times and is often stamped with zero.
-            if self._logs.setdefault(edge, PoseLog()).add(max(stamp_ns, int(static)), pose):
-                move, turn = one.transform.translation, one.transform.rotation
-                values = (move.x, move.y, move.z, turn.x, turn.y, turn.z, turn.w)
-                self._values.setdefault(edge, array("d")).extend(values)
+            self._logs.setdefault(edge, PoseLog()).add(
+                max(stamp_ns, int(static)),
+                pose_of(move, turn),
+                (move.x, move.y, move.z, turn.x, turn.y, turn.z, turn.w),
+            )
 
     def frames(self) -> str:
         """What there is, for an error message."""
@@ -52,7 +50,7 @@ class TransformLog:
         """
         direct = self._parent_of(base_frame, but=odom_frame)
         if direct is not None:
-            return OdometryLog(direct.stamps_ns, direct.poses)
+            return direct
         to_odom = self._parent_of(odom_frame, but=base_frame)
         if to_odom is None:
             return None
@@ -71,10 +69,10 @@ class TransformLog:
             if edge[0].rpartition("/")[2] == ODOM_FRAME and len(log) > 1
         }
         by_name = [edge for edge in found if edge[1].rpartition("/")[2] in BASE_FRAMES]
-        edge = next(iter(by_name or found), None) if len(by_name or found) == 1 else None
-        if edge is None:
+        candidates = by_name or list(found)
+        if len(candidates) != 1:
             return None
-        return OdometryLog(found[edge].stamps_ns, found[edge].poses), *edge
+        return found[candidates[0]].log, *candidates[0]
 
     def camera_in_world(self, camera_frame: str, odom_frame: str) -> Trajectory | None:
         """The camera's poses in the root of its tree, in six degrees; None where nothing moves it.
@@ -84,7 +82,7 @@ class TransformLog:
         """
         chain: list[tuple[str, str]] = []
         frame = camera_frame
-        parents = {child: (parent, child) for parent, child in self._values}
+        parents = {edge[1]: edge for edge, log in self._logs.items() if len(log)}
         while frame in parents and len(chain) < len(parents):
             chain.append(parents[frame])
             frame = parents[frame][0]
@@ -93,7 +91,7 @@ class TransformLog:
         moving = max(chain, key=lambda edge: len(self._logs[edge]), default=None)
         if moving is None or len(self._logs[moving]) < 2:
             return None
-        stamps = self._logs[moving].stamps_ns
+        stamps = self._logs[moving].log.stamps_ns
         positions, rotations = np.zeros((len(stamps), 3)), Rotation.identity(len(stamps))
         for edge in chain:  # from the camera up to the root
             moves, turns = self._at(edge, stamps)
@@ -103,8 +101,7 @@ class TransformLog:
 
     def _at(self, edge: tuple[str, str], at_ns: Stamps) -> tuple[Array, Rotation]:
         """Translations (t, 3) and rotations of a transform at the given times."""
-        values = np.array(self._values[edge]).reshape(-1, 7)
-        stamps = self._logs[edge].stamps_ns
+        values, stamps = self._logs[edge].further, self._logs[edge].log.stamps_ns
         turns = Rotation.from_quat(values[:, 3:])
         if len(values) == 1:
             return np.tile(values[0, :3], (len(at_ns), 1)), turns[np.zeros(len(at_ns), int)]
@@ -113,9 +110,9 @@ class TransformLog:
         moves = [np.interp(wanted, seconds, values[:, axis]) for axis in range(3)]
         return np.stack(moves, axis=-1), Slerp(seconds, turns)(wanted)
 
-    def _parent_of(self, frame: str, but: str) -> PoseLog | None:
+    def _parent_of(self, frame: str, but: str) -> OdometryLog | None:
         found = {
-            parent: log
+            parent: log.log
             for (parent, child), log in self._logs.items()
             if child == frame and parent != but and len(log)
         }

@@ -25,12 +25,7 @@ from std_msgs.msg import Header
 from kbf_localization.arrays import Array
 from kbf_localization.arrays import Image as GreyImage
 from kbf_localization.datasets.image_headers import MAX_PIXELS
-from kbf_localization.datasets.image_messages import (
-    ENCODINGS,
-    grey_from_compressed,
-    grey_from_raw,
-    why_refused,
-)
+from kbf_localization.datasets.image_messages import ENCODINGS, grey_from_message, why_refused
 from kbf_localization.geometry import (
     compose,
     heading_of,
@@ -220,24 +215,15 @@ def decode(message: Image | CompressedImage) -> GreyImage:
     The project's own decoder comes first, so that an image gives the same bits on every machine
     and in the offline replay; cv_bridge, where it is installed, adds the encodings that are left.
     """
-    if isinstance(message, CompressedImage):
-        image = grey_from_compressed(message.data)
-        if image is None:
-            raise ImageError(f"format '{message.format}': {why_refused(message.data)}")
-        return image
-    if message.encoding not in ENCODINGS and CvBridge is not None:
+    if isinstance(message, Image) and message.encoding not in ENCODINGS and CvBridge is not None:
         return decode_by_cv_bridge(message)
     try:
-        return grey_from_raw(
-            message.data,
-            encoding=message.encoding,
-            width=message.width,
-            height=message.height,
-            step=message.step,
-            is_bigendian=bool(message.is_bigendian),
-        )
+        image = grey_from_message(message)
     except ValueError as error:
         raise ImageError(str(error)) from error
+    if image is None:
+        raise ImageError(f"format '{message.format}': {why_refused(message.data)}")
+    return image
 
 
 def decode_by_cv_bridge(message: Image) -> GreyImage:

@@ -14,11 +14,13 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from kbf_localization.arrays import Image
+from kbf_localization.datasets.bag_reader import ros2_types
+from kbf_localization.datasets.bag_writer import header, new, odometry_message, pose_message
+from kbf_localization.datasets.bag_writer import transforms_message as transforms
 from kbf_localization.datasets.drive import OdometryLog
-from kbf_localization.geometry import quaternion_of
 
 START_NS = 1_152_212_857_193_444_000
-TYPES = get_typestore(Stores.ROS2_JAZZY)
+TYPES = ros2_types()
 
 
 @dataclass(frozen=True)
@@ -66,68 +68,24 @@ def circle(stamps_ns: np.ndarray, turned: float) -> np.ndarray:
     return np.stack((2 * np.sin(angle), 2 - 2 * np.cos(angle), angle), axis=-1)
 
 
-def new(type_name: str, **fields: Any) -> Any:
-    return TYPES.types[type_name](**fields)
-
-
-def header(stamp_ns: int, frame: str = "map") -> Any:
-    seconds, nanoseconds = divmod(stamp_ns, 10**9)
-    stamp = new("builtin_interfaces/msg/Time", sec=seconds, nanosec=nanoseconds)
-    return new("std_msgs/msg/Header", stamp=stamp, frame_id=frame)
-
-
-def _quaternion(heading: float) -> Any:
-    x, y, z, w = quaternion_of(heading)
-    return new("geometry_msgs/msg/Quaternion", x=x, y=y, z=z, w=w)
-
-
-def pose(x: float, y: float, heading: float) -> Any:
-    point = new("geometry_msgs/msg/Point", x=x, y=y, z=0.0)
-    return new("geometry_msgs/msg/Pose", position=point, orientation=_quaternion(heading))
-
-
-def pose_stamped(stamp_ns: int, x: float, y: float, heading: float) -> Any:
-    return new("geometry_msgs/msg/PoseStamped", header=header(stamp_ns), pose=pose(x, y, heading))
-
-
-def pose_with_covariance(stamp_ns: int, x: float, y: float, heading: float) -> Any:
-    content = new(
-        "geometry_msgs/msg/PoseWithCovariance", pose=pose(x, y, heading), covariance=np.zeros(36)
-    )
-    return new("geometry_msgs/msg/PoseWithCovarianceStamped", header=header(stamp_ns), pose=content)
-
-
-def odometry(
-    stamp_ns: int, x: float, y: float, heading: float, frame: str = "odom", child: str = "base_link"
-) -> Any:
-    zero = new("geometry_msgs/msg/Vector3", x=0.0, y=0.0, z=0.0)
-    twist = new("geometry_msgs/msg/Twist", linear=zero, angular=zero)
+def pose_stamped(stamp_ns: int, *pose: float) -> Any:
     return new(
-        "nav_msgs/msg/Odometry",
-        header=header(stamp_ns, frame),
-        child_frame_id=child,
-        pose=pose_with_covariance(stamp_ns, x, y, heading).pose,
-        twist=new("geometry_msgs/msg/TwistWithCovariance", twist=twist, covariance=np.zeros(36)),
+        "geometry_msgs/msg/PoseStamped", header=header(stamp_ns, "map"), pose=pose_message(pose)
     )
 
 
-def transforms(stamp_ns: int, edges: dict[tuple[str, str], tuple[float, float, float]]) -> Any:
+def pose_with_covariance(stamp_ns: int, *pose: float) -> Any:
     return new(
-        "tf2_msgs/msg/TFMessage",
-        transforms=[
-            new(
-                "geometry_msgs/msg/TransformStamped",
-                header=header(stamp_ns, parent),
-                child_frame_id=child,
-                transform=new(
-                    "geometry_msgs/msg/Transform",
-                    translation=new("geometry_msgs/msg/Vector3", x=x, y=y, z=0.0),
-                    rotation=_quaternion(heading),
-                ),
-            )
-            for (parent, child), (x, y, heading) in edges.items()
-        ],
+        "geometry_msgs/msg/PoseWithCovarianceStamped",
+        header=header(stamp_ns, "map"),
+        pose=odometry_message(stamp_ns, pose).pose,
     )
+
+
+def odometry(stamp_ns: int, *pose: float, frame: str = "odom", child: str = "base_link") -> Any:
+    message = odometry_message(stamp_ns, pose)
+    message.header.frame_id, message.child_frame_id = frame, child
+    return message
 
 
 def compressed(stamp_ns: int, data: bytes) -> Any:
@@ -140,7 +98,7 @@ def compressed(stamp_ns: int, data: bytes) -> Any:
 
 
 def clock(stamp_ns: int) -> Any:
-    return new("rosgraph_msgs/msg/Clock", clock=header(stamp_ns).stamp)
+    return new("rosgraph_msgs/msg/Clock", clock=header(stamp_ns, "").stamp)
 
 
 Messages = Iterable[tuple[str, int, Any]]

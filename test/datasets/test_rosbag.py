@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import yaml
 
-from kbf_localization.datasets.bag_messages import pose_of_message
-from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.bag_writer import header, new, write_bag
 from kbf_localization.datasets.open import open_drive
+from kbf_localization.datasets.pose_log import pose_of_message
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import compose, relative
@@ -27,8 +27,6 @@ from test.datasets.bags import (
     circle,
     compressed,
     drive_messages,
-    header,
-    new,
     odometry,
     pose_stamped,
     pose_with_covariance,
@@ -289,6 +287,18 @@ def test_a_bag_without_metadata_is_read_from_its_file_or_told_how_to_repair(tmp_
     shutil.copy(tmp_path / "bag" / "bag.mcap", tmp_path / "bag" / "bag_1.mcap")
     with pytest.raises(DatasetError, match="metadata.yaml is missing; .*ros2 bag reindex"):
         RosbagDrive(tmp_path / "bag")
+
+
+@pytest.mark.parametrize(
+    "notes", ["[5]", "a word", "{condition: [5], 7: night}", "{condition: {}}"]
+)
+def test_notes_that_are_none_are_passed_over(tmp_path: Path, notes: str) -> None:
+    write_bag(MemoryDrive(frames=4), tmp_path / "bag")
+    metadata = tmp_path / "bag" / "metadata.yaml"
+    kept = yaml.safe_load(metadata.read_text())
+    kept["rosbag2_bagfile_information"]["custom_data"] = yaml.safe_load(notes)
+    metadata.write_text(yaml.safe_dump(kept))
+    assert RosbagDrive(tmp_path / "bag").condition is None
 
 
 def test_what_is_no_bag_is_said_so(tmp_path: Path) -> None:
