@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
 
 import numpy as np
 import yaml
@@ -14,7 +13,7 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.files import MAX_IMAGE_BYTES, read_regular, read_yaml
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import compose, invert
-from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS, PLAN_RESOLUTIONS, Range
+from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS, PLAN_RESOLUTIONS, check_number
 
 MAX_YAML_BYTES = 100_000
 FLOOR_PLAN = "floor_plan.yaml"
@@ -53,21 +52,24 @@ def read_floor_plan(path: Path, poses: Array) -> FloorPlanImage:
     content = read_yaml(path, MAX_YAML_BYTES)
     if not (isinstance(content, dict) and isinstance(content.get("image"), str)):
         raise DatasetError(f"{path}: names no image; a floor plan is a map.yaml of map_server")
-    resolution, origin = content.get("resolution"), content.get("origin")
-    if not _is_within(resolution, PLAN_RESOLUTIONS):
-        raise DatasetError(f"{path}: resolution must be metres per pixel, above 0")
-    bounds = (-FARTHEST_M, FARTHEST_M)
-    if not (
-        isinstance(origin, list)
-        and len(origin) in (2, 3)
-        and all(_is_within(value, bounds) for value in origin)
-    ):
-        raise DatasetError(f"{path}: origin must be [x, y, heading] of the lower left corner")
-    x, y, heading = (*(float(value) for value in origin), 0.0)[:3]
+    try:
+        resolution = check_number("resolution", content.get("resolution"), PLAN_RESOLUTIONS)
+    except ValueError as error:
+        raise DatasetError(f"{path}: resolution must be metres per pixel, above 0") from error
+    origin = content.get("origin")
+    try:
+        if not (isinstance(origin, list) and len(origin) in (2, 3)):
+            raise ValueError
+        numbers = (check_number("origin", value, (-FARTHEST_M, FARTHEST_M)) for value in origin)
+        x, y, heading = (*numbers, 0.0)[:3]
+    except ValueError as error:
+        raise DatasetError(
+            f"{path}: origin must be [x, y, heading] of the lower left corner"
+        ) from error
     image = _read_image(path.parent / content["image"])
     if content.get("negate") in (1, True):
         image = 255 - image
-    plan = FloorPlanImage(image, float(resolution), (x, y, heading))
+    plan = FloorPlanImage(image, resolution, (x, y, heading))
     nearest = float(plan.distances_to(poses).min())
     if nearest > 0.0:
         raise DatasetError(
@@ -118,9 +120,3 @@ def _read_image(path: Path) -> Image:
 
 def _too_large(path: Path) -> str:
     return f"{path}: has more than {MAX_PLAN_PIXELS // 1_000_000} megapixels"
-
-
-def _is_within(value: Any, bounds: Range) -> TypeGuard[float]:
-    """Whether it is a number, of whatever length, within these bounds."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and bounds[0] <= value <= bounds[1]

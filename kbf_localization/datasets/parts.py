@@ -75,19 +75,21 @@ def parse_part(text: str) -> Part:
 
 
 class _Derived:
-    """Images of another drive, those at `indices` in their order; all of them for None."""
+    """Images of another drive, those at `indices` in their order, with other odometry."""
 
-    def __init__(self, drive: Drive, name: str, indices: Rows | None = None) -> None:
-        self._drive = drive
-        self._indices = np.arange(len(drive)) if indices is None else indices
+    def __init__(self, drive: Drive, name: str, indices: Rows, odometry: OdometryLog) -> None:
+        self._drive, self._indices = drive, indices
         self.path: Path = drive.path
         self.kind, self.name, self.condition = drive.kind, name, drive.condition
-        self.stamps_ns: Stamps = drive.stamps_ns[self._indices]
-        self.poses: Array | None = None if drive.poses is None else drive.poses[self._indices]
+        self.stamps_ns: Stamps = drive.stamps_ns[indices]
+        self.poses: Array | None = None if drive.poses is None else drive.poses[indices]
         labels = drive.labels
-        self.labels = None if labels is None else tuple(labels[i] for i in self._indices)
-        self.warnings: tuple[str, ...] = drive.warnings
+        self.labels = None if labels is None else tuple(labels[i] for i in indices)
+        self.odometry = odometry
         self.odometry_origin = drive.odometry_origin
+        self.warnings: tuple[str, ...] = drive.warnings
+
+    __repr__ = summary
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -121,15 +123,15 @@ class DrivePart(_Derived):
                 f"{drive.path}: {len(chosen)} of its {len(drive)} images are in the part "
                 f"{part.text}; a drive needs two or more"
             )
-        super().__init__(drive, f"{drive.name} [{part.text}]", chosen)
+        odometry = _odometry_between(drive, int(chosen[0]), int(chosen[-1]))
+        super().__init__(drive, f"{drive.name} [{part.text}]", chosen, odometry)
         if part.interleaved:
             self.warnings = (*drive.warnings, f"{self.name}: {INTERLEAVED}")
 
-    @property
-    def odometry(self) -> OdometryLog:
-        return self._drive.odometry.covering(int(self.stamps_ns[0]), int(self.stamps_ns[-1]))
 
-    __repr__ = summary
+def _odometry_between(drive: Drive, first: int, last: int) -> OdometryLog:
+    """The odometry that covers the images from the first to the last."""
+    return drive.odometry.covering(int(drive.stamps_ns[first]), int(drive.stamps_ns[last]))
 
 
 class CarriedDrive(_Derived):
@@ -140,23 +142,20 @@ class CarriedDrive(_Derived):
     """
 
     def __init__(self, drive: Drive, before: range, after: range, rest_s: float = 1.0) -> None:
-        super().__init__(drive, f"{drive.name} [carried]", np.r_[np.array(before), np.array(after)])
         lifted, set_down = (int(drive.stamps_ns[row]) for row in (before[-1], after[0]))
         later = lifted + round(rest_s * 1e9) - set_down
-        self.stamps_ns[len(before) :] += later
-        self.set_down_ns = int(self.stamps_ns[len(before)])
-        first, second = (
-            drive.odometry.covering(*(int(drive.stamps_ns[row]) for row in (part[0], part[-1])))
-            for part in (before, after)
-        )
+        first, second = (_odometry_between(drive, part[0], part[-1]) for part in (before, after))
         period = int(np.median(np.diff(first.stamps_ns)))
         resting = np.arange(first.stamps_ns[-1] + period, second.stamps_ns[0] + later, period)
         there = first.poses[-1]
         elsewhere = compose(there, relative(second.poses[0], second.poses))
-        self.odometry = OdometryLog(
+        odometry = OdometryLog(
             np.concatenate((first.stamps_ns, resting, second.stamps_ns + later)),
             np.concatenate((first.poses, np.tile(there, (len(resting), 1)), elsewhere)),
         )
+        super().__init__(drive, f"{drive.name} [carried]", np.r_[before, after], odometry)
+        self.stamps_ns[len(before) :] += later
+        self.set_down_ns = int(self.stamps_ns[len(before)])
 
     @classmethod
     def carried_far(cls, drive: Drive, images: int) -> CarriedDrive:
@@ -170,19 +169,15 @@ class CarriedDrive(_Derived):
         start = images + int(np.nanargmax(distances[images : len(drive) - images + 1]))
         return cls(drive, range(images), range(start, start + images))
 
-    __repr__ = summary
-
 
 class SimulatedOdometryDrive(_Derived):
     """A drive whose odometry is derived from its known poses, and says so."""
 
     def __init__(self, drive: Drive, noise: OdometryNoise) -> None:
-        super().__init__(drive, drive.name)
-        self.odometry_origin = SIMULATED
         try:
-            self.odometry = simulate_odometry(drive.stamps_ns, drive.poses, noise)
+            odometry = simulate_odometry(drive.stamps_ns, drive.poses, noise)
         except DatasetError as error:
             raise DatasetError(f"{drive.path}: {error}") from error
+        super().__init__(drive, drive.name, np.arange(len(drive)), odometry)
+        self.odometry_origin = SIMULATED
         self.warnings = (*drive.warnings, f"{drive.name}: odometry simulated ({noise})")
-
-    __repr__ = summary

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,27 +30,28 @@ class OdometryNoise:
 
 def parse_odometry_option(text: str) -> OdometryNoise | None:
     """None for "measured", the noise for "simulate" or "simulate:scale,noise,seed"."""
-    kind, colon, rest = text.partition(":")
     if text == "measured":
         return None
+    kind, colon, rest = text.partition(":")
     fields = rest.split(",") if colon else []
     try:
         if kind != "simulate" or len(fields) > 3:
             raise ValueError
-        defaults = OdometryNoise()
-        scale = float(fields[0]) if fields else defaults.scale
-        noise = float(fields[1]) if len(fields) > 1 else defaults.noise
-        seed = int(fields[2]) if len(fields) > 2 else defaults.seed
+        kinds: dict[str, Any] = {"scale": float, "noise": float, "seed": int}
+        noise = OdometryNoise(
+            **{name: kind(field) for (name, kind), field in zip(kinds.items(), fields)}
+        )
     except ValueError as error:
         raise ParameterError(
             f"--odometry {text}: give measured, simulate, or simulate:scale,noise,seed such as "
             "simulate:0.02,0.05,0"
         ) from error
-    if not (math.isfinite(scale) and abs(scale) < 1 and 0 <= noise < 1 and seed >= 0):
+    # A comparison with NaN is false.
+    if not (abs(noise.scale) < 1 and 0 <= noise.noise < 1 and noise.seed >= 0):
         raise ParameterError(
             f"--odometry {text}: scale must be within -1 and 1, noise from 0 to 1, seed 0 or more"
         )
-    return OdometryNoise(scale, noise, seed)
+    return noise
 
 
 def simulate_odometry(stamps_ns: Stamps, poses: Array | None, noise: OdometryNoise) -> OdometryLog:
