@@ -13,10 +13,11 @@ from scipy.linalg import eigh
 
 from kbf_localization.arrays import Array, Floats, Image
 from kbf_localization.benchmarks._random_network import random_convolutions
+from kbf_localization.datasets.cold import CONDITIONS
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.invented_drive import drive_through
-from kbf_localization.simulator.lighting import CONDITIONS, lighting_for
+from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
 from kbf_localization.simulator.plan_invented import plan_office
 from kbf_localization.simulator.renderer import Renderer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,37 +36,40 @@ class Decorator:
         self.pixels = pixels
         self.rng = np.random.default_rng([seed, 3])
         self.posters = [textures.poster(pixels, self.rng) for _ in range(_POSTERS)]
-        self.common = [int(k) for k in self.rng.integers(_POSTERS, size=3)]
+        self.common = [self.posters[k] for k in self.rng.integers(_POSTERS, size=3)]
         self.doors = [textures.door(pixels, style, self.rng) for style in range(4)]
         self.door_style = int(self.rng.integers(4))
         self.boards = [textures.whiteboard(pixels, self.rng) for _ in range(6)]
 
+    def _sized(self, metres: float, least: int = 1) -> int:
+        """A length in pixels."""
+        return max(round(metres * self.pixels), least)
+
+    def _patch(self, high_m: float, wide_m: float, colour: textures.Colour) -> Image:
+        return textures.flat(round(high_m * self.pixels), round(wide_m * self.pixels), colour)
+
+    def _one_of(self, images: Sequence[Image]) -> Image:
+        return images[int(self.rng.integers(len(images)))]
+
     def wall(self, face: Face, label: str) -> tuple[Image, list[Window]]:
         """The face's colours in even white light, and its windows."""
-        height, width = (
-            round((face.top - face.bottom) * self.pixels),
-            round(face.length * self.pixels),
-        )
         corridor = label.startswith("CR")
         # Rooms of one kind are painted alike.
         kind = sum(label.rstrip("-AB0123456789").encode())
         tone = textures.PAINTS[0 if corridor else kind % len(textures.PAINTS)]
-        image = textures.stained(textures.flat(height, width, tone), self.rng, 2.2)
+        bare = self._patch(face.top - face.bottom, face.length, tone)
+        image = textures.stained(bare, self.rng, 2.2)
         if face.kind == "lintel":
-            image[-max(round(0.06 * self.pixels), 1) :] = (70, 80, 90)
+            image[-self._sized(0.06) :] = (70, 80, 90)
             return image, []
         if not corridor and (kind + face.axis) % 4 == 0:
             self._bricks(image)
-        base = max(round(0.09 * self.pixels), 1)
-        image[-base:] = (88, 92, 98)
+        image[-self._sized(0.09) :] = (88, 92, 98)
         if corridor:
-            rail = height - round(0.95 * self.pixels)
-            image[rail : rail + max(round(0.07 * self.pixels), 1)] = (120, 150, 176)
-        if (
-            face.kind == "exterior"
-            and face.length > 1.5
-            and (not corridor or self.rng.random() < 0.35)
-        ):
+            rail = image.shape[0] - round(0.95 * self.pixels)
+            image[rail : rail + self._sized(0.07)] = (120, 150, 176)
+        outer = face.kind == "exterior" and face.length > 1.5
+        if outer and (not corridor or self.rng.random() < 0.35):
             return image, self._windows(image, face)
         if corridor:
             self._corridor_modules(image, face)
@@ -79,7 +83,7 @@ class Decorator:
         textures.paste(image, patch, round(left_m * self.pixels), top)
 
     def _bricks(self, image: Image) -> None:
-        high, wide = max(round(0.12 * self.pixels), 3), max(round(0.36 * self.pixels), 6)
+        high, wide = self._sized(0.12, 3), self._sized(0.36, 6)
         for k, top in enumerate(range(0, image.shape[0], high)):
             image[top] = (150, 150, 150)
             for left in range(-(wide // 2) * (k % 2), image.shape[1], wide):
@@ -94,17 +98,14 @@ class Decorator:
         count = max(int(face.length / 2.0), 1)
         pitch = face.length / count
         wide = min(1.35, pitch - 0.3)
+        radiator = self._patch(0.6, wide - 0.2, (226, 230, 232))
+        radiator[:, :: self._sized(0.06, 3)] = (168, 172, 176)
         found = []
         for k in range(count):
             left = (k + 0.5) * pitch - wide / 2
             found.append(Window(left, left + wide))
-            self._radiator(image, left + 0.1, wide - 0.2)
+            self._put(image, radiator, left + 0.1, 0.75)
         return found
-
-    def _radiator(self, image: Image, left: float, wide: float) -> None:
-        patch = textures.flat(round(0.6 * self.pixels), round(wide * self.pixels), (226, 230, 232))
-        patch[:, :: max(round(0.06 * self.pixels), 3)] = (168, 172, 176)
-        self._put(image, patch, left, 0.75)
 
     def _corridor_modules(self, image: Image, face: Face) -> None:
         module = 2.8
@@ -113,54 +114,31 @@ class Decorator:
         for k in range(count):
             left = offset + k * module
             self._put(image, self.doors[self.door_style], left + 0.4, 2.1)
-            plate = textures.flat(
-                round(0.14 * self.pixels), round(0.2 * self.pixels), (210, 200, 190)
-            )
+            plate = self._patch(0.14, 0.2, (210, 200, 190))
+            high, wide = plate.shape[:2]
             textures.text_block(
-                plate,
-                2,
-                2,
-                plate.shape[1] - 2,
-                plate.shape[0] - 1,
-                max(round(0.04 * self.pixels), 2),
-                (40, 40, 40),
-                self.rng,
+                plate, 2, 2, wide - 2, high - 1, self._sized(0.04, 2), (40, 40, 40), self.rng
             )
             self._put(image, plate, left + 1.5, 1.6)
             chance = self.rng.random()
             if chance < 0.45:
-                self._put(
-                    image, self.posters[self.common[int(self.rng.integers(3))]], left + 1.85, 1.9
-                )
+                self._put(image, self._one_of(self.common), left + 1.85, 1.9)
             elif chance < 0.6:
-                self._put(image, self.posters[int(self.rng.integers(_POSTERS))], left + 1.85, 1.95)
-            elif chance < 0.7:
-                self._extinguisher(image, left + 2.2)
-
-    def _extinguisher(self, image: Image, left: float) -> None:
-        self._put(
-            image,
-            textures.flat(round(0.5 * self.pixels), round(0.16 * self.pixels), (30, 30, 190)),
-            left,
-            1.1,
-        )
-        self._put(
-            image,
-            textures.flat(round(0.2 * self.pixels), round(0.2 * self.pixels), (40, 40, 215)),
-            left,
-            1.9,
-        )
+                self._put(image, self._one_of(self.posters), left + 1.85, 1.95)
+            elif chance < 0.7:  # a fire extinguisher with its sign above
+                self._put(image, self._patch(0.5, 0.16, (30, 30, 190)), left + 2.2, 1.1)
+                self._put(image, self._patch(0.2, 0.2, (40, 40, 215)), left + 2.2, 1.9)
 
     def _room_wall(self, image: Image, face: Face) -> None:
         position = float(self.rng.uniform(0.1, 0.6))
         while position < face.length - 0.5:
             kind = self.rng.random()
             if kind < 0.28:
-                board = self.boards[int(self.rng.integers(len(self.boards)))]
+                board = self._one_of(self.boards)
                 self._put(image, board, position, 2.0)
                 position += board.shape[1] / self.pixels
             elif kind < 0.75:
-                sheet = self.posters[int(self.rng.integers(_POSTERS))]
+                sheet = self._one_of(self.posters)
                 self._put(image, sheet, position, float(self.rng.choice([1.8, 1.95, 2.2])))
                 position += sheet.shape[1] / self.pixels
             else:
@@ -169,7 +147,7 @@ class Decorator:
 
     def box_side(self, box: Box, width_m: float) -> Image:
         """A side of a piece of furniture."""
-        height, width = max(round(box.top * self.pixels), 4), max(round(width_m * self.pixels), 4)
+        height, width = self._sized(box.top, 4), self._sized(width_m, 4)
         if box.look == "bookshelf" and width_m > 0.5:
             return textures.bookshelf(height, width, self.pixels, self.rng)
         image = textures.wood(height, width, box.style + 1, self.rng)
@@ -190,17 +168,13 @@ class Decorator:
 
     def box_top(self, box: Box, size_m: tuple[float, float]) -> Image:
         """The top of a piece of furniture, rows along y, with papers on desks."""
-        width, height = (max(round(side * self.pixels), 4) for side in size_m)
+        width, height = (self._sized(side, 4) for side in size_m)
         image = textures.wood(height, width, box.style + 1, self.rng)
         if box.look in ("desk", "cabinet"):
             for _ in range(int(self.rng.integers(2, 6))):
-                sheet = textures.flat(
-                    round(0.3 * self.pixels), round(0.21 * self.pixels), (235, 238, 240)
-                )
-                textures.text_block(
-                    sheet, 2, 2, sheet.shape[1] - 2, sheet.shape[0], 3, (60, 60, 60), self.rng
-                )
-                textures.paste(
-                    image, sheet, int(self.rng.integers(width)), int(self.rng.integers(height))
-                )
+                sheet = self._patch(0.3, 0.21, (235, 238, 240))
+                high, wide = sheet.shape[:2]
+                textures.text_block(sheet, 2, 2, wide - 2, high, 3, (60, 60, 60), self.rng)
+                left, top = int(self.rng.integers(width)), int(self.rng.integers(height))
+                textures.paste(image, sheet, left, top)
         return image

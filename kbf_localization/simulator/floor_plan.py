@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,20 +82,24 @@ class FloorPlan:
     boxes: tuple[Box, ...]
     routes: tuple[Array, ...]
     seed: int
-    identity: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        digest = hashlib.sha256(repr((self.origin, self.cell_m, self.labels, self.seed)).encode())
-        for array in (self.rooms, self.open_x, self.open_y):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update(repr(self.boxes).encode())
-        object.__setattr__(self, "identity", digest.hexdigest())
+    @cached_property
+    def _content(self) -> bytes:
+        """A digest, by which a plan that was sent to another process is known again."""
+        numbers = (self.origin, self.cell_m, self.labels, self.seed, self.boxes)
+        grids = b"".join(grid.tobytes() for grid in (self.rooms, self.open_x, self.open_y))
+        return hashlib.sha256(repr(numbers).encode() + grids).digest()
 
     def __hash__(self) -> int:
-        return hash(self.identity)
+        return hash(self._content)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FloorPlan) and other.identity == self.identity
+        return isinstance(other, FloorPlan) and other._content == self._content
+
+    def size_in(self, pixels: float) -> tuple[int, int]:
+        """Width and height at so many `pixels` a metre."""
+        ny, nx = self.rooms.shape
+        return round(nx * self.cell_m * pixels), round(ny * self.cell_m * pixels)
 
     def room_at(self, points: Array) -> NDArray[np.int16]:
         """The room (0: solid) at each point (…, 2)."""

@@ -16,8 +16,7 @@ _FLOORS = ((120, 138, 150), (96, 104, 122), (128, 120, 104), (92, 116, 140))
 def floor_texture(plan: FloorPlan, pixels: float) -> Image:
     """Tiles in corridors, linoleum or carpet in rooms."""
     rng = np.random.default_rng([plan.seed, 7])
-    ny, nx = plan.rooms.shape
-    size = (round(nx * plan.cell_m * pixels), round(ny * plan.cell_m * pixels))
+    size = plan.size_in(pixels)
     image = np.zeros((size[1], size[0], 3), dtype=np.uint8)
     rooms = cv2.resize(plan.rooms, size, interpolation=cv2.INTER_NEAREST)
     tiles = _tiles(size, 0.5 * pixels, rng)
@@ -45,8 +44,7 @@ def _tiles(size: tuple[int, int], pitch: float, rng: np.random.Generator) -> NDA
 def ceiling_texture(plan: FloorPlan, pixels: float) -> Image:
     """White panels in a grid of dark lines."""
     rng = np.random.default_rng([plan.seed, 8])
-    ny, nx = plan.rooms.shape
-    size = (round(nx * plan.cell_m * pixels), round(ny * plan.cell_m * pixels))
+    size = plan.size_in(pixels)
     image = np.full((size[1], size[0], 3), (206, 210, 210), dtype=np.uint8)
     panel = 0.6 * pixels
     for k in range(int(max(size) / panel) + 1):

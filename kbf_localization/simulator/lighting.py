@@ -8,31 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Flags, Floats
+from kbf_localization.datasets.cold import CONDITIONS
 from kbf_localization.simulator.floor_plan import CEILING_M, FloorPlan
-
-CONDITIONS = ("cloudy", "sunny", "night")
 
 
 @dataclass(frozen=True)
 class Lighting:
     """The light of one drive.
 
-    `daylight` and `lamps` are brightnesses, `lamps_on` the share of burning lamps, `sun_rad` the
-    azimuth from which the sun shines and `sun_height` the tangent of its elevation (0: no sun),
-    `exposure_s` the shutter time, `grain` the noise's standard deviation in grey levels, `warmth`
-    the colour cast (blue, green, red factors).
+    `daylight` and `lamps` are brightnesses, `lamps_on` the share of burning lamps, `exposure_s` the
+    shutter time, `grain` the noise's standard deviation in grey levels, `warmth` the colour cast
+    (blue, green, red factors), `sun_rad` the azimuth from which the sun shines and `sun_height` the
+    tangent of its elevation (0: no sun).
     """
 
     condition: str
+    seed: int
     daylight: float
     lamps: float
     lamps_on: float
-    sun_rad: float
-    sun_height: float
     exposure_s: float
     grain: float
     warmth: tuple[float, float, float]
-    seed: int
+    sun_rad: float = 0.0
+    sun_height: float = 0.0
 
 
 def lighting_for(condition: str, seed: int, drive: int) -> Lighting:
@@ -43,24 +42,13 @@ def lighting_for(condition: str, seed: int, drive: int) -> Lighting:
     time = float(rng.uniform(-1, 1))
     spread = float(rng.uniform(0.85, 1.15))
     if condition == "night":
-        return Lighting(
-            "night", 0.0, 1.15 * spread, 0.6, 0.0, 0.0, 0.045, 5.0, (0.82, 0.97, 1.08), seed
-        )
-    if condition == "sunny":
-        return Lighting(
-            "sunny",
-            1.5 * spread,
-            0.25,
-            0.25,
-            0.6 + 0.7 * time,
-            0.75 - 0.3 * abs(time),
-            0.012,
-            1.8,
-            (0.97, 1.0, 1.03),
-            seed,
-        )
+        return Lighting(condition, seed, 0.0, 1.15 * spread, 0.6, 0.045, 5.0, (0.82, 0.97, 1.08))
+    if condition == "cloudy":
+        return Lighting(condition, seed, 0.75 * spread, 0.75, 0.9, 0.022, 2.6, (1.03, 1.0, 0.97))
+    sun_rad, sun_height = 0.6 + 0.7 * time, 0.75 - 0.3 * abs(time)
+    warmth = (0.97, 1.0, 1.03)
     return Lighting(
-        "cloudy", 0.75 * spread, 0.75, 0.9, 0.0, 0.0, 0.022, 2.6, (1.03, 1.0, 0.97), seed
+        condition, seed, 1.5 * spread, 0.25, 0.25, 0.012, 1.8, warmth, sun_rad, sun_height
     )
 
 
@@ -75,9 +63,8 @@ class Sources:
     def at(self, points: Array, room: int, ambient: float) -> Floats:
         """Brightness at points (…, 3) of a room; 1 is a well-lit white wall."""
         total = np.full(points.shape[:-1], ambient)
-        for place, strength in zip(
-            self.places[self.rooms == room], self.strengths[self.rooms == room]
-        ):
+        here = self.rooms == room
+        for place, strength in zip(self.places[here], self.strengths[here]):
             total += strength / (0.9 + ((points - place) ** 2).sum(axis=-1))
         return np.asarray(total, dtype=np.float32)
 
@@ -106,17 +93,11 @@ def sources(
     lamps, lamp_rooms = lamp_places(plan)
     rng = np.random.default_rng([plan.seed, 5, lighting.seed])
     burning = rng.random(len(lamps)) < lighting.lamps_on
-    return (
-        Sources(
-            np.concatenate([lamps[burning], windows]),
-            np.r_[
-                np.full(int(burning.sum()), 1.5 * lighting.lamps),
-                np.full(len(windows), 0.9 * lighting.daylight),
-            ],
-            np.r_[lamp_rooms[burning], window_rooms],
-        ),
-        burning,
+    places = np.concatenate([lamps[burning], windows])
+    strengths = np.repeat(
+        [1.5 * lighting.lamps, 0.9 * lighting.daylight], [int(burning.sum()), len(windows)]
     )
+    return Sources(places, strengths, np.r_[lamp_rooms[burning], window_rooms]), burning
 
 
 def ambient(lighting: Lighting, windows: int) -> float:

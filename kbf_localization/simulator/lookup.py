@@ -52,16 +52,9 @@ class LookUp:
 
     def picture(self) -> Image:
         """The painted picture (height, width, 3)."""
-        return np.asarray(
-            cv2.remap(
-                self._atlas.pixels,
-                self._x,
-                self._y,
-                cv2.INTER_LINEAR,
-                borderMode=cv2.BORDER_REPLICATE,
-            ),
-            dtype=np.uint8,
-        )
+        how, border = cv2.INTER_LINEAR, cv2.BORDER_REPLICATE
+        picture = cv2.remap(self._atlas.pixels, self._x, self._y, how, borderMode=border)
+        return np.asarray(picture, dtype=np.uint8)
 
     def paint_walls(
         self, depth: Array, along: Array, number: NDArray[np.int64], top: float, pixels: float
@@ -78,7 +71,6 @@ class LookUp:
         number: int,
         pixels: float,
         corner: tuple[float, float],
-        columns: slice,
         near: Array,
         far: Array | None = None,
     ) -> None:
@@ -87,9 +79,12 @@ class LookUp:
         `corner` is the x and y at the texture's first pixel.
         """
         drop = self._camera.above_m - height
+        columns = slice(None)
         if far is None:
             first, last = self._rows_between(drop / near.max(), float(np.sign(drop)) * np.inf)
         else:
+            columns = _span(near < far)
+            near, far = near[columns], far[columns]
             first, last = self._rows_between(drop / far.max(), drop / near.min())
         if first >= last:
             return
@@ -115,17 +110,22 @@ class LookUp:
 
     def paint_upright(
         self,
-        columns: slice,
         depth: Array,
         along: Array,
-        number: NDArray[np.int64],
+        number: NDArray[np.int64] | int,
         bottom: float,
         top: float,
         pixels: float,
         shown: Flags,
         opaque: Flags | None = None,
     ) -> None:
-        """Paint an upright surface over some columns, where `shown` and (if given) `opaque`."""
+        """Paint an upright surface where it is `shown` (width,) and, if given, `opaque`."""
+        columns = _span(shown)
+        shown = shown[columns]
+        if not shown.any():
+            return
+        depth, along = np.where(shown, depth[columns], 1.0), np.where(shown, along[columns], 0.0)
+        number = np.broadcast_to(number, self._camera.width)[columns]
         above = self._camera.above_m
         nearest, farthest = depth[shown].min(), depth[shown].max()
         upper = min((above - top) / nearest, (above - top) / farthest)
@@ -169,3 +169,9 @@ class LookUp:
         slope = depth * pixels * shrink
         offset = (corner[:, 1] + (top - self._camera.above_m) * pixels) * shrink + shift[:, 1] - 0.5
         return x.astype(np.float32), slope.astype(np.float32), offset.astype(np.float32)
+
+
+def _span(shown: Flags) -> slice:
+    """From the first to the last column that is shown."""
+    columns = np.flatnonzero(shown)
+    return slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0)

@@ -75,27 +75,11 @@ def _draw(
         for above in np.arange(0.9, 1.5, 0.12):
             limb(spot(-0.14, above), spot(0.14, above), 0.03, (230, 230, 230))
     limb(spot(0, 1.5), spot(0, 1.45), 0.12, skin)
+    head = (round(0.09 * pixels), round(0.13 * pixels))
     for canvas, colour in ((colours, skin), (opaque, (1,))):
-        cv2.ellipse(
-            canvas,
-            spot(0, 1.64),
-            (round(0.09 * pixels), round(0.13 * pixels)),
-            0,
-            0,
-            360,
-            colour,
-            -1,
-        )
-    cv2.ellipse(
-        colours,
-        spot(0, 1.68),
-        (round(0.095 * pixels), round(0.1 * pixels)),
-        0,
-        180,
-        360,
-        (30, 40, 50),
-        -1,
-    )
+        cv2.ellipse(canvas, spot(0, 1.64), head, 0, 0, 360, colour, -1)
+    hair = (round(0.095 * pixels), round(0.1 * pixels))
+    cv2.ellipse(colours, spot(0, 1.68), hair, 0, 180, 360, (30, 40, 50), -1)
     return Look(colours, opaque > 0)
 
 

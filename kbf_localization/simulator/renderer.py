@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbf_localization.arrays import Array, Flags, Image
-from kbf_localization.simulator.floor_plan import CEILING_M, Box, Face
+from kbf_localization.arrays import Array, Image
+from kbf_localization.simulator.floor_plan import CEILING_M
 from kbf_localization.simulator.lookup import Camera, LookUp
 from kbf_localization.simulator.people import HEIGHT_M, WIDTH_M, Walker
 from kbf_localization.simulator.ray_casting import WallRays
@@ -31,10 +31,10 @@ class Renderer:
         self._lintels = [k for k, face in enumerate(scene.faces) if face.kind == "lintel"]
         lintels = [scene.faces[k] for k in self._lintels]
         middles = [face.along(face.length / 2) for face in lintels]
-        middles += [(sum(box.x) / 2, sum(box.y) / 2) for box in scene.boxes]
+        middles += [(sum(box.x) / 2, sum(box.y) / 2) for box in scene.plan.boxes]
         self._middles = np.array(middles).reshape(-1, 2)
         sizes = [face.length for face in lintels]
-        sizes += [np.hypot(box.x[1] - box.x[0], box.y[1] - box.y[0]) for box in scene.boxes]
+        sizes += [np.hypot(box.x[1] - box.x[0], box.y[1] - box.y[0]) for box in scene.plan.boxes]
         self._radii = np.array(sizes) / 2
 
     def render(
@@ -50,16 +50,12 @@ class Renderer:
         self._lookup = LookUp(camera, scene.atlas, self._eye, self._ray, horizon)
         hits = self._walls.cast((np.array([self._eye[0]]), np.array([self._eye[1]])), self._ray)
         self._depth = np.maximum(hits.distance, _NEAR_M)
-        self._lookup.paint_walls(
-            self._depth, hits.along, scene.face_texture[hits.face], CEILING_M, scene.wall_pixels
-        )
+        self._lookup.paint_walls(self._depth, hits.along, hits.face, CEILING_M, scene.wall_pixels)
         for height, number, pixels in (
             (0.0, scene.floor_texture, scene.floor_pixels),
             (CEILING_M, scene.ceiling_texture, scene.ceiling_pixels),
         ):
-            self._lookup.paint_plane(
-                height, number, pixels, scene.plan.origin, slice(None), self._depth
-            )
+            self._lookup.paint_plane(height, number, pixels, scene.plan.origin, self._depth)
         self._paint_things(walkers)
         return self._lookup.picture()
 
@@ -78,13 +74,14 @@ class Renderer:
             things.append((far, len(self._middles) + k))
         for _, k in sorted(things, reverse=True):
             if k < len(self._lintels):
-                self._paint_lintel(self.scene.faces[self._lintels[k]], self._lintels[k])
+                self._paint_lintel(self._lintels[k])
             elif k < len(self._middles):
-                self._paint_box(self.scene.boxes[k - len(self._lintels)], k - len(self._lintels))
+                self._paint_box(k - len(self._lintels))
             else:
                 self._paint_walker(walkers[k - len(self._middles)])
 
-    def _paint_lintel(self, face: Face, k: int) -> None:
+    def _paint_lintel(self, number: int) -> None:
+        face = self.scene.faces[number]
         axis = face.axis
         if face.side * (self._eye[axis] - face.at) <= 0:
             return
@@ -92,25 +89,12 @@ class Renderer:
             t = (face.at - self._eye[axis]) / self._ray[axis]
             hit = self._eye[1 - axis] + t * self._ray[1 - axis]
         shown = (t > _NEAR_M) & (t < self._depth) & (hit >= face.low) & (hit <= face.high)
-        columns = _span(shown)
-        if columns is None:
-            return
-        shown = shown[columns]
-        depth = np.where(shown, t[columns], 1.0)
-        along = hit[columns] - face.low if face.rightward > 0 else face.high - hit[columns]
-        number = np.full(len(depth), self.scene.face_texture[k])
-        self._lookup.paint_upright(
-            columns,
-            depth,
-            np.where(shown, along, 0.0),
-            number,
-            face.bottom,
-            face.top,
-            self.scene.wall_pixels,
-            shown,
-        )
+        along = hit - face.low if face.rightward > 0 else face.high - hit
+        pixels = self.scene.wall_pixels
+        self._lookup.paint_upright(t, along, number, face.bottom, face.top, pixels, shown)
 
-    def _paint_box(self, box: Box, k: int) -> None:
+    def _paint_box(self, number: int) -> None:
+        box = self.scene.plan.boxes[number]
         sides = (box.x, box.y)
         enter, leave = np.empty((2, self.camera.width)), np.empty((2, self.camera.width))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -120,27 +104,23 @@ class Renderer:
                 enter[axis], leave[axis] = np.minimum(one, other), np.maximum(one, other)
         near, far = enter.max(axis=0), leave.min(axis=0)
         shown = (near < far) & (near > _NEAR_M) & (near < self._depth)
-        columns = _span(shown)
-        if columns is None:
+        if not shown.any():
             return
-        shown = shown[columns]
-        depth = np.where(shown, near[columns], 1.0)
-        along, number = np.zeros(len(depth)), np.zeros(len(depth), dtype=np.int64)
+        depth = np.where(shown, near, 1.0)
+        along, texture = np.zeros(len(depth)), np.zeros(len(depth), dtype=np.int64)
         for axis in (0, 1):
-            on = (enter[1] > enter[0])[columns] == bool(axis)
-            hit = self._eye[1 - axis] + depth * self._ray[1 - axis][columns]
+            on = (enter[1] > enter[0]) == bool(axis)
+            hit = self._eye[1 - axis] + depth * self._ray[1 - axis]
             greater = self._eye[axis] > sum(sides[axis]) / 2
             low, high = sides[1 - axis]
             along[on] = (hit - low if greater == (axis == 0) else high - hit)[on]
-            number[on] = self.scene.box_texture[k, 2 * axis + int(greater)]
+            texture[on] = self.scene.box_texture(number, 2 * axis + int(greater))
         pixels = self.scene.wall_pixels
-        self._lookup.paint_upright(columns, depth, along, number, 0.0, box.top, pixels, shown)
+        self._lookup.paint_upright(depth, along, texture, 0.0, box.top, pixels, shown)
         if box.top < self.camera.above_m - 0.02:
-            beyond = np.where(shown, far[columns], 0.5)
-            top = int(self.scene.box_texture[k, 4])
-            self._lookup.paint_plane(
-                box.top, top, pixels, (box.x[0], box.y[0]), columns, depth, beyond
-            )
+            top, corner = self.scene.box_texture(number, 4), (box.x[0], box.y[0])
+            beyond = np.where(shown, far, 0.5)
+            self._lookup.paint_plane(box.top, top, pixels, corner, depth, beyond)
 
     def _paint_walker(self, walker: Walker) -> None:
         east, north = walker.place[0] - self._eye[0], walker.place[1] - self._eye[1]
@@ -150,24 +130,13 @@ class Renderer:
             return
         across = left - depth * self._slopes + WIDTH_M / 2
         shown = (across >= 0) & (across < WIDTH_M) & (depth < self._depth)
-        columns = _span(shown)
-        if columns is None:
-            return
-        count = columns.stop - columns.start
         self._lookup.paint_upright(
-            columns,
-            np.full(count, depth, dtype=np.float64),
-            across[columns],
-            np.full(count, self.scene.person_texture[walker.look]),
+            np.full(len(across), depth),
+            across,
+            self.scene.look_texture(walker.look),
             0.0,
             HEIGHT_M,
             self.scene.wall_pixels,
-            shown[columns],
+            shown,
             self.scene.looks[walker.look].opaque,
         )
-
-
-def _span(shown: Flags) -> slice | None:
-    """From the first to the last column that is shown."""
-    columns = np.flatnonzero(shown)
-    return slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else None

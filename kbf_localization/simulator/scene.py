@@ -13,7 +13,7 @@ from kbf_localization.arrays import Array, Flags, Floats, Image
 from kbf_localization.simulator import textures
 from kbf_localization.simulator.atlas import Atlas
 from kbf_localization.simulator.decoration import Decorator, Window
-from kbf_localization.simulator.floor_plan import Box, Face, FloorPlan
+from kbf_localization.simulator.floor_plan import Face, FloorPlan
 from kbf_localization.simulator.ground import ceiling_texture, floor_texture
 from kbf_localization.simulator.lighting import Lighting, Sources, ambient, lamp_places, sources
 from kbf_localization.simulator.people import Look, person_looks
@@ -37,21 +37,33 @@ class Surfaces:
 
 @dataclass(frozen=True)
 class Scene:
-    """What the renderer needs; texture numbers count the atlas's images."""
+    """What the renderer needs.
+
+    The atlas has the faces' textures, five of each box (the sides at lesser and greater x, at
+    lesser and greater y, the top), the people's looks, the floor and the ceiling.
+    """
 
     plan: FloorPlan
     faces: list[Face]
-    boxes: tuple[Box, ...]
-    atlas: Atlas
-    face_texture: NDArray[np.int64]
-    box_texture: NDArray[np.int64]
-    floor_texture: int
-    ceiling_texture: int
-    person_texture: NDArray[np.int64]
     looks: list[Look]
+    atlas: Atlas
     wall_pixels: float
     floor_pixels: float
     ceiling_pixels: float
+
+    def box_texture(self, box: int, side: int) -> int:
+        return len(self.faces) + 5 * box + side
+
+    def look_texture(self, look: int) -> int:
+        return self.box_texture(len(self.plan.boxes), look)
+
+    @property
+    def floor_texture(self) -> int:
+        return self.look_texture(len(self.looks))
+
+    @property
+    def ceiling_texture(self) -> int:
+        return self.floor_texture + 1
 
 
 def densities(width: int) -> tuple[float, float, float]:
@@ -92,47 +104,25 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
     images: list[Image] = []
     rng = np.random.default_rng([plan.seed, 6])
     for face, wall, openings in zip(bare.faces, bare.walls, bare.windows):
-        size = (wall.shape[1], wall.shape[0])
-        lit = _lit(
-            wall,
-            _wall_light(face, lights, base[face.room]),
-            lighting,
-            sun.on_wall(face, size) if sun.shines else None,
-        )
+        shine = sun.on_wall(face, (wall.shape[1], wall.shape[0])) if sun.shines else None
+        lit = _lit(wall, _wall_light(face, lights, base[face.room]), lighting, shine)
         for opening in openings:
             _glaze(lit, opening, wall_pixels, lighting, rng)
         images.append(lit)
-    first_box = len(images)
     for box, flanks, top in zip(plan.boxes, bare.sides, bare.tops):
         middle = np.array([[np.mean(box.x), np.mean(box.y), box.top]])
         level = float(lights.at(middle, box.room, base[box.room])[0])
         for share, image in zip((0.8, 0.95, 0.9, 0.85, 1.05), (*flanks, top)):
             images.append(_lit(image, np.full((2, 2), level * share, np.float32), lighting))
-    first_person = len(images)
     shade = np.full((2, 2), float(np.mean(base)) + 0.3, np.float32)
     images += [_lit(look.colours, shade, lighting) for look in bare.looks]
     floor = floor_texture(plan, floor_pixels)
     images.append(_lit_plane(floor, plan, lights, base, 0.0, lighting, sun))
-    lamps, _ = lamp_places(plan)
     ceiling = ceiling_texture(plan, ceiling_pixels)
-    lit = _lit_plane(ceiling, plan, lights, base, 1.9, lighting)
-    _draw_lamps(lit, plan, lamps, burning, ceiling_pixels)
-    images.append(lit)
-    boxes = len(plan.boxes)
+    images.append(_lit_plane(ceiling, plan, lights, base, 1.9, lighting))
+    _draw_lamps(images[-1], plan, lamp_places(plan)[0], burning, ceiling_pixels)
     return Scene(
-        plan,
-        bare.faces,
-        plan.boxes,
-        Atlas(images),
-        np.arange(first_box),
-        first_box + np.arange(boxes * 5).reshape(boxes, 5),
-        len(images) - 2,
-        len(images) - 1,
-        first_person + np.arange(len(bare.looks)),
-        bare.looks,
-        wall_pixels,
-        floor_pixels,
-        ceiling_pixels,
+        plan, bare.faces, bare.looks, Atlas(images), wall_pixels, floor_pixels, ceiling_pixels
     )
 
 
@@ -151,13 +141,7 @@ def _wall_light(face: Face, lights: Sources, base: float) -> Floats:
     across = max(int(face.length / 0.4), 2)
     spots = np.array([face.along(d) for d in (np.arange(across) + 0.5) * face.length / across])
     heights = np.linspace(face.top, face.bottom, 6)
-    points = np.concatenate(
-        [
-            np.broadcast_to(spots[None], (6, across, 2)),
-            np.broadcast_to(heights[:, None, None], (6, across, 1)),
-        ],
-        axis=-1,
-    )
+    points = np.dstack([np.tile(spots, (6, 1, 1)), np.repeat(heights[:, None], across, axis=1)])
     side = 0.92 if face.axis == 0 else 1.04
     return np.asarray(side * lights.at(points, face.room, base), dtype=np.float32)
 
@@ -199,28 +183,21 @@ def _glaze(
     lit: Image, opening: Window, pixels: float, lighting: Lighting, rng: np.random.Generator
 ) -> None:
     """Put the view through a window into a lit wall: it shines by itself."""
-    wide, high = (
-        round((opening.right - opening.left) * pixels),
-        round((opening.head - opening.sill) * pixels),
-    )
+    wide = round((opening.right - opening.left) * pixels)
+    high = round((opening.head - opening.sill) * pixels)
     night = lighting.condition == "night"
     view = textures.outdoors(high, wide, night, rng).astype(np.float32)
     shine = 0.4 if night else min(0.75 * lighting.daylight + 0.3, 1.2)
     view = np.clip(view * shine, 0, 255).astype(np.uint8)
-    textures.paste(
-        lit, view, round(opening.left * pixels), lit.shape[0] - round(opening.head * pixels)
-    )
+    top = lit.shape[0] - round(opening.head * pixels)
+    textures.paste(lit, view, round(opening.left * pixels), top)
 
 
 def _draw_lamps(lit: Image, plan: FloorPlan, lamps: Array, burning: Flags, pixels: float) -> None:
-    for (x, y, _), on in zip(lamps, burning):
-        centre = (np.array([x, y]) - plan.origin) * pixels
-        half = np.array([0.3, 0.6]) * pixels / 2
-        low, high = (centre - half).astype(int), (centre + half).astype(int)
-        cv2.rectangle(
-            lit,
-            tuple(low.tolist()),
-            tuple(high.tolist()),
-            (255, 255, 255) if on else (110, 110, 110),
-            -1,
+    half = np.array([0.3, 0.6]) * pixels / 2
+    for lamp, on in zip(lamps, burning):
+        centre = (lamp[:2] - plan.origin) * pixels
+        low, high = (
+            tuple(corner.astype(int).tolist()) for corner in (centre - half, centre + half)
         )
+        cv2.rectangle(lit, low, high, (255,) * 3 if on else (110,) * 3, -1)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
 
-from kbf_localization.datasets.cold import IMAGES, PLACES
+from kbf_localization.datasets.cold import CONDITIONS, IMAGES, PLACES
 from kbf_localization.datasets.floor_plan_image import write_floor_plan
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.invented_drive import drive_through
-from kbf_localization.simulator.lighting import Lighting, lighting_for
+from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
 from kbf_localization.simulator.people import walkers_along
 from kbf_localization.simulator.plan_invented import plan_office
@@ -66,7 +67,7 @@ def simulate(
         trajectory = drive_through(plan, np.random.default_rng([seed, 20, k]), start, frames)
         name = f"seq1_{conditions[k]}{k + 1}"
         drives.append(_Drive(name, trajectory, conditions[k], k, float(turned[k])))
-    return _write(folder, plan, drives, size, workers or Serial(), progress)
+    return _write(folder, plan, drives, size, workers, progress)
 
 
 def simulate_along(
@@ -90,8 +91,7 @@ def simulate_along(
     rendered by several calls share an office when the union and the seed are the same. Stamps,
     poses, labels and file names are the originals'. `extra_drives` further drives follow a
     perturbed version of the longest trajectory. The camera looks by `camera_turned_rad` to the left
-    of where the robot goes. To train on seq2 and one further drive and to test
-    on seq1:
+    of where the robot goes. To train on seq2 and one further drive and to test on seq1:
 
         seq2, seq1, extra = simulate_along(folder, [seq2_places, seq1_places], extra_drives=1)
 
@@ -119,7 +119,7 @@ def simulate_along(
         further = perturbed(longest, np.random.default_rng([seed, 21, k]), start)
         name = f"further_{condition}{k - len(real) + 1}"
         drives.append(_Drive(name, further.first(frames), condition, k, camera_turned_rad))
-    return _write(folder, plan, drives, size, workers or Serial(), progress)
+    return _write(folder, plan, drives, size, workers, progress)
 
 
 @dataclass(frozen=True)
@@ -131,31 +131,16 @@ class _Drive:
     camera_turned_rad: float
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """Some frames of a drive, for one worker: they do not depend on the other frames."""
-
-    plan: FloorPlan
-    lighting: Lighting
-    camera: Camera
-    trajectory: Trajectory
-    drive: int
-    seed: int
-    first: int
-    folder: Path
-    camera_turned_rad: float
-
-
 def _places_file(path: Path) -> Path:
     return path / PLACES if path.is_dir() else path
 
 
 def _sequence_name(places: Path, condition: str, number: int) -> str:
     """The sequence's own name where the list lies in its folder, in the light that is rendered."""
-    if places.parent.name != "localization" or not places.parent.parent.name:
-        return f"along{number + 1}_{condition}1"
     name = places.parent.parent.name
-    for other in ("cloudy", "sunny", "night"):
+    if places.parent.name != "localization" or not name:
+        return f"along{number + 1}_{condition}1"
+    for other in CONDITIONS:
         name = name.replace(other, condition)
     return name
 
@@ -165,80 +150,62 @@ def _write(
     plan: FloorPlan,
     drives: Sequence[_Drive],
     size: tuple[int, int],
-    workers: Workers,
+    workers: Workers | None,
     progress: Progress,
 ) -> list[Path]:
     if min(size) < 32 or max(size) > 4096:
         raise DatasetError(f"images of {size[0]}x{size[1]} pixels: each side must be 32 to 4096")
     names = [drive.name for drive in drives]
-    for k, name in enumerate(names):
-        if name in names[:k]:
-            raise DatasetError(f"two drives would be called {name}; rename one sequence's folder")
     for name in names:
+        if names.count(name) > 1:
+            raise DatasetError(f"two drives would be called {name}; rename one sequence's folder")
         if (folder / name).exists():
             raise DatasetError(
                 f"{folder / name}: exists already; remove it or choose another folder"
             )
-    written = []
     for drive in drives:
+        trajectory = drive.trajectory
         with new_sequence(folder / drive.name) as sequence:
-            _write_drive(sequence, plan, drive, Camera(*size), workers, progress)
-        written.append(folder / drive.name)
-    return written
+            rng = np.random.default_rng([plan.seed, 22, drive.number])
+            write_floor_plan(sequence, *plan.image(), plan.origin)
+            write_places(sequence, trajectory)
+            write_odometry(sequence, drive_wheels(trajectory.stamps_ns, trajectory.poses, rng))
+            _write_images(sequence / IMAGES, plan, drive, Camera(*size), workers, progress)
+    return [folder / name for name in names]
 
 
-def _write_drive(
-    sequence: Path,
+def _write_images(
+    folder: Path,
     plan: FloorPlan,
     drive: _Drive,
     camera: Camera,
-    workers: Workers,
+    workers: Workers | None,
     progress: Progress,
 ) -> None:
-    trajectory, total = drive.trajectory, len(drive.trajectory)
-    rng = np.random.default_rng([plan.seed, 22, drive.number])
-    write_floor_plan(sequence, *plan.image(), plan.origin)
-    write_places(sequence, trajectory)
-    write_odometry(sequence, drive_wheels(trajectory.stamps_ns, trajectory.poses, rng))
-    lighting = lighting_for(drive.condition, plan.seed, drive.number)
-    chunks = [
-        _Chunk(
-            plan,
-            lighting,
-            camera,
-            trajectory,
-            drive.number,
-            plan.seed,
-            first,
-            sequence / IMAGES,
-            drive.camera_turned_rad,
-        )
-        for first in range(0, total, _CHUNK)
-    ]
-    done = 0
-    progress(0, total, f"rendering {drive.name}")
-    for count in workers.map(_render, chunks):
+    done, total, doing = 0, len(drive.trajectory), f"rendering {drive.name}"
+    chunks = [range(first, min(first + _CHUNK, total)) for first in range(0, total, _CHUNK)]
+    progress(done, total, doing)
+    for count in (workers or Serial()).map(partial(_render, folder, plan, drive, camera), chunks):
         done += count
-        progress(done, total, f"rendering {drive.name}")
+        progress(done, total, doing)
 
 
-def _render(chunk: _Chunk) -> int:
-    """Write a chunk's images; returns how many."""
-    renderer = Renderer(scene(chunk.plan, chunk.lighting, chunk.camera.width), chunk.camera)
-    sensor = Sensor(chunk.camera, chunk.lighting)
-    trajectory = chunk.trajectory
-    about = walkers_along(trajectory.stamps_ns, trajectory.poses, chunk.seed, chunk.drive)
-    headings = np.unwrap(trajectory.poses[:, 2])
-    turning = np.gradient(headings, trajectory.stamps_ns * 1e-9)
-    last = min(chunk.first + _CHUNK, len(trajectory))
-    for k in range(chunk.first, last):
-        rng = np.random.default_rng([chunk.seed, 23, chunk.drive, k])
-        shake = float(rng.normal(0, 0.7)) * chunk.camera.height / 480
-        eye = trajectory.poses[k] + np.array([0.0, 0.0, chunk.camera_turned_rad])
+def _render(folder: Path, plan: FloorPlan, drive: _Drive, camera: Camera, frames: range) -> int:
+    """Write some of a drive's images, which do not depend on the others; returns how many."""
+    lighting = lighting_for(drive.condition, plan.seed, drive.number)
+    renderer = Renderer(scene(plan, lighting, camera.width), camera)
+    sensor = Sensor(camera, lighting)
+    trajectory = drive.trajectory
+    about = walkers_along(trajectory.stamps_ns, trajectory.poses, plan.seed, drive.number)
+    turning = np.gradient(np.unwrap(trajectory.poses[:, 2]), trajectory.stamps_ns * 1e-9)
+    for k in frames:
+        rng = np.random.default_rng([plan.seed, 23, drive.number, k])
+        shake = float(rng.normal(0, 0.7)) * camera.height / 480
+        eye = trajectory.poses[k] + np.array([0.0, 0.0, drive.camera_turned_rad])
         light = renderer.render(eye, about[k], shake)
         image = sensor.expose(light, float(np.clip(turning[k], -2, 2)), rng)
         ok, data = cv2.imencode(".jpeg", image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
         if not ok:
             raise DatasetError(f"{trajectory.names[k]}: cannot be encoded as JPEG")
-        (chunk.folder / trajectory.names[k]).write_bytes(data.tobytes())
-    return last - chunk.first
+        (folder / trajectory.names[k]).write_bytes(data.tobytes())
+    return len(frames)

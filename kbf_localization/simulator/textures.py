@@ -57,22 +57,13 @@ def door(pixels: float, style: int, rng: np.random.Generator) -> Image:
     edge = max(round(0.06 * pixels), 1)
     leaf = wood(height - edge, width - 2 * edge, style, rng)
     if style % 4 == 2:
-        cv2.rectangle(
-            leaf,
-            (round(0.2 * pixels), round(0.25 * pixels)),
-            (leaf.shape[1] - round(0.2 * pixels), round(1.0 * pixels)),
-            (200, 190, 170),
-            -1,
-        )
+        rim = round(0.2 * pixels)
+        corner = (leaf.shape[1] - rim, round(1.0 * pixels))
+        cv2.rectangle(leaf, (rim, round(0.25 * pixels)), corner, (200, 190, 170), -1)
     paste(image, leaf, edge, edge)
-    handle = (width - round(0.16 * pixels), round(1.05 * pixels))
-    cv2.rectangle(
-        image,
-        handle,
-        (handle[0] + round(0.1 * pixels), handle[1] + max(round(0.03 * pixels), 1)),
-        (210, 210, 215),
-        -1,
-    )
+    left, top = width - round(0.16 * pixels), round(1.05 * pixels)
+    corner = (left + round(0.1 * pixels), top + max(round(0.03 * pixels), 1))
+    cv2.rectangle(image, (left, top), corner, (210, 210, 215), -1)
     return image
 
 
@@ -148,9 +139,8 @@ def bookshelf(height: int, width: int, pixels: float, rng: np.random.Generator) 
             if rng.random() < 0.85:
                 tall = int(rng.uniform(0.55, 0.92) * shelf)
                 colour = tuple(int(c) for c in rng.integers(20, 250, 3))
-                cv2.rectangle(
-                    image, (x, base - tall), (min(x + spine, width - board), base), colour, -1
-                )
+                foot = (min(x + spine, width - board), base)
+                cv2.rectangle(image, (x, base - tall), foot, colour, -1)
                 cv2.line(image, (x, base - tall), (x, base), (20, 20, 20), 1)
             x += spine
         image[base : base + board] = (80, 110, 150)
@@ -164,12 +154,10 @@ def whiteboard(pixels: float, rng: np.random.Generator) -> Image:
         colour = ((150, 40, 30), (30, 30, 180), (40, 120, 30), (20, 20, 20))[int(rng.integers(4))]
         start = rng.integers((width * 4 // 5, height * 4 // 5)) + 4
         points = start + np.cumsum(rng.integers(-12, 16, (int(rng.integers(4, 14)), 2)), axis=0)
-        cv2.polylines(
-            image, [points.astype(np.int32)], False, colour, max(round(0.012 * pixels), 1)
-        )
-    cv2.rectangle(
-        image, (0, 0), (width - 1, height - 1), (120, 120, 125), max(round(0.03 * pixels), 1)
-    )
+        pen = max(round(0.012 * pixels), 1)
+        cv2.polylines(image, [points.astype(np.int32)], False, colour, pen)
+    frame = max(round(0.03 * pixels), 1)
+    cv2.rectangle(image, (0, 0), (width - 1, height - 1), (120, 120, 125), frame)
     return image
 
 
@@ -202,9 +190,8 @@ def outdoors(height: int, width: int, night: bool, rng: np.random.Generator) -> 
 def _house(image: Image, left: int, top: int, width: int, rng: np.random.Generator) -> None:
     """A front with rows of windows."""
     tone = int(rng.integers(140, 210))
-    cv2.rectangle(
-        image, (left, top), (left + width, image.shape[0]), (tone - 15, tone, tone + 10), -1
-    )
+    foot = (left + width, image.shape[0])
+    cv2.rectangle(image, (left, top), foot, (tone - 15, tone, tone + 10), -1)
     pitch = max(width // int(rng.integers(2, 5)), 4)
     for y in range(top + pitch // 2, image.shape[0], pitch):
         for x in range(left + pitch // 4, left + width - pitch // 2, pitch):
