@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.floor_plan_image import read_floor_plan, write_floor_plan
-from kbf_localization.datasets.image_headers import MAX_PIXELS
+from kbf_localization.datasets.image_headers import MAX_PIXELS, read_header
 from kbf_localization.datasets.image_messages import grey_from_compressed, why_refused
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
-from test.datasets.bags import MemoryDrive
+from test.datasets.bags import MemoryDrive, drive_messages, write_messages_ros1
 from test.datasets.cold_folders import make_cold_drive
 from test.datasets.public_folders import (
     make_folder,
@@ -58,27 +58,33 @@ def check(path: Path, odometry: str = "measured") -> None:
     assert time.process_time() - started < SECONDS
 
 
-def restored(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], object]) -> Path:
-    """A fresh copy of what `make` makes; made once in a session."""
+def ros1(path: Path) -> None:
+    path.mkdir()
+    write_messages_ros1(path / "recorded.bag", drive_messages(MemoryDrive(frames=3)))
+
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "cold": lambda path: make_cold_drive(path, 4),
+    "mcap": lambda path: write_bag(MemoryDrive(frames=3), path),
+    "sqlite3": lambda path: write_bag(MemoryDrive(frames=3), path, storage="sqlite3"),
+    "ros1": ros1,
+    "tum": lambda path: make_tum(path, 4),
+    "openloris": lambda path: make_openloris(path, 4),
+    "seven_scenes": lambda path: make_seven_scenes(path, 4),
+    "kitti": lambda path: make_kitti(path, 4),
+    "plain": lambda path: make_folder(path, 4),
+}
+
+
+def restored(tmp_path_factory: pytest.TempPathFactory, kind: str) -> Path:
+    """A fresh copy of a drive of this kind; made once in a session."""
     base = tmp_path_factory.getbasetemp()
-    original, copy = base / f"original-{make.__name__}", base / f"hostile-{make.__name__}"
+    original, copy = base / f"original-{kind}", base / f"hostile-{kind}"
     if not original.exists():
-        make(original)
+        MAKERS[kind](original)
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(original, copy)
     return copy
-
-
-def cold(path: Path) -> None:
-    make_cold_drive(path, 4)
-
-
-def mcap(path: Path) -> None:
-    write_bag(MemoryDrive(frames=3), path)
-
-
-def sqlite(path: Path) -> None:
-    write_bag(MemoryDrive(frames=3), path, storage="sqlite3")
 
 
 @pytest.mark.parametrize("file", ["odom_scans/odom.tdf", "localization/places.lst"])
@@ -86,7 +92,7 @@ def sqlite(path: Path) -> None:
 def test_cold_text_files_with_anything_in_them(
     tmp_path_factory: pytest.TempPathFactory, file: str, changes: list[tuple[float, int, bytes]]
 ) -> None:
-    folder = restored(tmp_path_factory, cold)
+    folder = restored(tmp_path_factory, "cold")
     path = folder / file
     path.write_bytes(edited(path.read_bytes(), changes))
     check(folder)
@@ -99,80 +105,62 @@ def test_cold_text_files_with_anything_in_them(
     ).filter(lambda name: len(name) < 250)
 )
 def test_cold_images_of_any_name(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    folder = restored(tmp_path_factory, cold)
+    folder = restored(tmp_path_factory, "cold")
     shutil.copy(next((folder / "std_cam").iterdir()), folder / "std_cam" / name)
     check(folder)
 
 
-@pytest.mark.parametrize("make", [mcap, sqlite], ids=["mcap", "sqlite3"])
-@fuzzed(changes=edits)
+# A recording that broke off.
+cut_off = st.tuples(st.floats(0.0, 1.0), st.just(10**9), st.just(b"")).map(lambda cut: [cut])
+
+
+@pytest.mark.parametrize("kind", ["mcap", "sqlite3", "ros1"])
+@fuzzed(changes=edits | token_edits(b"\xff" * 8, b"\xff" * 64) | cut_off)
 def test_bags_with_bytes_changed_or_cut(
-    tmp_path_factory: pytest.TempPathFactory,
-    make: Callable[[Path], object],
-    changes: list[tuple[float, int, bytes]],
+    tmp_path_factory: pytest.TempPathFactory, kind: str, changes: list[tuple[float, int, bytes]]
 ) -> None:
-    bag = restored(tmp_path_factory, make)
+    bag = restored(tmp_path_factory, kind)
     file = next(path for path in bag.iterdir() if path.name != "metadata.yaml")
     file.write_bytes(edited(file.read_bytes(), changes))
     check(bag)
 
 
-@fuzzed(changes=edits | text_edits)
+@fuzzed(changes=edits | text_edits | cut_off)
 def test_bags_with_any_metadata(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[float, int, bytes]]
 ) -> None:
-    bag = restored(tmp_path_factory, mcap)
+    bag = restored(tmp_path_factory, "mcap")
     file = bag / "metadata.yaml"
     file.write_bytes(edited(file.read_bytes(), changes))
     check(bag)
 
 
-def tum(path: Path) -> None:
-    make_tum(path, 4)
-
-
-def openloris(path: Path) -> None:
-    make_openloris(path, 4)
-
-
-def seven_scenes(path: Path) -> None:
-    make_seven_scenes(path, 4)
-
-
-def kitti(path: Path) -> None:
-    make_kitti(path, 4)
-
-
-def plain(path: Path) -> None:
-    make_folder(path, 4)
-
-
 @pytest.mark.parametrize(
-    ("make", "drive", "file"),
+    ("kind", "drive", "file"),
     [
-        (tum, ".", "rgb.txt"),
-        (tum, ".", "groundtruth.txt"),
-        (openloris, ".", "odom.txt"),
-        (openloris, ".", "color.txt"),
-        (seven_scenes, ".", "frame-000001.pose.txt"),
-        (kitti, "sequences/03", "sequences/03/times.txt"),
-        (kitti, "sequences/03", "poses/03.txt"),
-        (plain, ".", "groundtruth.txt"),
-        (plain, ".", "odometry.txt"),
+        ("tum", ".", "rgb.txt"),
+        ("tum", ".", "groundtruth.txt"),
+        ("openloris", ".", "odom.txt"),
+        ("openloris", ".", "color.txt"),
+        ("seven_scenes", ".", "frame-000001.pose.txt"),
+        ("kitti", "sequences/03", "sequences/03/times.txt"),
+        ("kitti", "sequences/03", "poses/03.txt"),
+        ("plain", ".", "groundtruth.txt"),
+        ("plain", ".", "odometry.txt"),
     ],
 )
 @fuzzed(changes=edits | text_edits)
 def test_public_data_sets_with_anything_in_their_text_files(
     tmp_path_factory: pytest.TempPathFactory,
-    make: Callable[[Path], object],
+    kind: str,
     drive: str,
     file: str,
     changes: list[tuple[float, int, bytes]],
 ) -> None:
-    folder = restored(tmp_path_factory, make)
+    folder = restored(tmp_path_factory, kind)
     path = folder / file
     path.write_bytes(edited(path.read_bytes(), changes))
-    check(folder / drive, odometry="measured" if make in (openloris, plain) else "simulate")
+    check(folder / drive, odometry="measured" if kind in ("openloris", "plain") else "simulate")
 
 
 yaml_edits = token_edits(
@@ -241,6 +229,9 @@ def test_images_with_bytes_changed_or_cut(
     if image is None:
         assert "\n" not in why_refused(data)
     else:
+        header = read_header(data)
+        assert header is not None
         assert image.dtype == np.uint8
+        assert image.shape in ((header.height, header.width), (header.width, header.height))
         assert 0 < image.size <= MAX_PIXELS
     assert time.process_time() - started < SECONDS

@@ -11,8 +11,6 @@ import zlib
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kbf_localization.datasets.image_headers import MAX_PIXELS, read_header
 from kbf_localization.datasets.image_messages import (
@@ -330,17 +328,3 @@ def test_sizes_are_read_without_decoding(suffix: str) -> None:
 def test_a_refused_images_encoding_is_named(data: bytes, says: str) -> None:
     assert grey_from_compressed(data) is None
     assert re.match(says, why_refused(data))
-
-
-@given(st.data())
-@settings(max_examples=300, deadline=None)
-def test_no_change_of_bytes_is_more_than_none_or_a_bounded_image(data: st.DataObject) -> None:
-    suffix = data.draw(st.sampled_from([".jpg", ".png", ".tiff", ".webp"]))
-    content = bytearray(cv2.imencode(suffix, COLOUR)[1].tobytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    image = grey_from_compressed(bytes(content))
-    header = read_header(bytes(content))
-    if image is not None:
-        assert header is not None
-        assert image.shape in ((header.height, header.width), (header.width, header.height))
