@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kbf_localization.errors import ParameterError as ParameterError
     from kbf_localization.evaluation.map_check.check import check_map as check_map
     from kbf_localization.filters.base import GaussianPrior as GaussianPrior
-    from kbf_localization.library.evaluate import evaluate as evaluate
-    from kbf_localization.library.localize import localize as localize
+    from kbf_localization.library import evaluate as evaluate
+    from kbf_localization.library import localize as localize
     from kbf_localization.localization import Localizer as Localizer
     from kbf_localization.localization import LocalizerSettings as LocalizerSettings
     from kbf_localization.localization import State as State
@@ -48,9 +48,9 @@ _HOMES = {
     "State": "localization",
     "build_map": "training_map.build",
     "check_map": "evaluation.map_check.check",
-    "evaluate": "library.evaluate",
+    "evaluate": "library",
     "load_map": "training_map",
-    "localize": "library.localize",
+    "localize": "library",
     "open_drive": "datasets.open",
     "save_map": "training_map",
     "simulate": "simulator",

@@ -5,24 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Rows, Stamps
-from kbf_localization.datasets.drive import Drive, OdometryLog, Timed, check_drive, grey_images
+from kbf_localization.datasets.drive import Drive, OdometryLog, check_drive, grey_images
 from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.vision.describer import Describer, ImageDescription
 
 Outcome = tuple["ImageDescription | None", float]
-
-
-class Replayable(Timed, Protocol):
-    """A drive whose images are described."""
-
-    def outcomes(self) -> Iterator[Outcome]:
-        """Each image's description, None where it cannot be decoded, with its milliseconds."""
+"""An image's description, None where it cannot be decoded, with its milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +38,7 @@ class DescribedDrive:
         return len(self.stamps_ns)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Each image's description with the milliseconds that it took."""
-        return zip(self.descriptions, (float(one) for one in self.describe_ms), strict=True)
+        return zip(self.descriptions, self.describe_ms.tolist(), strict=True)
 
     def part(self, rows: Rows | slice) -> DescribedDrive:
         """Some of its images, in order; the odometry stays whole."""
@@ -68,54 +60,21 @@ class DescribedDrive:
         return replace(part, odometry=self.odometry.covering(*ends))
 
 
-@dataclass(frozen=True)
-class DriveInPassing:
-    """A drive whose images are described while it is replayed, and not kept.
+def describe_images(
+    drive: Drive, describer: Describer, indices: Rows | None = None
+) -> Iterator[Outcome]:
+    """A drive's images, or those of the `indices`, described on all cores some images ahead."""
 
-    So many `threads` (None: one per core) describe images ahead. An image's description does not
-    depend on the others, so the result does not depend on `threads`.
-    """
-
-    drive: Drive
-    describer: Describer
-    threads: int | None = None
-    indices: Rows | None = None
-    """Of the images to describe, in order; None: all."""
-
-    def __post_init__(self) -> None:
-        check_drive(self.drive)
-
-    @property
-    def name(self) -> str:
-        return self.drive.name
-
-    @property
-    def stamps_ns(self) -> Stamps:
-        return np.asarray(self.drive.stamps_ns)[self._chosen]
-
-    @property
-    def odometry(self) -> OdometryLog:
-        return self.drive.odometry
-
-    @property
-    def _chosen(self) -> Rows | slice:
-        return slice(None) if self.indices is None else self.indices
-
-    def __len__(self) -> int:
-        return len(self.stamps_ns)
-
-    def outcomes(self) -> Iterator[Outcome]:
-        """Each image's description with the milliseconds that it took, in order."""
-        wanted = None if self.indices is None else self.indices.tolist()
-        images = (image for _, image in grey_images(self.drive, wanted))
-        return in_threads(self._describe, images, self.threads)
-
-    def _describe(self, image: Image | None) -> Outcome:
+    def describe(image: Image | None) -> Outcome:
         if image is None:
             return None, 0.0
         start = time.perf_counter()
-        description = self.describer.describe(image)
+        description = describer.describe(image)
         return description, 1e3 * (time.perf_counter() - start)
+
+    check_drive(drive)
+    images = grey_images(drive, None if indices is None else indices.tolist())
+    return in_threads(describe, (image for _, image in images))
 
 
 def describe_drive(
@@ -125,14 +84,14 @@ def describe_drive(
     indices: Rows | None = None,
 ) -> DescribedDrive:
     """Describe a drive's images, or those of the `indices`, to replay it more than once."""
-    passing = DriveInPassing(drive, describer, indices=indices)
     chosen = slice(None) if indices is None else indices
-    doing = f"describing {drive.name}"
-    outcomes = list(tracked(passing.outcomes(), doing, progress, len(passing)))
+    stamps_ns = np.asarray(drive.stamps_ns)[chosen]
+    found = describe_images(drive, describer, indices)
+    outcomes = list(tracked(found, f"describing {drive.name}", progress, len(stamps_ns)))
     return DescribedDrive(
         name=drive.name,
         condition=drive.condition,
-        stamps_ns=passing.stamps_ns,
+        stamps_ns=stamps_ns,
         truth=None if drive.poses is None else np.asarray(drive.poses)[chosen],
         odometry=drive.odometry,
         descriptions=tuple(description for description, _ in outcomes),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows, Stamps
-from kbf_localization.evaluation.described_drive import DescribedDrive, Replayable
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.evaluation.described_drive import DescribedDrive, describe_images
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.smoothing import Step, smoothed
 from kbf_localization.geometry import compose, relative
@@ -65,14 +66,19 @@ class Run:
 
 
 def localize_drive(
-    drive: Replayable, localizer: Localizer, progress: Progress = no_progress
+    drive: Drive | DescribedDrive, localizer: Localizer, progress: Progress = no_progress
 ) -> Iterator[tuple[int, Localization | None, MapObservation | None, float]]:
     """The loop: each image with its number, what the localizer makes of it, and milliseconds.
 
-    Odometry is handed in until it covers the image, as the node does.
+    Images of a drive that is not described are described in passing and not kept. Odometry is
+    handed in until it covers the image, as the node does.
     """
+    if isinstance(drive, DescribedDrive):
+        outcomes = drive.outcomes()
+    else:
+        outcomes = describe_images(drive, localizer.training_map.described_by)
     odometry, fed = drive.odometry, 0
-    for number, (description, describe_ms) in enumerate(drive.outcomes()):
+    for number, (description, describe_ms) in enumerate(outcomes):
         stamp = int(drive.stamps_ns[number])
         progress(number, len(drive), f"localizing {drive.name}")
         # The first reading at or after the image's stamp is what covers it.

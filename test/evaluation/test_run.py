@@ -1,12 +1,13 @@
 """The replay: nothing is lost, and threads do not change the result."""
 
+import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
 from kbf_localization.arrays import Image
-from kbf_localization.evaluation.described_drive import DriveInPassing, describe_drive
+from kbf_localization.evaluation.described_drive import describe_drive
 from kbf_localization.evaluation.run import Run, localize_drive, replay
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
@@ -64,17 +65,17 @@ def test_beliefs_and_hypotheses_are_kept_when_asked_for(
         assert any(np.array_equal(one.pose, pose) for one in hypotheses)
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("cores", [1, 4])
 def test_described_in_passing_or_before_gives_the_same(
-    drive: SyntheticDrive, training_map: TrainingMap, threads: int
+    drive: SyntheticDrive,
+    training_map: TrainingMap,
+    cores: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = replayed(drive, training_map)
-    passing = DriveInPassing(drive, training_map.described_by, threads)
-    poses = [
-        one.pose
-        for _, one, _, _ in localize_drive(passing, localizer(training_map))
-        if one is not None
-    ]
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    passing = localize_drive(drive, localizer(training_map))
+    poses = [one.pose for _, one, _, _ in passing if one is not None]
     np.testing.assert_array_equal(poses, before.estimates)
 
 

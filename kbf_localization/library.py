@@ -1,8 +1,8 @@
-"""Drives with known poses to the errors of one or more methods."""
+"""The whole jobs of those who import the package, beside the parts that they are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,32 @@ from kbf_localization.evaluation.evaluate import (
     write_results,
 )
 from kbf_localization.evaluation.results import ResultsFolder
-from kbf_localization.filters.registry import check_methods
-from kbf_localization.localization import LocalizerSettings
+from kbf_localization.evaluation.run import localize_drive
+from kbf_localization.filters.registry import check_methods, make_filter
+from kbf_localization.localization import Localization, Localizer, LocalizerSettings
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map import TrainingMap
+
+
+def localize(
+    training_map: TrainingMap,
+    drive: Drive,
+    method: str = "kbf",
+    *,
+    settings: LocalizerSettings | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Iterator[Localization]:
+    """A fix for each image of `drive`, as soon as it is computed; nothing is kept.
+
+    An image that cannot be used, because it cannot be decoded or no odometry covers its stamp, gets
+    none. `method` is "kbf" or another one: "paper", "fkbf", "nn", "nai", "kmcf".
+    """
+    pose_filter = make_filter(method, training_map, seed=seed)
+    localizer = Localizer(training_map, pose_filter, settings or LocalizerSettings())
+    for _, fix, _, _ in localize_drive(drive, localizer, progress):
+        if fix is not None:
+            yield fix
 
 
 @dataclass(frozen=True, repr=False)
