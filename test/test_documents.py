@@ -28,7 +28,9 @@ def test_the_picture_of_the_layers_is_what_import_linter_checks() -> None:
     text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     section = text.partition("## Who may import whom")[2]
     *packages, modules = section.split("```")[1].strip().splitlines()
-    drawn = [re.findall(r"\b([a-z_]+)(?:/|\.py) ", line) for line in packages] + [modules.split(", ")]
+    drawn = [re.findall(r"\b([a-z_]+)(?:/|\.py) ", line) for line in packages] + [
+        modules.split(", ")
+    ]
     contract = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = contract["tool"]["importlinter"]["contracts"][0]["layers"]
     assert drawn == [re.split(r" [|:] ", layer) for layer in layers]
