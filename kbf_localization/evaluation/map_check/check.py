@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy.ndimage import median_filter
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import DescribedDrive
-from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.map_check.first_fix import FirstFix, first_fixes
-from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, localize_fold, make_folds
+from kbf_localization.evaluation.map_check.held_out import covers, localize_fold, make_folds
 from kbf_localization.evaluation.map_check.look_alikes import LookAlike, distinct, look_alikes
 from kbf_localization.evaluation.map_check.result import CheckedWay, MapCheck
 from kbf_localization.evaluation.map_check.stretches import (
@@ -54,14 +54,15 @@ def check_map(
     flatters = False
     for fold in make_folds(training_map, drives, seed=seed, progress=progress):
         flatters |= fold.thinned
-        for trial in localize_fold(fold, progress):
-            path = trial.truth
-            covered = covered_share(fold.training_map, path) >= LEAST_SHARE
-            errors, sigmas = position_errors(trial.run), error_in_sigmas(trial.run)
+        for run in localize_fold(fold, progress):
+            path = run.truth
+            assert path is not None
+            covered = covers(fold.training_map, path)
+            errors, sigmas = position_errors(run), error_in_sigmas(run)
             ways.append(CheckedWay(path, errors, _smoothed(errors), sigmas, covered))
-            tracking = np.array([state == "tracking" for state in trial.run.states])
+            tracking = np.array(run.states) == "tracking"
             mistaken = (_smoothed(sigmas) > 3.0) & tracking & covered
-            dishonest += [path[run] for run in runs_where(mistaken, path, training_map)]
+            dishonest += [path[rows] for rows in runs_where(mistaken, path, training_map)]
         confused += look_alikes(fold, -(-LOOK_ALIKE_SAMPLES // count), progress)
         fixes += first_fixes(fold, -(-STARTS // count), rng, progress)
     if not ways:
@@ -118,6 +119,4 @@ def _confusing(
 
 def _smoothed(values: Array) -> Array:
     """The running median (t,)."""
-    half = SMOOTHED // 2
-    padded = np.pad(values, half, mode="edge")
-    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED), axis=1))
+    return np.asarray(median_filter(values, SMOOTHED, mode="nearest"))

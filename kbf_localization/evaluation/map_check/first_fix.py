@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbf_localization.evaluation.described_drive import DescribedDrive
-from kbf_localization.evaluation.frame_pool import covered_share
-from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, Fold
+from kbf_localization.evaluation.map_check.held_out import Fold, covers
 from kbf_localization.evaluation.map_check.stretches import length_m
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M
 from kbf_localization.evaluation.run import localize_drive
@@ -37,10 +36,7 @@ def first_fixes(
     fold: Fold, starts: int, rng: np.random.Generator, progress: Progress = no_progress
 ) -> Iterator[FirstFix]:
     """Fixes from random starts where the map covers the drive."""
-    truth = fold.drive.truth
-    assert truth is not None
-    covered = np.flatnonzero(covered_share(fold.training_map, truth) >= LEAST_SHARE)
-    covered = covered[covered < len(truth) - 1]
+    covered = np.flatnonzero(covers(fold.training_map, fold.truth[:-1]))
     if len(covered) == 0:
         return
     localizer = Localizer(fold.training_map)
@@ -55,11 +51,11 @@ def fix_from(
     localizer.reset()
     part = drive.excerpt(slice(start, start + most_images))
     assert part.truth is not None
+    images, right = None, False
     for number, fix, _, _ in localize_drive(part, localizer):
         if fix is not None and fix.state is State.TRACKING:
             error = float(np.hypot(*(fix.pose[:2] - part.truth[number, :2])))
-            seconds = float(part.stamps_ns[number] - part.stamps_ns[0]) * 1e-9
-            metres = length_m(part.truth[: number + 1])
-            return FirstFix(number + 1, metres, seconds, error <= GROSS_ERROR_M)
-    seconds = float(part.stamps_ns[-1] - part.stamps_ns[0]) * 1e-9
-    return FirstFix(None, length_m(part.truth), seconds, False)
+            images, right = number + 1, error <= GROSS_ERROR_M
+            break
+    way, stamps = part.truth[:images], part.stamps_ns[:images]
+    return FirstFix(images, length_m(way), float(stamps[-1] - stamps[0]) * 1e-9, right)

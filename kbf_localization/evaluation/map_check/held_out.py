@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from kbf_localization.arrays import Array, Rows
+from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.errors import DatasetError, MapError
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
@@ -35,6 +35,14 @@ METRES_PER_SECOND, RADIANS_PER_SECOND, SHORTEST_STEP_S = 0.5, 0.8, 0.1
 """How fast the drive is taken to have been where its own stamps are not at hand."""
 
 
+def covers(training_map: TrainingMap, poses: Array, rows: Flags | None = None) -> Flags:
+    """Which of the poses (t, 3) the map, or those `rows` (n,) of it, covers well enough."""
+    own = training_map.poses if rows is None else training_map.poses[rows]
+    if len(own) == 0:
+        return np.zeros(len(poses), dtype=bool)
+    return np.asarray(share_near(training_map.learned.resemblance, own, poses) >= LEAST_SHARE)
+
+
 @dataclass(frozen=True)
 class Fold:
     """A drive and the map without it; `thinned` where the drive itself gave that map's poses.
@@ -47,13 +55,10 @@ class Fold:
     windows: tuple[Rows, ...]
     thinned: bool = False
 
-
-@dataclass(frozen=True)
-class Trial:
-    """A window as it was localized; `truth` (t, 3) are its true poses."""
-
-    run: Run
-    truth: Array
+    @property
+    def truth(self) -> Array:
+        """(t, 3) true poses of the drive."""
+        return _truth(self.drive)
 
 
 def make_folds(
@@ -79,15 +84,7 @@ def make_folds(
     for drive in drives:
         if not isinstance(drive, DescribedDrive) and drive.poses is None:
             raise DatasetError(f"{drive.path}: has no known poses to check the map against")
-    return _make_folds(without_thumbnails(training_map), drives, seed, progress)
-
-
-def _make_folds(
-    training_map: TrainingMap,
-    drives: Sequence[Drive | DescribedDrive],
-    seed: int,
-    progress: Progress,
-) -> Iterator[Fold]:
+    training_map = without_thumbnails(training_map)
     names = [source.name for source in training_map.sources]
     most = max(1, MOST_FRAMES // len(drives or names))
     checked: list[tuple[int | None, DescribedDrive, tuple[Rows, ...]]] = []
@@ -148,11 +145,10 @@ def _windows(count: int, most: int) -> tuple[Rows, ...]:
 
 def _comes_by(training_map: TrainingMap, number: int, drive: DescribedDrive) -> bool:
     """Whether the map's other drives cover some of the way of its drive `number`."""
-    others = training_map.poses[training_map.source_of != number]
-    if len(others) == 0 or len(drive) == 0:
+    if len(drive) == 0:
         return False
-    shares = share_near(training_map.learned.resemblance, others, _truth(drive))
-    return bool((shares >= LEAST_SHARE).mean() >= SOME)
+    by_others = covers(training_map, _truth(drive), training_map.source_of != number)
+    return bool(by_others.mean() >= SOME)
 
 
 def _every_second(training_map: TrainingMap) -> TrainingMap:
@@ -163,15 +159,14 @@ def _every_second(training_map: TrainingMap) -> TrainingMap:
     return subset(training_map, np.sort(np.concatenate(rows)))
 
 
-def localize_fold(fold: Fold, progress: Progress = no_progress) -> Iterator[Trial]:
+def localize_fold(fold: Fold, progress: Progress = no_progress) -> Iterator[Run]:
     """Replay the fold's windows, each from an unknown pose."""
     localizer = Localizer(fold.training_map)
     for rows in fold.windows:
         localizer.reset()
-        part = fold.drive.excerpt(rows)
-        run = replay(part, localizer, progress=progress)
+        run = replay(fold.drive.excerpt(rows), localizer, progress=progress)
         if len(run):
-            yield Trial(run, _truth(part)[np.searchsorted(part.stamps_ns, run.stamps_ns)])
+            yield run
 
 
 def _truth(drive: DescribedDrive) -> Array:

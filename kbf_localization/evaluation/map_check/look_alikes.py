@@ -47,12 +47,11 @@ class LookAlike:
 def look_alikes(fold: Fold, samples: int, progress: Progress = no_progress) -> Iterator[LookAlike]:
     """Images spread over the fold's drive that fit a place far away better than their own."""
     drive, held = fold.drive, fold.training_map
-    assert drive.truth is not None
     pair = _Pair(held)
     far = FAR_APART * scale_m(held)
     frames = np.linspace(0, len(drive) - 1, min(samples, len(drive))).astype(int)
     for frame in tracked(frames, "looking for look-alike places", progress):
-        description, truth = drive.descriptions[frame], drive.truth[frame]
+        description, truth = drive.descriptions[frame], fold.truth[frame]
         if description is None:
             continue
         picture = held.observe(description)
@@ -84,11 +83,10 @@ class _Pair:
     def images(self, fold: Fold, start: int, row: int) -> int | None:
         """Images from `start` on until their evidence for the right place is ahead by enough."""
         drive, evidence = fold.drive, self._learned.evidence
-        assert drive.truth is not None
-        origin, elsewhere = drive.truth[start], self._map.poses[row]
+        origin, elsewhere = fold.truth[start], self._map.poses[row]
         ahead, last = 0.0, origin
         for used, frame in enumerate(range(start, min(start + MOST_IMAGES, len(drive))), start=1):
-            pose, description = drive.truth[frame], drive.descriptions[frame]
+            pose, description = fold.truth[frame], drive.descriptions[frame]
             if description is None:
                 continue
             step = relative(last, pose)

@@ -9,8 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Flags, Rows
-from kbf_localization.evaluation.frame_pool import covered_share, share_near
-from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
+from kbf_localization.evaluation.map_check.held_out import covers
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.recorded import light
 from kbf_localization.training_map.training_map import TrainingMap
@@ -74,11 +73,22 @@ def badly_known(
     Unless `once`, stretches that only this drive shows are left out.
     """
     way = _filled(way, scale_m(training_map))
-    yield from holes(training_map, way)
+    known = covers(training_map, way)
+    for run in runs_where(~known, way, training_map):
+        looks = covers(training_map, _all_round(way[run]))
+        blind = ~looks.reshape(len(run), DIRECTIONS)
+        yield make_stretch(training_map, way[run], "uncovered", 0, blind=blind)
     if once and source is not None:
-        yield from driven_once(training_map, way, source)
-    yield from one_way(training_map, way)
-    yield from one_light(training_map, way)
+        by_others = covers(training_map, way, training_map.source_of != source)
+        for run in runs_where(known & ~by_others, way, training_map):
+            yield make_stretch(training_map, way[run], "uncovered", 1)
+    one_way = known & ~covers(training_map, way + np.array([0.0, 0.0, np.pi]))
+    for run in runs_where(one_way, way, training_map):
+        blind = np.zeros((len(run), DIRECTIONS), dtype=bool)
+        blind[:, DIRECTIONS // 2] = one_way[run]
+        yield make_stretch(training_map, way[run], "one_way", blind=blind)
+    for run in runs_where(_in_one_light(training_map, way), way, training_map):
+        yield make_stretch(training_map, way[run], "light")
 
 
 def _filled(way: Array, scale: float) -> Array:
@@ -96,15 +106,6 @@ def _filled(way: Array, scale: float) -> Array:
     return np.concatenate([*parts, way[-1:]])
 
 
-def holes(training_map: TrainingMap, way: Array) -> Iterator[Stretch]:
-    """Where the map has no picture that looks along the way (m, 3)."""
-    missing = covered_share(training_map, way) < LEAST_SHARE
-    for run in runs_where(missing, way, training_map):
-        looks = covered_share(training_map, _all_round(way[run])) < LEAST_SHARE
-        blind = looks.reshape(len(run), DIRECTIONS)
-        yield make_stretch(training_map, way[run], "uncovered", 0, blind=blind)
-
-
 def _all_round(poses: Array) -> Array:
     """At each of the poses (s, 3) one looking in each direction, (s DIRECTIONS, 3)."""
     looks = np.repeat(poses, DIRECTIONS, axis=0)
@@ -112,42 +113,14 @@ def _all_round(poses: Array) -> Array:
     return looks
 
 
-def driven_once(training_map: TrainingMap, way: Array, source: int) -> Iterator[Stretch]:
-    """Where pictures of no other drive than `source` itself cover its way (m, 3)."""
-    others = training_map.poses[training_map.source_of != source]
-    missing = covered_share(training_map, way) >= LEAST_SHARE
-    if len(others):
-        resemblance = training_map.learned.resemblance
-        missing &= share_near(resemblance, others, way) < LEAST_SHARE
-    for run in runs_where(missing, way, training_map):
-        yield make_stretch(training_map, way[run], "uncovered", 1)
-
-
-def one_way(training_map: TrainingMap, way: Array) -> Iterator[Stretch]:
-    """Where the map has no picture that looks back along the way (m, 3)."""
-    back = way + np.array([0.0, 0.0, np.pi])
-    there = covered_share(training_map, way) >= LEAST_SHARE
-    missing = there & (covered_share(training_map, back) < LEAST_SHARE)
-    for run in runs_where(missing, way, training_map):
-        blind = np.zeros((len(run), DIRECTIONS), dtype=bool)
-        blind[:, DIRECTIONS // 2] = missing[run]
-        yield make_stretch(training_map, way[run], "one_way", blind=blind)
-
-
-def one_light(training_map: TrainingMap, way: Array) -> Iterator[Stretch]:
-    """Where the way was seen in one light only, though the map knows several."""
-    by_source = [light(source) for source in training_map.sources]
-    lights = sorted({one for one in by_source if one})
-    if len(lights) < 2:
-        return
-    seen = np.zeros(len(way), dtype=np.intp)
-    for one in lights:
-        own = [number for number, other in enumerate(by_source) if other == one]
-        poses = training_map.poses[np.isin(training_map.source_of, own)]
-        shares = share_near(training_map.learned.resemblance, poses, way)
-        seen += shares >= LEAST_SHARE
-    for run in runs_where(seen == 1, way, training_map):
-        yield make_stretch(training_map, way[run], "light")
+def _in_one_light(training_map: TrainingMap, way: Array) -> Flags:
+    """Where the way (m, 3) was seen in one light only, though the map knows several."""
+    lights = np.array([light(source) or "" for source in training_map.sources])
+    several = np.unique(lights[lights != ""])
+    if len(several) < 2:
+        return np.zeros(len(way), dtype=bool)
+    seen = [covers(training_map, way, (lights == one)[training_map.source_of]) for one in several]
+    return np.asarray(np.sum(seen, axis=0) == 1)
 
 
 def make_stretch(

@@ -22,7 +22,6 @@ from kbf_localization.evaluation.map_check.stretches import (
     Stretch,
     badly_known,
     drift_m,
-    one_light,
     sees_nothing,
     without_repeats,
 )
@@ -168,8 +167,12 @@ def test_stretches_of_one_light_are_named_where_the_map_knows_several(
     )
     rows = np.flatnonzero((world_map.source_of == 0) | (world_map.poses[:, 0] > 0.0))
     path = world_map.poses[world_map.source_of == 0]
-    assert not list(one_light(world_map, path))
-    found = list(one_light(subset(lights, rows), path))
+
+    def of_one_light(training_map: TrainingMap) -> list[Stretch]:
+        return [one for one in badly_known(training_map, path) if one.why == "light"]
+
+    assert not of_one_light(world_map)
+    found = of_one_light(subset(lights, rows))
     assert found
     assert all(np.median(stretch.poses[:, 0]) < 0.0 for stretch in found)
 
