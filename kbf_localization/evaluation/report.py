@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import platform
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,17 +94,13 @@ def write_report(
     )
     if drive.condition:
         subtitle += f" · {drive.condition}"
-    lines = (CAMERA_NOTE, *drive.warnings[:20])
-    notes = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    notes = "".join(f"<li>{escape(line)}</li>" for line in (CAMERA_NOTE, *drive.warnings[:20]))
     body = "".join(
-        f'<section role="alert"><h2>Warning</h2><p>{html.escape(line)}</p></section>'
+        f'<section role="alert"><h2>Warning</h2><p>{escape(line)}</p></section>'
         for line in warnings
     )
-    body += _verdict_html(runs)
-    body += _page_part("drive.html").replace(
-        "{{NOTES}}", f"<section><h2>Notes</h2><ul>{notes}</ul></section>"
-    )
-    return _write(folder, name, title, subtitle, config, body, data, DRIVE_SCRIPTS)
+    body += _verdict_html(runs) + _page_part("drive.html") + _section("Notes", f"<ul>{notes}</ul>")
+    return _write(folder, name, title, config, body, DRIVE_SCRIPTS, data, subtitle)
 
 
 def write_drives_report(
@@ -112,18 +110,17 @@ def write_drives_report(
     parts: Sequence[str],
 ) -> Path:
     """The page over several drives: their figures together, by lighting, and links to each."""
-    tables = [_metrics_html("All drives together", metrics["methods"])]
-    for condition, by_method in metrics.get("conditions", {}).items():
-        tables.append(_metrics_html(f"Lighting: {condition}", by_method))
     links = "".join(
-        f'<li><a href="{html.escape(part)}report.html">{html.escape(source["name"])}</a> '
-        f"({html.escape(source['condition'] or 'lighting unknown')})"
-        f"<br>{html.escape(source['verdict'])}</li>"
+        f'<li><a href="{escape(part)}report.html">{escape(source["name"])}</a> '
+        f"({escape(source['condition'] or 'lighting unknown')})"
+        f"<br>{escape(source['verdict'])}</li>"
         for part, source in zip(parts, metrics["sources"].values(), strict=True)
     )
-    body = f"<section><h2>Drives</h2><ul>{links}</ul></section>" + "".join(tables)
-    title = f"Localization of {len(parts)} drives"
-    return _write(folder, "report.html", title, "", config, body, None, SIMPLE_SCRIPTS)
+    body = _section("Drives", f"<ul>{links}</ul>")
+    body += _metrics_html("All drives together", metrics["methods"])
+    for condition, by_method in metrics.get("conditions", {}).items():
+        body += _metrics_html(f"Lighting: {condition}", by_method)
+    return _write(folder, "report.html", f"Localization of {len(parts)} drives", config, body)
 
 
 def write_simple_report(
@@ -140,21 +137,12 @@ def write_simple_report(
 
     `config["command"]` is the command that makes it again, the rest is shown as settings.
     """
-    paragraphs = [part for part in summary.split("\n\n") if part.strip()]
-    body = "".join(f"<p>{html.escape(part)}</p>" for part in paragraphs)
+    body = "".join(f"<p>{escape(part)}</p>" for part in summary.split("\n\n") if part.strip())
     body = f"<section>{body}</section>" if body else ""
-    shown = []
-    for picture in pictures:
-        caption = html.escape(picture.caption)
-        source = base64.b64encode(picture.path.read_bytes()).decode("ascii")
-        shown.append(
-            f'<figure><img alt="{caption}" src="data:image/png;base64,{source}">'
-            f"<figcaption>{caption}</figcaption></figure>"
-        )
-    if shown:
-        body += f'<section class="pictures">{"".join(shown)}</section>'
-    body += "".join(_table_html(table) for table in tables)
-    return _write(folder, name, title, "", config, body, None, SIMPLE_SCRIPTS)
+    if pictures:
+        body += f'<section class="pictures">{"".join(map(_picture_html, pictures))}</section>'
+    body += "".join(map(_table_html, tables))
+    return _write(folder, name, title, config, body)
 
 
 def write_chart_report(
@@ -168,22 +156,22 @@ def write_chart_report(
 ) -> Path:
     """A verdict, errors over time on one axis for each drive in `data`, figures and a table."""
     body = (
-        f'<section id="verdict"><p class="verdict">{html.escape(verdict_text)}</p></section>'
+        f'<section id="verdict"><p class="verdict">{escape(verdict_text)}</p></section>'
         '<section class="charts" id="charts"></section>'
     )
     body += _metrics_html("Figures", figures) + _table_html(table)
-    return _write(folder, "report.html", title, "", config, body, data, CHART_SCRIPTS)
+    return _write(folder, "report.html", title, config, body, CHART_SCRIPTS, data)
 
 
 def _write(
     folder: ResultsFolder,
     name: str,
     title: str,
-    subtitle: str,
     config: Mapping[str, Any],
     body: str,
-    data: Mapping[str, Any] | None,
-    scripts: Sequence[str],
+    scripts: Sequence[str] = SIMPLE_SCRIPTS,
+    data: Mapping[str, Any] | None = None,
+    subtitle: str = "",
 ) -> Path:
     style = _page_part("style.css")
     script = "\n".join(_page_part(part) for part in scripts)
@@ -191,23 +179,15 @@ def _write(
         "POLICY": f"style-src {_checksum(style)}; script-src {_checksum(script)}",
         "STYLE": style,
         "SCRIPT": script,
-        "TITLE": html.escape(title),
-        "SUBTITLE": html.escape(subtitle),
+        "TITLE": escape(title),
+        "SUBTITLE": escape(subtitle),
         "AGAIN": _again_html(config),
         "BODY": body,
         "DATA": "" if data is None else _data_html(data),
     }
-    return folder.write_text(name, _fill(_page_part("page.html"), values))
-
-
-def _fill(template: str, values: Mapping[str, str]) -> str:
-    """Replace each `{{NAME}}`, but never within what was put in: data cannot name a placeholder."""
-    parts = template.split("{{")
-    filled = [parts[0]]
-    for part in parts[1:]:
-        name, found, rest = part.partition("}}")
-        filled.append(values[name] + rest if found and name in values else "{{" + part)
-    return "".join(filled)
+    # In one pass: what was put in cannot name a placeholder.
+    page = re.sub(r"{{(\w+)}}", lambda found: values[found[1]], _page_part("page.html"))
+    return folder.write_text(name, page)
 
 
 def _data_html(data: Mapping[str, Any]) -> str:
@@ -218,7 +198,7 @@ def _data_html(data: Mapping[str, Any]) -> str:
 
 
 def _again_html(config: Mapping[str, Any]) -> str:
-    command = html.escape(str(config.get("command", "")))
+    command = escape(str(config.get("command", "")))
     settings = {key: value for key, value in config.items() if key != "command"}
     settings |= {
         "made": time.strftime("%Y-%m-%d %H:%M"),
@@ -226,7 +206,7 @@ def _again_html(config: Mapping[str, Any]) -> str:
         "python": platform.python_version(),
     }
     rows = "".join(
-        f"<tr><th>{html.escape(str(key))}</th><td>{html.escape(_shown(value))}</td></tr>"
+        f"<tr><th>{escape(str(key))}</th><td>{escape(_shown(value))}</td></tr>"
         for key, value in settings.items()
     )
     again = f'<pre id="command" tabindex="0">{command}</pre>' if command else ""
@@ -237,12 +217,21 @@ def _verdict_html(runs: Mapping[str, Run]) -> str:
     """The first method's verdict large, the others' below it."""
     (first, run), *others = runs.items()
     small = "".join(
-        f'<p class="muted"><b>{html.escape(name)}</b>: {html.escape(verdict(other))}</p>'
+        f'<p class="muted"><b>{escape(name)}</b>: {escape(verdict(other))}</p>'
         for name, other in others
     )
     return (
-        f'<section id="verdict" aria-label="Verdict on {html.escape(first)}">'
-        f'<p class="verdict">{html.escape(verdict(run))}</p>{small}</section>'
+        f'<section id="verdict" aria-label="Verdict on {escape(first)}">'
+        f'<p class="verdict">{escape(verdict(run))}</p>{small}</section>'
+    )
+
+
+def _picture_html(picture: Picture) -> str:
+    caption = escape(picture.caption)
+    source = base64.b64encode(picture.path.read_bytes()).decode("ascii")
+    return (
+        f'<figure><img alt="{caption}" src="data:image/png;base64,{source}">'
+        f"<figcaption>{caption}</figcaption></figure>"
     )
 
 
@@ -255,18 +244,21 @@ def _metrics_html(title: str, by_method: Mapping[str, Mapping[str, float]]) -> s
 
 def _table_html(table: Table, tips: Sequence[str] = ()) -> str:
     """The table; `tips` are the rows' tooltips."""
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
-    marks = [f' data-tip="{html.escape(tip)}" tabindex="0"' for tip in tips] or [""] * len(
-        table.rows
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    rows = ""
+    for row, tip in zip_longest(table.rows, tips):
+        mark = f' data-tip="{escape(tip)}" tabindex="0"' if tip else ""
+        cells = "".join(f"<td>{escape(_shown(cell))}</td>" for cell in row)
+        rows += f"<tr{mark}>{cells}</tr>"
+    return _section(
+        table.title,
+        f'<div class="scroll"><table class="figures"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>",
     )
-    rows = "".join(
-        f"<tr{mark}>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>"
-        for mark, row in zip(marks, table.rows, strict=True)
-    )
-    return (
-        f'<section><h2>{html.escape(table.title)}</h2><div class="scroll"><table class="figures">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
-    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
 
 
 def _shown(value: object) -> str:

@@ -61,8 +61,8 @@ class MapCheck:
         right = [one for one in fixed if one.right]
         return {
             "expected_median_m": self.median_m,
-            "expected_p10_m": self._expected(10),
-            "expected_p90_m": self._expected(90),
+            "expected_p10_m": _percentile(self._errors, 10),
+            "expected_p90_m": _percentile(self._errors, 90),
             "expected_beyond_1m": self._beyond,
             "within_three_sigma_share": _mean(self.way.in_sigmas[self.way.covered] <= 3.0),
             "checked_share": _mean(self.way.covered),
@@ -72,9 +72,9 @@ class MapCheck:
                 "starts": len(self.first_fixes),
                 "fixed_share": _mean([one.images is not None for one in self.first_fixes]),
                 "right_share": len(right) / len(fixed) if fixed else None,
-                "median_images": _median([one.images for one in right]),
-                "median_metres": _median([one.metres for one in right]),
-                "median_seconds": _median([one.seconds for one in right]),
+                "median_images": _percentile([one.images for one in right], 50),
+                "median_metres": _percentile([one.metres for one in right], 50),
+                "median_seconds": _percentile([one.seconds for one in right], 50),
             },
             "drives": [
                 {
@@ -120,16 +120,17 @@ class MapCheck:
     @property
     def median_m(self) -> float | None:
         """The expected error in metres; None where nothing could be checked."""
-        return self._expected(50)
+        return _percentile(self._errors, 50)
 
-    def _expected(self, percent: float) -> float | None:
-        """A percentile of the expected errors; None where nothing could be checked."""
-        return _percentile(self.way.errors[self.way.covered], percent)
+    @property
+    def _errors(self) -> Array:
+        """Errors in metres where the rest of the map covers the way."""
+        return self.way.errors[self.way.covered]
 
     @property
     def _beyond(self) -> float | None:
         """The share of images with a gross error."""
-        return _mean(self.way.errors[self.way.covered] > GROSS_ERROR_M)
+        return _mean(self._errors > GROSS_ERROR_M)
 
     @cached_property
     def spread_m(self) -> Array:
@@ -213,10 +214,6 @@ def _reason(stretch: Stretch) -> str:
         "light": "seen in one light only",
         "look_alike": "confused with a place far away",
     }[stretch.why]
-
-
-def _median(values: object) -> float | None:
-    return _percentile(values, 50)
 
 
 def _percentile(values: object, share: float) -> float | None:
