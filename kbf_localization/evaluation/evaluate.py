@@ -14,7 +14,7 @@ from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
 from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.evaluation.described_drive import describe_drive
-from kbf_localization.evaluation.metrics import pooled_metrics, trajectory_metrics
+from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.plots import save_plots
 from kbf_localization.evaluation.report import write_drives_report, write_report
 from kbf_localization.evaluation.results import ResultsFolder
@@ -62,17 +62,14 @@ def evaluate_drives(
     With `smooth` the default filter's runs are also given looking back, as "kbf_smoothed".
     """
     watch = stopwatch or Stopwatch()
-    names = list(dict.fromkeys(name.strip() for name in methods if name.strip()))
-    if smooth and "kbf" not in names:
+    if smooth and "kbf" not in methods:
         raise ParameterError("--smooth looks back over the method kbf, which --method leaves out")
-    if not names:
-        raise ParameterError("--method names no method: give for example kbf,nai")
     results = []
     for drive in drives:
         with watch.measuring("describing images"):
             described = describe_drive(drive, training_map.described_by, progress=progress)
         runs = {}
-        for name in names:
+        for name in methods:
             with watch.measuring(name):
                 pose_filter = make_filter(name, training_map, seed=seed)
                 steps: list[Step] | None = None
@@ -94,7 +91,8 @@ def evaluate_drives(
 def metrics_by_method(results: Sequence[SourceResult]) -> dict[str, Figures]:
     """Each method's figures over the frames of all drives together."""
     return {
-        name: pooled_metrics([result.runs[name] for result in results]) for name in results[0].runs
+        name: trajectory_metrics(*(result.runs[name] for result in results))
+        for name in results[0].runs
     }
 
 
@@ -140,6 +138,7 @@ def write_results(
         metrics["warnings"] = warnings
     if conditions := metrics_by_condition(results):
         metrics["conditions"] = conditions
+    parts = _parts(results)
     if len(results) > 1:
         metrics["sources"] = {
             part: {
@@ -149,11 +148,11 @@ def write_results(
                 "methods": {name: trajectory_metrics(run) for name, run in result.runs.items()},
                 "verdict": verdict(next(iter(result.runs.values()))),
             }
-            for part, result in zip(_parts(results), results, strict=True)
+            for part, result in zip(parts, results, strict=True)
         }
     watch = stopwatch or Stopwatch()
     folder.write_config(config)
-    for part, result in zip(_parts(results), results, strict=True):
+    for part, result in zip(parts, results, strict=True):
         _write_trajectories(folder, part, result)
         if pictures:
             with watch.measuring("pictures"):
@@ -172,7 +171,7 @@ def write_results(
                     progress=progress,
                 )
     if report and len(results) > 1:
-        write_drives_report(folder, config, metrics, list(_parts(results)))
+        write_drives_report(folder, config, metrics, parts)
     folder.write_metrics(metrics)
     return metrics
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,19 +53,15 @@ def error_in_sigmas(run: Run) -> Array:
     return np.asarray(np.sqrt(squared.sum(axis=1)))
 
 
-def trajectory_metrics(run: Run) -> dict[str, float]:
-    """The figures of one run; errors are over the frames whose truth is known."""
-    return pooled_metrics([run])
-
-
-def pooled_metrics(runs: Sequence[Run]) -> dict[str, float]:
-    """The figures over the frames of several runs together."""
+def trajectory_metrics(*runs: Run) -> dict[str, float]:
+    """The figures of a run, or over the frames of several; errors are where the truth is known."""
     if sum(len(run) for run in runs) == 0:
         raise KbfError("no image got an estimate: check that odometry and images overlap in time")
     step_ms = np.concatenate([run.step_ms for run in runs])
     tracking = np.array([state == "tracking" for run in runs for state in run.states])
     first = [seconds for run in runs if (seconds := seconds_to_first_fix(run)) is not None]
-    known = ~np.isnan(np.concatenate([_truth_or_nan(run)[:, 0] for run in runs]))
+    truth = [np.full((len(run), 3), np.nan) if run.truth is None else run.truth for run in runs]
+    known = ~np.isnan(np.concatenate(truth)[:, 0])
     figures: dict[str, float] = {}
     if known.any():
         position = np.concatenate([position_errors(run) for run in runs])[known]
@@ -100,10 +95,9 @@ def pooled_metrics(runs: Sequence[Run]) -> dict[str, float]:
 
 def seconds_to_first_fix(run: Run) -> float | None:
     """Seconds from the first image until the state is first "tracking"; None for never."""
-    tracking = np.array([state == "tracking" for state in run.states], dtype=bool)
-    if not tracking.any():
+    if "tracking" not in run.states:
         return None
-    return float(run.stamps_ns[int(np.argmax(tracking))] - run.stamps_ns[0]) * 1e-9
+    return float(run.stamps_ns[run.states.index("tracking")] - run.stamps_ns[0]) * 1e-9
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,3 @@ def kidnapping(run: Run, set_down_ns: int) -> Kidnapping:
     lost_at = first("lost", start)
     again_at = first("tracking", lost_at)
     return Kidnapping(start, lost_at, again_at, seconds(lost_at), seconds(again_at))
-
-
-def _truth_or_nan(run: Run) -> Array:
-    return np.full((len(run), 3), np.nan) if run.truth is None else run.truth

@@ -9,7 +9,6 @@ from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.metrics import (
     error_in_sigmas,
-    pooled_metrics,
     position_sigmas,
     trajectory_metrics,
 )
@@ -127,7 +126,7 @@ def test_errors_in_sigmas_are_mahalanobis_lengths() -> None:
 
 def test_pooling_runs_is_the_metric_of_their_frames_together() -> None:
     first, second = make_run(seed=1), make_run(frames=20, seed=2, noise_m=1.0)
-    together = pooled_metrics([first, second])
+    together = trajectory_metrics(first, second)
     squared = sum(
         trajectory_metrics(run)["position_rmse_m"] ** 2 * len(run) for run in (first, second)
     )
