@@ -79,18 +79,17 @@ def tune(
     from `journal` is not computed again.
     """
     known = Journal(journal, _fingerprint(pool, drives, seed))
+    short, long = (_Trial(pool, tuple(drives), final) for final in (False, True))
     found = {}
     for method in methods:
         candidates = _candidates(method, poses, budget, seed)
         doing = f"tuning {method} at {poses} poses"
-        first = _scores(pool, drives, candidates, False, known, workers, progress, doing)
+        first = _scores(short, candidates, known, workers, progress, doing)
         ranking = sorted(candidates, key=lambda one: first[one.number])
         finalists = ranking[: max(1, len(candidates) // FINALISTS)]
         if candidates[0] not in finalists:
             finalists.append(candidates[0])
-        final = _scores(
-            pool, drives, finalists, True, known, workers, progress, f"{doing}, finalists"
-        )
+        final = _scores(long, finalists, known, workers, progress, f"{doing}, finalists")
         best = min(finalists, key=lambda one: final[one.number])
         found[method] = Tuned(best.parameters, final[best.number], final[0])
     return found
@@ -157,34 +156,31 @@ def _fingerprint(pool: FramePool, drives: Sequence[int], seed: int) -> str:
 def _candidates(method: str, poses: int, budget: int, seed: int) -> list[Candidate]:
     generator = np.random.default_rng((seed, poses))
     drawn = [random_parameters(method, generator) for _ in range(budget - 1)]
-    settings: list[Mapping[str, float]] = [{}, *drawn]
-    if not drawn or not drawn[0]:
-        settings = settings[:1]
+    # A method without parameters has nothing to try but its defaults.
+    settings = [{}, *filter(None, drawn)]
     return [Candidate(method, poses, number, one) for number, one in enumerate(settings)]
 
 
 def _scores(
-    pool: FramePool,
-    drives: Sequence[int],
+    trial: _Trial,
     candidates: Sequence[Candidate],
-    final: bool,
     known: Journal,
     workers: Workers | None,
     progress: Progress,
     doing: str,
 ) -> dict[int, float]:
     """The RMSE of each candidate by its number."""
-    scores = {one.number: known.score(one, final) for one in candidates}
-    left = [one for one in candidates if scores[one.number] is None]
-    task = _Trial(pool, tuple(drives), final)
-    done = len(candidates) - len(left)
-    progress(done, len(candidates), doing)
-    for candidate, rmse in zip(left, (workers or Serial()).map(task, left), strict=True):
-        known.add(candidate, final, rmse)
+    scores: dict[int, float] = {}
+    for one in candidates:
+        if (score := known.score(one, trial.final)) is not None:
+            scores[one.number] = score
+    left = [one for one in candidates if one.number not in scores]
+    progress(len(scores), len(candidates), doing)
+    for candidate, rmse in zip(left, (workers or Serial()).map(trial, left), strict=True):
+        known.add(candidate, trial.final, rmse)
         scores[candidate.number] = rmse
-        done += 1
-        progress(done, len(candidates), doing)
-    return {number: float("inf") if one is None else one for number, one in scores.items()}
+        progress(len(scores), len(candidates), doing)
+    return scores
 
 
 @dataclass(frozen=True)

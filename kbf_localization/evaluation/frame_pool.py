@@ -93,12 +93,7 @@ class FramePool:
     ) -> TrainingMap:
         """A map of `count` of the frames `own` (increasing) that has learned from them alone."""
         numbers = np.unique(self.frames.drive_of[own])
-        part = Frames(
-            *(
-                getattr(self.frames, name)[own]
-                for name in ("drive_of", "index_of", "poses", "next_poses", "motions", "odometry")
-            )
-        )
+        part = Frames(*(column[own] for column in vars(self.frames).values()))
         part = replace(part, drive_of=np.searchsorted(numbers, part.drive_of))
         gaps = np.flatnonzero(np.diff(own) > 1)
         part.motions[gaps] = part.next_poses[gaps] = np.nan
