@@ -4,105 +4,97 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class MetricText:
-    """The name of a figure in tables, what it is, and which values are good."""
+class MetricText(NamedTuple):
+    """The name of a figure in tables; what it is, and which values are good."""
 
     label: str
-    what: str
-    good: str
-
-    @property
-    def tip(self) -> str:
-        return f"{self.what} {self.good}"
+    tip: str
 
 
 METRIC_TEXTS = {
     "position_rmse_m": MetricText(
         "position error, RMSE",
-        "Root mean square of the distances between estimated and true position.",
+        "Root mean square of the distances between estimated and true position. "
         "Lower is better; a few gross errors raise it far above the median.",
     ),
     "position_median_m": MetricText(
         "position error, median",
-        "Half of the frames are nearer than this to the true position.",
+        "Half of the frames are nearer than this to the true position. "
         "Lower is better; below 15 cm is good indoors.",
     ),
     "position_p95_m": MetricText(
         "position error, 95 %",
-        "95 of 100 frames are nearer than this to the true position.",
+        "95 of 100 frames are nearer than this to the true position. "
         "Lower is better; below 50 cm is good indoors.",
     ),
     "position_max_m": MetricText(
         "position error, largest",
-        "The largest distance to the true position, the time before the first fix included.",
+        "The largest distance to the true position, the time before the first fix included. "
         "Lower is better; before the first fix it may be anything.",
     ),
     "heading_rmse_deg": MetricText(
         "heading error, RMSE",
-        "Root mean square of the angles between estimated and true heading.",
+        "Root mean square of the angles between estimated and true heading. "
         "Lower is better; below 5° is good.",
     ),
     "heading_median_deg": MetricText(
         "heading error, median",
-        "Half of the frames are nearer than this to the true heading.",
+        "Half of the frames are nearer than this to the true heading. "
         "Lower is better; below 3° is good.",
     ),
     "share_beyond_1m": MetricText(
         "frames beyond 1 m",
-        "Share of all frames whose position is more than 1 m from the true one, in any state.",
+        "Share of all frames whose position is more than 1 m from the true one, in any state. "
         "Lower is better; 0 % is possible on a map that covers the drive.",
     ),
     "share_tracking": MetricText(
         "frames in state tracking",
-        "Share of the frames for which the method vouches (state tracking).",
+        "Share of the frames for which the method vouches (state tracking). "
         "Higher is better, as long as few of them are confident and wrong.",
     ),
     "share_confident_wrong": MetricText(
         "frames confident and wrong",
-        "Share of the frames in state tracking and yet more than 1 m from the true position.",
+        "Share of the frames in state tracking and yet more than 1 m from the true position. "
         "0 % is good: a robot acts on these.",
     ),
     "seconds_to_first_fix": MetricText(
         "time to the first fix",
-        "From the first image until the state is first tracking; no hint is given.",
+        "From the first image until the state is first tracking; no hint is given. "
         "Lower is better; a few seconds of driving are needed where places look alike.",
     ),
     "within_three_sigma_share": MetricText(
         "frames within 3 σ",
-        "Share of the frames whose error is within three of the published standard deviations σ.",
+        "Share of the frames whose error is within three of the published standard deviations σ. "
         "98.9 % for a Gaussian in two dimensions: less is overconfident.",
     ),
     "nees_mean": MetricText(
         "NEES of the position, mean",
-        "Squared error in units of the published covariance (normalized estimation error squared).",
+        "Squared error in units of the published covariance (normalized estimation error squared). "
         "2 is right: more is overconfident, less is too cautious.",
     ),
     "median_sigma_m": MetricText(
         "published σ, median",
-        "Half of the frames are published with a smaller standard deviation (longer axis).",
+        "Half of the frames are published with a smaller standard deviation (longer axis). "
         "Right where it is about as large as the errors are.",
     ),
     "frames": MetricText(
-        "frames", "Images that got an estimate.", "All of the drive's images is good."
+        "frames", "Images that got an estimate. All of the drive's images is good."
     ),
     "frames_dropped": MetricText(
         "frames without estimate",
-        "Images that got none: damaged, without odometry, or dropped by a busy node.",
-        "0 is good.",
+        "Images that got none: damaged, without odometry, or dropped by a busy node. 0 is good.",
     ),
     "step_ms_p50": MetricText(
         "time per image, median",
-        "From the decoded image to the pose, on the computer of this run.",
+        "From the decoded image to the pose, on the computer of this run. "
         "Good where it is below the time between two images.",
     ),
     "step_ms_p99": MetricText(
         "time per image, 99 %",
-        "1 of 100 images takes longer, from the decoded image to the pose.",
+        "1 of 100 images takes longer, from the decoded image to the pose. "
         "Good where it is below the time between two images.",
     ),
 }
@@ -195,12 +187,11 @@ def metric_rows(by_method: Mapping[str, Mapping[str, float]]) -> list[dict[str, 
     return [
         {
             "key": key,
-            "label": METRIC_TEXTS[key].label,
-            "tip": METRIC_TEXTS[key].tip,
+            **text._asdict(),
             "values": [figures.get(key) for figures in by_method.values()],
             "texts": [metric_text(key, figures.get(key)) for figures in by_method.values()],
             "short": [metric_text(key, figures.get(key), False) for figures in by_method.values()],
         }
-        for key in METRIC_TEXTS
+        for key, text in METRIC_TEXTS.items()
         if any(key in figures for figures in by_method.values())
     ]
