@@ -86,16 +86,13 @@ def packed(values: Any, dtype: Any = np.float32) -> str:
 
 
 def _method(name: str, run: Run, frame_stamps: Stamps) -> dict[str, Any]:
-    covariances = run.covariances
     counts = {str(reason): int(count) for reason, count in run.counts.items() if count}
     return {
         "name": name,
         "title": TITLES.get(name, "the ROS 2 node's own poses" if name == "node" else name),
         "frames": packed(_nearest(frame_stamps, run.stamps_ns), np.uint32),
         "poses": packed(run.estimates),
-        "covariances": packed(
-            np.stack((covariances[:, 0, 0], covariances[:, 0, 1], covariances[:, 1, 1]), axis=1)
-        ),
+        "covariances": packed(run.covariances[:, [0, 0, 1], [0, 1, 1]]),
         "errors": packed(position_errors(run)),
         "sigmas": packed(position_sigmas(run)),
         "errorInSigmas": packed(error_in_sigmas(run)),
@@ -111,8 +108,9 @@ def _method(name: str, run: Run, frame_stamps: Stamps) -> dict[str, Any]:
 
 def _belief(beliefs: tuple[Weights | None, ...]) -> dict[str, str]:
     """Each frame's largest weights, as 1/127 of the largest one's size, with their map rows."""
-    rows, values, ends = [], [], [0]
+    rows, values, ends = [np.zeros(0)], [np.zeros(0)], [0]
     for weights in beliefs:
+        ends.append(ends[-1])
         if weights is not None and len(weights.rows):
             largest = np.argsort(-np.abs(weights.values), kind="stable")[:SHOWN_WEIGHTS]
             scale = float(np.abs(weights.values[largest[0]])) or 1.0
@@ -120,11 +118,11 @@ def _belief(beliefs: tuple[Weights | None, ...]) -> dict[str, str]:
             seen = np.isfinite(levels) & (levels != 0) & (weights.rows[largest] < SHOWN_MAP_POSES)
             rows.append(weights.rows[largest][seen])
             values.append(levels[seen])
-        ends.append(ends[-1] + (len(rows[-1]) if weights is not None and len(weights.rows) else 0))
+            ends[-1] += len(rows[-1])
     return {
         "ends": packed(ends, np.uint32),
-        "rows": packed(np.concatenate(rows) if rows else [], np.uint32),
-        "values": packed(np.concatenate(values) if values else [], np.int8),
+        "rows": packed(np.concatenate(rows), np.uint32),
+        "values": packed(np.concatenate(values), np.int8),
     }
 
 
@@ -189,11 +187,7 @@ def _best_rows(run: Run) -> Rows:
 
 def _nearest(stamps_ns: Stamps, wanted_ns: Stamps) -> Rows:
     """The index of the frame nearest in time to each wanted stamp."""
-    right = np.clip(np.searchsorted(stamps_ns, wanted_ns), 1, max(len(stamps_ns) - 1, 1))
-    right = np.minimum(right, len(stamps_ns) - 1)
-    left = np.maximum(right - 1, 0)
-    nearer_left = wanted_ns - stamps_ns[left] < stamps_ns[right] - wanted_ns
-    return np.where(nearer_left, left, right)
+    return np.searchsorted(stamps_ns[1:] + stamps_ns[:-1], 2 * wanted_ns, side="right")
 
 
 def _state_code(state: str) -> int:
