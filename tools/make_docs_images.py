@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -21,7 +22,9 @@ PROJECT = Path(__file__).resolve().parents[1]
 IMAGES = PROJECT / "docs" / "images"
 sys.path.insert(0, str(PROJECT))
 
-from kbf_localization.evaluation.run import Run  # noqa: E402 (the path is set above)
+from kbf_localization.arrays import Array  # noqa: E402 (the path is set above)
+from kbf_localization.evaluation.plots import draw_weights  # noqa: E402
+from kbf_localization.evaluation.run import Run  # noqa: E402
 
 
 def save_figure(figure: Figure, name: str, width: int) -> None:
@@ -58,10 +61,19 @@ def most_undecided(run: Run) -> int:
     return max(range(len(run)), key=second)
 
 
+def draw_belief(axes: Axes, run: Run, frame: int, map_poses: Array, title: str) -> None:
+    """The weights on the map's poses at one frame: positive discs, negative diamonds."""
+    axes.plot(*map_poses[:, :2].T, ".", color="0.8", markersize=3, label="map poses")
+    weights = run.beliefs[frame]
+    draw_weights(axes, map_poses[weights.rows, :2], weights.values)
+    axes.plot(*run.truth[frame, :2], "o", ms=11, mfc="none", mec="black", mew=2, label="truth")
+    axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal", title=title)
+
+
 def main(drive_path: str, map_path: str) -> None:
     from kbf_localization.datasets.open import open_drive
     from kbf_localization.evaluation.evaluate import evaluate_drives
-    from kbf_localization.evaluation.plots import draw_belief, draw_error_over_time
+    from kbf_localization.evaluation.plots import draw_error_over_time
     from kbf_localization.evaluation.report import write_report
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.training_map import load_map

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.evaluation.metrics import position_errors, position_sigmas
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run
+from kbf_localization.evaluation.verdict import stretches
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map.picture import COLOURS, draw_floor_plan
 
@@ -42,21 +43,19 @@ def save_plots(
     progress: Progress = no_progress,
 ) -> None:
     """Write the pictures of one drive as PNG, their names beginning with `part`."""
-    pictures: dict[str, Callable[[Axes], None]] = {
-        "paths.png": lambda axes: draw_paths(
-            axes, runs, training_map.poses, training_map.floor_plan
-        )
+    pictures: dict[str, Callable[[Axes, Mapping[str, Run]], None]] = {
+        "paths": partial(draw_paths, training_map=training_map)
     }
     if any(run.truth is not None for run in runs.values()):
         pictures |= {
-            "error_over_time.png": lambda axes: draw_error_over_time(axes, runs),
-            "error_distribution.png": lambda axes: draw_error_distribution(axes, runs),
-            "sigma_and_error.png": lambda axes: draw_sigma_and_error(axes, runs),
+            "error_over_time": draw_error_over_time,
+            "error_distribution": draw_error_distribution,
+            "sigma_and_error": draw_sigma_and_error,
         }
     for name, draw in tracked(pictures.items(), "drawing", progress):
         figure, axes = make_figure()
-        draw(axes)
-        save_figure(folder, f"{part}{name}", figure)
+        draw(axes, runs)
+        save_figure(folder, f"{part}{name}.png", figure)
 
 
 def make_figure(width: float = 8.0, height: float = 5.0) -> tuple[Figure, Axes]:
@@ -77,12 +76,10 @@ def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> None:
         figure.savefig(path, dpi=110)
 
 
-def draw_paths(
-    axes: Axes, runs: Mapping[str, Run], map_poses: Array, plan: FloorPlanImage | None = None
-) -> None:
+def draw_paths(axes: Axes, runs: Mapping[str, Run], training_map: TrainingMap) -> None:
     """The estimated paths and the true one over the map's poses, to scale."""
-    draw_floor_plan(axes, plan)
-    axes.plot(*map_poses[:, :2].T, ".", color="0.75", markersize=3, label="map poses")
+    draw_floor_plan(axes, training_map.floor_plan)
+    axes.plot(*training_map.poses[:, :2].T, ".", color="0.75", markersize=3, label="map poses")
     truth = next((run.truth for run in runs.values() if run.truth is not None), None)
     if truth is not None:
         axes.plot(*truth[:, :2].T, color="black", linewidth=2.5, alpha=0.6, label="truth")
@@ -112,18 +109,10 @@ def draw_error_over_time(axes: Axes, runs: Mapping[str, Run]) -> None:
         axes.plot(seconds, position_errors(run), color=colour, linestyle=line, lw=1.2, label=name)
     band = axes.secondary_xaxis("top")
     band.set_xticks([])
-    seconds = (first.stamps_ns - start_ns) * 1e-9
-    changes = [0, *(np.flatnonzero(np.array(first.states[1:]) != first.states[:-1]) + 1).tolist()]
     shown: set[str] = set()
-    for begin, end in zip(changes, [*changes[1:], len(seconds) - 1], strict=True):
-        state = first.states[begin]
-        axes.axvspan(
-            seconds[begin],
-            seconds[end],
-            ymin=0.97,
-            color=STATE_COLOURS.get(state, "#999999"),
-            label=None if state in shown else state,
-        )
+    for state, begin, end in stretches(first):
+        label = None if state in shown else state
+        axes.axvspan(begin, end, ymin=0.97, color=STATE_COLOURS.get(state, "#999999"), label=label)
         shown.add(state)
     axes.set(xlabel="time (s)", ylabel="position error (m)", title="Error over time")
     axes.set_yscale("symlog", linthresh=0.1)
@@ -178,14 +167,3 @@ def draw_weights(axes: Axes, points: Array, weights: Array) -> None:
             alpha=0.7,
             label=f"{label}, {weights[np.sign(weights) == sign].sum():+.2f} in all",
         )
-
-
-def draw_belief(axes: Axes, run: Run, frame: int, map_poses: Array, title: str) -> None:
-    """The weights on the map's poses at one frame: positive discs, negative diamonds."""
-    axes.plot(*map_poses[:, :2].T, ".", color="0.8", markersize=3, label="map poses")
-    weights = run.beliefs[frame] if run.beliefs is not None else None
-    if weights is not None and len(weights.rows):
-        draw_weights(axes, map_poses[weights.rows, :2], weights.values)
-    if run.truth is not None:
-        axes.plot(*run.truth[frame, :2], "o", ms=11, mfc="none", mec="black", mew=2, label="truth")
-    axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal", title=title.replace("$", r"\$"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from kbf_localization.evaluation.metric_texts import length_text, share_text
@@ -13,32 +11,12 @@ from kbf_localization.evaluation.run import Run
 NO_TRUTH = "The drive has no true poses, so errors cannot be computed."
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Consecutive frames of one state: rows [first, end) of the run, and seconds."""
-
-    state: str
-    first: int
-    end: int
-    seconds: float
-
-
-def stretches(run: Run) -> list[Stretch]:
-    """The run cut where its state changes; a stretch lasts until the next one begins."""
-    states = np.array(run.states)
-    if len(states) == 0:
-        return []
-    starts = [0, *(np.flatnonzero(states[1:] != states[:-1]) + 1).tolist()]
-    ends = [*starts[1:], len(states)]
-    return [
-        Stretch(
-            run.states[first],
-            first,
-            end,
-            float(run.stamps_ns[min(end, len(states) - 1)] - run.stamps_ns[first]) * 1e-9,
-        )
-        for first, end in zip(starts, ends, strict=True)
-    ]
+def stretches(run: Run) -> list[tuple[str, float, float]]:
+    """The run's states in turn, each with the seconds at which it begins and ends."""
+    states, seconds = run.states, ((run.stamps_ns - run.stamps_ns[:1]) * 1e-9).tolist()
+    starts = [row for row in range(len(run)) if row == 0 or states[row] != states[row - 1]]
+    ends = [*starts[1:], len(run) - 1]
+    return [(states[start], seconds[start], seconds[end]) for start, end in zip(starts, ends)]
 
 
 def verdict(run: Run) -> str:
@@ -100,10 +78,10 @@ def _stayed(errors: np.ndarray, seconds: float) -> str:
 
 
 def _losses(run: Run) -> str:
-    lost = [one for one in stretches(run) if one.state == "lost"]
+    lost = [end - begin for state, begin, end in stretches(run) if state == "lost"]
     if not lost:
         return "never lost"
-    total = _seconds(sum(one.seconds for one in lost))
+    total = _seconds(sum(lost))
     end = ", still lost at the end" if run.states[-1] == "lost" else ""
     if len(lost) == 1:
         return f"lost once, for {total}{end}"
