@@ -34,7 +34,6 @@ from kbf_localization.evaluation.canvas import (
     font,
     mixed,
     polyline,
-    ring,
     view,
 )
 from kbf_localization.evaluation.metrics import Kidnapping, position_errors
@@ -74,6 +73,9 @@ class FramePainter:
             self._hypotheses(page, row)
         self._truth(page, row, carried)
         return self._texts(page, row, carried)
+
+    def _colour(self, row: int) -> Colour:
+        return STATES.get(self._run.states[row], FAINT)
 
     # The map
 
@@ -123,11 +125,8 @@ class FramePainter:
 
     def _spread(self, page: Image, row: int) -> None:
         """The published covariance: wide while the robot is lost."""
-        centre = self._run.estimates[row]
-        colour = STATES.get(self._run.states[row], FAINT)
-        outline = self._ellipse(centre, self._run.covariances[row], 2.0)
-        fill(page, outline, colour, 0.12)
-        polyline(page, outline, colour, 1, closed=True)
+        centre, covariance = self._run.estimates[row], self._run.covariances[row]
+        self._ellipse(page, centre, covariance, self._colour(row), 0.12)
 
     def _weights(self, page: Image, row: int) -> None:
         beliefs = self._run.beliefs or ()
@@ -144,13 +143,13 @@ class FramePainter:
         """Each with its way, ellipse and heading; the improbable ones are pale."""
         told = self._run.hypotheses
         if told is None:
-            self._robot(page, self._run.estimates[row], STATES[self._run.states[row]])
+            self._robot(page, self._run.estimates[row], self._colour(row))
             return
         set_down = 0 if self._carried is None else self._carried.set_down_at
         first = max(row - TRAIL, set_down if row >= set_down else 0)
         for one in sorted(told[row], key=lambda hypothesis: hypothesis.probability):
             strength = 0.25 + 0.75 * min(one.probability, 1.0)
-            colour = mixed(STATES.get(self._run.states[row], FAINT), strength)
+            colour = mixed(self._colour(row), strength)
             way = [
                 earlier.pose
                 for past in told[first : row + 1]
@@ -159,9 +158,7 @@ class FramePainter:
             ]
             if len(way) > 1:
                 polyline(page, self._pixels(np.array(way)), colour, 2)
-            outline = self._ellipse(one.pose, one.covariance, 2.0)
-            fill(page, outline, colour, 0.35 * strength)
-            polyline(page, outline, colour, 1, closed=True)
+            self._ellipse(page, one.pose, one.covariance, colour, 0.35 * strength)
             self._robot(page, one.pose, colour)
 
     def _robot(self, page: Image, pose: Array, colour: Colour) -> None:
@@ -183,15 +180,19 @@ class FramePainter:
             for share in np.arange(0.0, carried, 0.025):
                 disc(page, place + share * (there - place), 1.6, INK)
             place = place + carried * (there - place)
-        ring(page, place, 15.0, INK)
+        disc(page, place, 15.0, INK, 2)
 
-    def _ellipse(self, pose: Array, covariance: Array, sigmas: float) -> Array:
-        """The outline (64, 2), in pixels, of `sigmas` standard deviations of the position."""
+    def _ellipse(
+        self, page: Image, pose: Array, covariance: Array, colour: Colour, opacity: float
+    ) -> None:
+        """Two standard deviations of the position."""
         variances, axes = np.linalg.eigh(covariance[:2, :2])
         angles = np.linspace(0.0, 2.0 * np.pi, 64, endpoint=False)
         circle = np.stack((np.cos(angles), np.sin(angles)))
-        around = sigmas * (axes * np.sqrt(np.maximum(variances, 0.0))) @ circle
-        return self._pixels(pose[:2] + around.T)
+        around = 2.0 * (axes * np.sqrt(np.maximum(variances, 0.0))) @ circle
+        outline = self._pixels(pose[:2] + around.T)
+        fill(page, outline, colour, opacity)
+        polyline(page, outline, colour, 1, closed=True)
 
     # Beside and beneath it
 
@@ -215,16 +216,15 @@ class FramePainter:
         page[top:bottom, left:right] = FLOOR
         for earlier in range(row):
             at = slice(round(along[earlier]), round(along[earlier + 1]))
-            page[top:bottom, at] = STATES.get(self._run.states[earlier], FAINT)
+            page[top:bottom, at] = self._colour(earlier)
         now = min(round(along[row]), right - 3)
         page[top - 5 : bottom + 5, now : now + 3] = INK
 
     def _texts(self, page: Image, row: int, carried: float | None) -> Image:
         picture = PillowImage.fromarray(page)
         draw = ImageDraw.Draw(picture)
-        state = self._run.states[row]
-        colour = STATES.get(state, FAINT) if carried is None else FAINT
-        label = state.upper() if carried is None else "CARRIED"
+        colour = self._colour(row) if carried is None else FAINT
+        label = self._run.states[row].upper() if carried is None else "CARRIED"
         width = draw.textlength(label, font=font(24))
         draw.rounded_rectangle((LEFT, 20, LEFT + width + 40, 58), 19, fill=colour)
         draw.text((LEFT + 20, 39), label, fill=PAGE, font=font(24), anchor="lm")

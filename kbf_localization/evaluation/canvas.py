@@ -79,14 +79,10 @@ def fill(page: Image, outline: Array, colour: Colour, opacity: float) -> None:
     box[:] = np.round(box + share * (np.array(colour) - box)).astype(np.uint8)
 
 
-def disc(page: Image, centre: Array, radius: float, colour: Colour) -> None:
+def disc(page: Image, centre: Array, radius: float, colour: Colour, width: int = -1) -> None:
+    """Filled, or a ring of this width."""
     x, y = _fixed(centre)[0].tolist()
-    cv2.circle(page, (x, y), round(radius * 2**SUBPIXELS), colour, -1, cv2.LINE_AA, SUBPIXELS)
-
-
-def ring(page: Image, centre: Array, radius: float, colour: Colour) -> None:
-    x, y = _fixed(centre)[0].tolist()
-    cv2.circle(page, (x, y), round(radius * 2**SUBPIXELS), colour, 2, cv2.LINE_AA, SUBPIXELS)
+    cv2.circle(page, (x, y), round(radius * 2**SUBPIXELS), colour, width, cv2.LINE_AA, SUBPIXELS)
 
 
 def view(poses: Array, plan: FloorPlanImage | None) -> tuple[float, Array]:
