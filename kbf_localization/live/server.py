@@ -10,7 +10,8 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from kbf_localization.errors import KbfError
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import FARTHEST_M, check_number
 from kbf_localization.live.board import Board
 
 FILES = {
@@ -73,10 +74,24 @@ class LiveSettings:
 
 
 def is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a request's Host is an address, or a name that this computer has itself.
+
+    A rebound name is none of these: it is the attacker's own.
+    """
+    own = socket.gethostname().lower()
+    return _address(name) is not None or name.lower() in ("localhost", own, f"{own}.local")
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(text)
     except ValueError:
-        return host == "localhost"
+        return None
 
 
 @contextmanager
@@ -89,57 +104,49 @@ def serving(board: Board, settings: LiveSettings) -> Iterator[int]:
             f"{settings.host}:{settings.port} cannot be served ({error}): choose another --port "
             "or --host"
         ) from error
-    server = _Server(board, settings, sockets)
-    server.start()
+    started: Future[Callable[[], object]] = Future()
+    serve = _serve(board, settings, sockets, started)
+    thread = threading.Thread(target=asyncio.run, args=(serve,), name="live page", daemon=True)
+    thread.start()
+    stop = started.result()
     try:
         yield int(sockets[0].getsockname()[1])
     finally:
-        server.stop()
+        stop()
+        thread.join()
 
 
-class _Server(threading.Thread):
-    def __init__(self, board: Board, settings: LiveSettings, sockets: list[socket.socket]) -> None:
-        super().__init__(name="live page", daemon=True)
-        self._board, self._settings, self._sockets = board, settings, sockets
-        self._ready = threading.Event()
-
-    def start(self) -> None:
-        super().start()
-        self._ready.wait()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self.join()
-
-    def run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        watchers: set[_Socket] = set()
-        strangers: set[_Socket] = set()
-        application = Application(
-            [("/socket", _Socket, {"watchers": watchers, "strangers": strangers}), (".*", _Page)],
-            board=self._board,
-            live=self._settings,
-            websocket_max_message_size=MAX_MESSAGE_BYTES,
-            websocket_ping_interval=20,
-            log_function=lambda _: None,
-        )
-        server = _BoundedServer(
-            application,
-            max_header_size=16_384,
-            max_body_size=MAX_MESSAGE_BYTES,
-            idle_connection_timeout=SLOWEST_REQUEST_S,
-            body_timeout=SLOWEST_REQUEST_S,
-        )
-        server.add_sockets(self._sockets)
-        self._ready.set()
-        await self._over.wait()
-        server.stop()
-        for watcher in (*watchers, *strangers):
-            watcher.close()
-        await server.close_all_connections()
+async def _serve(
+    board: Board,
+    settings: LiveSettings,
+    sockets: list[socket.socket],
+    started: Future[Callable[[], object]],
+) -> None:
+    """Serve until what `started` gets is called, on whichever thread."""
+    watchers: set[_Socket] = set()
+    strangers: set[_Socket] = set()
+    of_sockets = {"board": board, "live": settings, "watchers": watchers, "strangers": strangers}
+    application = Application(
+        [("/socket", _Socket, of_sockets), (".*", _Page)],
+        websocket_max_message_size=MAX_MESSAGE_BYTES,
+        websocket_ping_interval=20,
+        log_function=lambda _: None,
+    )
+    server = _BoundedServer(
+        application,
+        max_header_size=16_384,
+        max_body_size=MAX_MESSAGE_BYTES,
+        idle_connection_timeout=SLOWEST_REQUEST_S,
+        body_timeout=SLOWEST_REQUEST_S,
+    )
+    server.add_sockets(sockets)
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    started.set_result(lambda: loop.call_soon_threadsafe(over.set))
+    await over.wait()
+    server.stop()
+    for watcher in (*watchers, *strangers):
+        watcher.close()
+    await server.close_all_connections()
 
 
 class _BoundedServer(HTTPServer):
@@ -169,7 +176,7 @@ class _Guarded(RequestHandler):
             name = urlsplit(f"//{self.request.host}").hostname
         except ValueError:
             name = None
-        if not is_own_name(name):
+        if name is None or not is_own_name(name):
             raise HTTPError(403, reason="Unknown Host")
 
     def set_default_headers(self) -> None:
@@ -180,21 +187,6 @@ class _Guarded(RequestHandler):
     def write_error(self, status_code: int, **_: Any) -> None:
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{status_code} {self._reason}\n")
-
-
-def is_own_name(name: str | None) -> bool:
-    """Whether a request's Host is an address, or a name that this computer has itself.
-
-    A rebound name is none of these: it is the attacker's own.
-    """
-    if name is None:
-        return False
-    try:
-        ipaddress.ip_address(name)
-        return True
-    except ValueError:
-        own = socket.gethostname().lower()
-        return name.lower() in ("localhost", own, f"{own}.local")
 
 
 class _Page(_Guarded):
@@ -209,10 +201,11 @@ class _Page(_Guarded):
 class _Socket(_Guarded, WebSocketHandler):
     """One watcher: gets what is new as fast as it can take it, and may set the pose."""
 
-    def initialize(self, watchers: set[_Socket], strangers: set[_Socket]) -> None:
+    def initialize(
+        self, board: Board, live: LiveSettings, watchers: set[_Socket], strangers: set[_Socket]
+    ) -> None:
+        self._board, self._live = board, live
         self._watchers, self._strangers = watchers, strangers
-        self._board: Board = self.settings["board"]
-        self._live: LiveSettings = self.settings["live"]
         self._new = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._sender: asyncio.Task[None] | None = None
@@ -246,10 +239,10 @@ class _Socket(_Guarded, WebSocketHandler):
         elif self._sender is None:
             token = content.get("token")
             given = token.encode("utf-8", "replace") if isinstance(token, str) else b""
-            if not hmac.compare_digest(given, (self._live.token or "").encode()):
+            if hmac.compare_digest(given, (self._live.token or "").encode()):
+                self._admit()
+            else:
                 self.close(REFUSED, "wrong token")
-                return
-            self._admit()
         elif (pose := _pose(content.get("pose"))) is not None and self._live.set_pose is not None:
             self._live.set_pose(*pose)
 
@@ -275,7 +268,7 @@ class _Socket(_Guarded, WebSocketHandler):
 
     async def _send(self) -> None:
         version = -1
-        try:
+        with suppress(WebSocketClosedError):
             await self._write("hello", {"can_set_pose": self._live.set_pose is not None})
             while True:
                 self._new.clear()
@@ -284,30 +277,23 @@ class _Socket(_Guarded, WebSocketHandler):
                     await self._write(channel, content)
                 await self._new.wait()
                 await asyncio.sleep(SHORTEST_PAUSE_S)
-        except WebSocketClosedError:
-            return
 
     async def _write(self, channel: str, content: Any) -> None:
         if isinstance(content, bytes):
             await self.write_message(PICTURES[channel] + content, binary=True)
             return
-        try:
-            text = json.dumps({"channel": channel, **content}, allow_nan=False)
-        except ValueError:
-            return  # a number from the network that is none: JSON has no word for it
-        await self.write_message(text)
+        # JSON has no word for a number from the network that is none.
+        with suppress(ValueError):
+            await self.write_message(json.dumps({"channel": channel, **content}, allow_nan=False))
 
 
 def _pose(value: Any) -> tuple[float, float, float] | None:
     """The (x, y, heading) of a message; None for all else."""
     if not (isinstance(value, list) and len(value) == 3):
         return None
-    if not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in value):
-        return None
+    limits = [(-most, most) for most in (FARTHEST_M, FARTHEST_M, 2.0 * math.pi)]
     try:
-        x, y, heading = (float(one) for one in value)
-    except OverflowError:
-        return None
-    if not (abs(x) <= FARTHEST_M and abs(y) <= FARTHEST_M and abs(heading) <= 2.0 * math.pi):
+        x, y, heading = map(check_number, ("x", "y", "heading"), value, limits)
+    except ValueError:
         return None
     return x, y, heading

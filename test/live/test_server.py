@@ -129,7 +129,7 @@ def test_a_rebound_name_is_refused(served: Served, host: str) -> None:
 def test_own_names_and_addresses_are_known() -> None:
     for name in ("localhost", "LOCALHOST", "127.0.0.1", "::1", "192.168.1.7", socket.gethostname()):
         assert is_own_name(name)
-    assert not is_own_name(None) and not is_own_name("robot.example")
+    assert not is_own_name("") and not is_own_name("robot.example")
     assert is_loopback("127.0.0.1") and is_loopback("::1") and is_loopback("localhost")
     assert not is_loopback("::") and not is_loopback("192.168.1.7")
 
