@@ -1,10 +1,17 @@
+"""Settings are tried on maps as users have them, and what is known is not computed again."""
+
+import os
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.cross_validation import (
     CHOICES_OF_POSES,
     Candidate,
     Journal,
+    _Trial,
     expected_seconds,
     planned_work,
     tune,
@@ -14,7 +21,9 @@ from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.run import replay
 from kbf_localization.filters.parameters import SEARCH_RANGES
 from kbf_localization.motion.odometry_model import noise_between
-from test.filters.synthetic_world import drive, localizer, loop, map_of, pool_of
+from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.vocabulary import Vocabulary
+from test.filters.synthetic_world import DESCRIBER, drive, localizer, loop, map_of, pool_of
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +133,49 @@ def test_the_journal_tells_settings_and_rounds_apart(tmp_path):
     assert again.score(one, False) == 1.5
     assert again.score(one, True) is None
     assert again.score(Candidate("kbf", 100, 1, {"power": 9.0}), False) is None
+
+
+def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
+    pool, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_Trial, "__call__", lambda trial, candidate: 1.0)
+    journal = tmp_path / "journal"
+
+    def new_scores(searched, drives, seed):
+        before = len(journal.read_text().splitlines()) if journal.exists() else 0
+        tune(searched, drives, ["nai"], 30, budget=1, seed=seed, journal=journal)
+        return len(journal.read_text().splitlines()) - before
+
+    other_words = replace(
+        pool,
+        describer=PyramidDescriber(Vocabulary(2.0 * DESCRIBER.vocabulary.words), DESCRIBER.layout),
+    )
+    first, *rest = pool.drives
+    renamed = replace(pool, drives=(replace(first, name="elsewhere"), *rest))
+    wheels = replace(pool, drives=(replace(first, motions=1.1 * first.motions), *rest))
+    assert new_scores(pool, [0, 1], 0) > 0
+    assert new_scores(pool, [0, 1], 0) == 0
+    assert new_scores(pool, [0, 1], 1) > 0
+    for other in (other_words, renamed, wheels):
+        assert new_scores(other, [0, 1], 0) > 0
+    assert new_scores(pool, [0, 1], 0) == 0
+
+
+def test_a_damaged_journal_gives_what_is_whole_in_it(tmp_path):
+    path = tmp_path / "journal"
+    one, other = (Candidate("kbf", 30, 0, {"power": power}) for power in (8.0, 9.0))
+    Journal(path).add(one, False, 0.25)
+    whole = path.read_text().strip()
+    forged = [whole.replace("0.25", number) for number in ("NaN", "-3.0", "1" + "0" * 400, "[]")]
+    nonsense = [b"\xff\xfe", b"[" * 100_000, b'{"key": [], "rmse_m": 1}', whole[:20].encode()]
+    path.write_bytes(b"\n".join([*(line.encode() for line in forged), *nonsense]))
+    journal = Journal(path)
+    assert journal.score(one, False) is None
+    journal.add(other, False, 0.5)
+    assert Journal(path).score(other, False) == 0.5
+
+
+def test_a_pipe_in_the_journals_place_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "journal")
+    with pytest.raises(KbfError, match="is not a regular file"):
+        Journal(tmp_path / "journal")
