@@ -144,15 +144,13 @@ def read_comparison(folders: Sequence[Path], methods: Sequence[str] = ()) -> Com
     Raises DatasetError where a folder has no trajectories, and ParameterError for fewer than two
     runs.
     """
-    found = [(folder, _methods_in(folder, methods)) for folder in folders]
-    runs = [(folder, method) for folder, there in found for method in there]
+    runs = [(folder, method) for folder in folders for method in _methods_in(folder, methods)]
     if len(runs) < 2:
         raise ParameterError("a comparison needs two runs: name two folders, or two methods of one")
     labels = _labels(runs)
     drives = []
     for part in _parts(folders[0]):
-        others = [_same_drive(folders[0] / part, folder) for folder in folders]
-        places = dict(zip(folders, others, strict=True))
+        places = {folder: _same_drive(folders[0] / part, folder) for folder in folders}
         drives.append(_compared(part, [(places[folder], method) for folder, method in runs]))
     return Comparison(labels, tuple(drives))
 

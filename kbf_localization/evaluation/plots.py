@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,9 +72,10 @@ def make_figure(width: float = 8.0, height: float = 5.0) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> None:
+def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> Path:
     with folder.writing(name) as path:
         figure.savefig(path, dpi=110)
+    return folder.file(name)
 
 
 def draw_paths(axes: Axes, runs: Mapping[str, Run], training_map: TrainingMap) -> None:

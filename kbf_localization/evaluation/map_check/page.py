@@ -33,6 +33,7 @@ REASONS = {
 }
 """The colour of each kind of stretch, and what it means."""
 
+LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "fontsize": "small"}
 MARGIN_M = 2.0
 """Of the floor plan that is shown round the map's poses."""
 
@@ -42,29 +43,26 @@ def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any
     folder.write_metrics(check.metrics)
     folder.write_config(config)
     _write_path(folder, check)
-    save_figure(folder, "expected_error.png", draw_expected_error(check))
-    save_figure(folder, "spread.png", draw_spread(check))
     pictures = [
         Picture(
-            folder.file("expected_error.png"),
+            save_figure(folder, "expected_error.png", draw_expected_error(check)),
             "Expected error along the way (colour; where other drives came by), and stretches that "
             "the map knows badly (lines beside the way)",
         ),
         Picture(
-            folder.file("spread.png"),
+            save_figure(folder, "spread.png", draw_spread(check)),
             "Spread of the errors near each place, from the 10th to the 90th percentile: where it "
             "is wide, a robot is now well and now badly localized",
         ),
     ]
-    plots = len(pictures)
+    side_by_side = []
     for number, pair in enumerate(check.look_alikes, start=1):
         figure = _side_by_side(check, pair)
         if figure is not None:
-            name = f"look_alike_{number}.png"
-            save_figure(folder, name, figure)
-            pictures.append(Picture(folder.file(name), f"Look-alike {number}: {_told(pair)}"))
+            path = save_figure(folder, f"look_alike_{number}.png", figure)
+            side_by_side.append(Picture(path, f"Look-alike {number}: {_told(pair)}"))
     notes = [check.verdict, _how(check)]
-    if len(pictures) > plots:
+    if side_by_side:
         notes.append(CAMERA_NOTE)
     elif check.look_alikes:
         notes.append("The map has no thumbnails, so look-alike places are listed without images.")
@@ -99,7 +97,7 @@ def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any
                 ],
             ),
         ],
-        pictures=pictures,
+        pictures=[*pictures, *side_by_side],
         name="check.html",
     )
 
@@ -139,16 +137,14 @@ def draw_expected_error(check: MapCheck) -> Figure:
                 textcoords="offset points",
                 zorder=4,
             )
-    axes.set_title("Expected error along the way")
-    axes.legend(framealpha=0.85, edgecolor="none", fontsize="small")
+    axes.legend(**LEGEND)
     return figure
 
 
 def draw_spread(check: MapCheck) -> Figure:
     """The way, coloured by how far the errors near each place range."""
     figure, axes = _heat_map(check, check.spread_m, "spread of the errors")
-    axes.set_title("Spread of the errors along the way")
-    axes.legend(framealpha=0.85, edgecolor="none", fontsize="small")
+    axes.legend(**LEGEND)
     return figure
 
 
@@ -168,9 +164,13 @@ def _heat_map(check: MapCheck, values: Array, what: str) -> tuple[Figure, Axes]:
     ways = (check.training_map.poses, path, *(one.poses for one in check.stretches))
     positions = np.concatenate(ways)[:, :2]
     low, high = positions.min(axis=0), positions.max(axis=0)
-    axes.set(xlabel="x (m)", ylabel="y (m)")
-    axes.set_xlim(low[0] - MARGIN_M, high[0] + MARGIN_M)
-    axes.set_ylim(low[1] - MARGIN_M, high[1] + MARGIN_M)
+    axes.set(
+        xlabel="x (m)",
+        ylabel="y (m)",
+        xlim=(low[0] - MARGIN_M, high[0] + MARGIN_M),
+        ylim=(low[1] - MARGIN_M, high[1] + MARGIN_M),
+        title=f"{what.capitalize()} along the way",
+    )
     axes.set_aspect("equal", adjustable="box")
     return figure, axes
 

@@ -115,22 +115,23 @@ const methodKey = (methods) => methods.map((method) =>
 
 // The states of a method as a coloured band; "lost" is hatched besides.
 function stateBand(context, method, x, top, height, right) {
-  for (const { state, first, end } of stretchesOf(method)) {
-    const left = x(data.seconds[method.frames[first]]);
-    const until = end < method.frames.length ? x(data.seconds[method.frames[end]]) : right;
-    statePatch(context, state, left, top, Math.max(until - left, 1.5), height);
-  }
+  for (const { state, left, width } of stretchesOf(method, x, right)) statePatch(context, state, left, top, width, height);
 }
 
-// Rows [first, end) of one state each.
-function stretchesOf(method) {
-  const found = [];
-  for (let first = 0; first < method.states.length; first = found[found.length - 1].end) {
-    let end = first;
+// A method's states in turn, each with its place on the axis of time.
+function stretchesOf(method, x, right) {
+  const found = [], at = (row) => (row < method.frames.length ? x(data.seconds[method.frames[row]]) : right);
+  for (let first = 0, end; first < method.states.length; first = end) {
+    end = first;
     while (end < method.states.length && method.states[end] === method.states[first]) end++;
-    found.push({ state: data.states[method.states[first]], first, end });
+    found.push({ state: data.states[method.states[first]], left: at(first), width: Math.max(at(end) - at(first), 1.5) });
   }
   return found;
+}
+
+// A method's errors or evidence over time.
+function curve(context, method, values, x, y) {
+  line(context, Array.from(values, (value, row) => [x(data.seconds[method.frames[row]]), y(value)]));
 }
 
 function statePatch(context, state, left, top, width, height) {
@@ -154,11 +155,7 @@ function shadeLost(context, method, x, top, height, right) {
   context.save();
   context.globalAlpha = 0.14;
   context.fillStyle = theme.colour("lost");
-  for (const { state, first, end } of stretchesOf(method)) {
-    const left = x(data.seconds[method.frames[first]]);
-    const until = end < method.frames.length ? x(data.seconds[method.frames[end]]) : right;
-    if (state === "lost") context.fillRect(left, top, Math.max(until - left, 1.5), height);
-  }
+  for (const { state, left, width } of stretchesOf(method, x, right)) if (state === "lost") context.fillRect(left, top, width, height);
   context.restore();
 }
 
@@ -173,9 +170,7 @@ function drawErrorsOverTime(canvas, methods) {
   stateBand(context, methods[0], x, 6, 10, area.right);
   for (const method of [...methods].reverse()) {
     seriesStyle(context, method.index, method.index === 0 ? 1.8 : 1.2);
-    const points = [];
-    method.errors.forEach((error, row) => points.push([x(data.seconds[method.frames[row]]), y(error)]));
-    line(context, points);
+    curve(context, method, method.errors, x, y);
   }
   context.setLineDash([]);
   if (methods.length > 1) key(context, area.right, area.top, methodKey(methods));
@@ -267,9 +262,7 @@ function drawEvidence(canvas, methods) {
   shadeLost(context, told[0], x, area.top, area.bottom - area.top, area.right);
   told.forEach((method) => {
     seriesStyle(context, method.index, 1.2);
-    const points = [];
-    method.evidence.forEach((value, row) => points.push([x(data.seconds[method.frames[row]]), y(value)]));
-    line(context, points);
+    curve(context, method, method.evidence, x, y);
   });
   const threshold = (colour, dash) => (inner) => {
     inner.strokeStyle = theme.colour(colour);

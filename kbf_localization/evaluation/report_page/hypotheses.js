@@ -29,7 +29,7 @@ function drawHypotheses(view, method, row, first) {
     drawBrokenPath(view, trailOf(method, one.number, first, row));
     drawEllipse(view, one.pose, ...one.covariance, 3);
     context.stroke();
-    drawArrow(context, view.x(one.pose[0]), view.y(one.pose[1]), one.pose[2], 6, true);
+    drawArrow(context, view.x(one.pose[0]), view.y(one.pose[1]), one.pose[2], 6);
     context.globalAlpha = 1;
     if (one.probability < LEAST_LABELLED) continue;
     context.font = "600 12px system-ui, sans-serif";

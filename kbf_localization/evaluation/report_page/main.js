@@ -60,21 +60,16 @@
     if (data.methods.some((method) => method.belief)) entries.push(["positive weight", (context) => beliefMark(context, 13, 8, 1, 6)]);
     if (data.methods.some((method) => method.belief && method.belief.values.some((value) => value < 0)))
       entries.push(["negative weight", (context) => beliefMark(context, 13, 8, -1, 6)]);
-    entries.push(["estimate, 3 σ", (context) => {
-      context.strokeStyle = context.fillStyle = theme.colour("negative");
+    const pose = (colour, size) => (context) => {
+      context.strokeStyle = context.fillStyle = theme.colour(colour);
       context.beginPath();
       context.ellipse(13, 8, 12, 7, 0, 0, 2 * Math.PI);
       context.stroke();
-      drawArrow(context, 12, 8, 0, 5, true);
-    }]);
+      drawArrow(context, 12, 8, 0, size);
+    };
+    entries.push(["estimate, 3 σ", pose("negative", 5)]);
     if (data.truth) entries.push(["truth", (context) => drawTruth(context, 9, 8, 0, 5)]);
-    if (data.methods.some((method) => method.hypotheses)) entries.push(["hypothesis, 3 σ", (context) => {
-      context.strokeStyle = context.fillStyle = theme.colour("hypothesis");
-      context.beginPath();
-      context.ellipse(13, 8, 12, 7, 0, 0, 2 * Math.PI);
-      context.stroke();
-      drawArrow(context, 12, 8, 0, 4, true);
-    }]);
+    if (data.methods.some((method) => method.hypotheses)) entries.push(["hypothesis, 3 σ", pose("hypothesis", 4)]);
     if (data.plan) entries.push(["wall", (context) => { context.fillStyle = theme.colour("wall"); context.fillRect(3, 6, 20, 4); }]);
     entries.push(["last 10 s", (context) => { context.strokeStyle = seriesColour(0); context.lineWidth = 2; line(context, [[2, 8], [24, 8]]); }]);
     legend("map-legend", entries);

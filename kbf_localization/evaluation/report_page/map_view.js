@@ -144,7 +144,7 @@ function drawEllipse(view, pose, xx, xy, yy, deviations) {
     -Math.atan2(2 * xy, xx - yy) / 2, 0, 2 * Math.PI);
 }
 
-function drawArrow(context, x, y, heading, size, fill) {
+function drawArrow(context, x, y, heading, size) {
   const turn = (forward, side) => [
     x + size * (forward * Math.cos(heading) + side * Math.sin(heading)),
     y - size * (forward * Math.sin(heading) - side * Math.cos(heading)),
@@ -153,7 +153,7 @@ function drawArrow(context, x, y, heading, size, fill) {
   [[1.25, 0], [-0.8, 0.8], [-0.4, 0], [-0.8, -0.8]].forEach(([forward, side], index) =>
     (index ? context.lineTo(...turn(forward, side)) : context.moveTo(...turn(forward, side))));
   context.closePath();
-  if (fill) context.fill();
+  context.fill();
   context.stroke();
 }
 

@@ -74,7 +74,7 @@ const player = (() => {
       context.fillStyle = theme.colour("negative");
       context.strokeStyle = theme.colour("card");
       context.lineWidth = 1.5;
-      drawArrow(context, view.x(pose[0]), view.y(pose[1]), method.poses[to + 2], 10, true);
+      drawArrow(context, view.x(pose[0]), view.y(pose[1]), method.poses[to + 2], 10);
     }
     if (data.truth && Number.isFinite(data.truth[at]))
       drawTruth(context, view.x(data.truth[at]), view.y(data.truth[at + 1]), data.truth[at + 2], 8);

@@ -28,9 +28,7 @@ const timeline = (() => {
     stateBand(context, method, x, 0, TOP - 2, width);
     context.strokeStyle = seriesColour(method.index);
     context.lineWidth = 1.4;
-    const points = [];
-    values.forEach((value, row) => points.push([x(data.seconds[method.frames[row]]), y(value)]));
-    line(context, points);
+    curve(context, method, values, x, y);
     context.fillStyle = theme.colour("negative");
     worst.forEach((one) => triangle(context, x(data.seconds[one]), y(values[method.rowOfFrame[one]]) - 2));
     events.forEach((event) => drawEvent(context, event, x(data.seconds[event.frame]), height));
