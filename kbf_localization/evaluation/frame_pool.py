@@ -146,6 +146,11 @@ def covered_share(training_map: TrainingMap, poses: Array) -> Array:
 
 def share_near(resemblance: Resemblance, map_poses: Array, poses: Array) -> Array:
     """How well some poses (n, 3) of a map cover each of the poses (t, 3)."""
-    scales = resemblance.scales[[0, 1, 2, 2]]
-    distances, _ = cKDTree(embed(map_poses) / scales).query(embed(poses) / scales)
+    tree = cKDTree(in_scales(resemblance, map_poses))
+    distances, _ = tree.query(in_scales(resemblance, poses))
     return np.asarray(resemblance.share(distances))
+
+
+def in_scales(resemblance: Resemblance, poses: Array) -> Array:
+    """Poses (t, 3) as points (t, 4) whose distances are in d₀ and φ₀."""
+    return embed(poses) / resemblance.scales[[0, 1, 2, 2]]

@@ -38,8 +38,6 @@ METRES_PER_SECOND, RADIANS_PER_SECOND, SHORTEST_STEP_S = 0.5, 0.8, 0.1
 def covers(training_map: TrainingMap, poses: Array, rows: Flags | None = None) -> Flags:
     """Which of the poses (t, 3) the map, or those `rows` (n,) of it, covers well enough."""
     own = training_map.poses if rows is None else training_map.poses[rows]
-    if len(own) == 0:
-        return np.zeros(len(poses), dtype=bool)
     return np.asarray(share_near(training_map.learned.resemblance, own, poses) >= LEAST_SHARE)
 
 

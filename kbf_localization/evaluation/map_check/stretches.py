@@ -9,8 +9,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Flags, Rows
+from kbf_localization.evaluation.frame_pool import in_scales
 from kbf_localization.evaluation.map_check.held_out import covers
-from kbf_localization.geometry import embed
+from kbf_localization.training_map.probes import way_along
 from kbf_localization.training_map.recorded import light
 from kbf_localization.training_map.training_map import TrainingMap
 
@@ -153,10 +154,10 @@ def _distinct(training_map: TrainingMap, stretches: Sequence[Stretch]) -> Iterat
     # A hole is one hole from whichever side it is driven into.
     told = [one.blind_poses if one.drives == 0 else one.poses for one in stretches]
     ends = np.cumsum([len(poses) for poses in told])
-    tree = cKDTree(_scaled(training_map, np.concatenate(told)))
+    tree = cKDTree(in_scales(training_map.learned.resemblance, np.concatenate(told)))
     listed = np.zeros(tree.n, dtype=bool)
     for one, poses, end in zip(stretches, told, ends, strict=True):
-        near = tree.query_ball_point(_scaled(training_map, one.poses), ON)
+        near = tree.query_ball_point(in_scales(training_map.learned.resemblance, one.poses), ON)
         new = np.array([not listed[rows].any() for rows in near])
         listed[end - len(poses) : end] = True
         if new.all():
@@ -172,15 +173,8 @@ def _distinct(training_map: TrainingMap, stretches: Sequence[Stretch]) -> Iterat
 def sees_nothing(training_map: TrainingMap, stretches: Sequence[Stretch], poses: Array) -> Flags:
     """Which poses (t, 3) are on one of the stretches and look where the map has no picture."""
     blind = np.concatenate([np.zeros((0, 3)), *(one.blind_poses for one in stretches)])
-    if len(blind) == 0:
-        return np.zeros(len(poses), dtype=bool)
-    tree = cKDTree(_scaled(training_map, blind))
-    return np.asarray(tree.query(_scaled(training_map, poses))[0] < ON)
-
-
-def _scaled(training_map: TrainingMap, poses: Array) -> Array:
-    """Poses (t, 3) as points (t, 4) whose distances are in d₀ and φ₀."""
-    return embed(poses) / training_map.learned.resemblance.scales[[0, 1, 2, 2]]
+    tree = cKDTree(in_scales(training_map.learned.resemblance, blind))
+    return np.asarray(tree.query(in_scales(training_map.learned.resemblance, poses))[0] < ON)
 
 
 def runs_where(flags: Flags, path: Array, training_map: TrainingMap) -> list[Rows]:
@@ -189,8 +183,7 @@ def runs_where(flags: Flags, path: Array, training_map: TrainingMap) -> list[Row
     places = np.flatnonzero(flags)
     if len(places) == 0:
         return []
-    steps = np.hypot(*np.diff(path[:, :2], axis=0).T) if len(path) > 1 else np.zeros(0)
-    way = np.concatenate(([0.0], np.cumsum(steps)))
+    way = way_along(path)[:, 0]
     breaks = np.flatnonzero(np.diff(way[places]) > BRIDGED * scale) + 1
     found = [np.arange(part[0], part[-1] + 1) for part in np.split(places, breaks)]
     return [run for run in found if way[run[-1]] - way[run[0]] >= SHORTEST * scale]
