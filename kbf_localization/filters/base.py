@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from kbf_localization.arrays import Array, Rows
+from kbf_localization.events import Event
 from kbf_localization.training_map.observation import MapObservation
-
-
-class Event(str, Enum):
-    """What did not go as usual in a step; counted by its name."""
-
-    UNRECOGNIZED_IMAGE = "unrecognized_image"
-    FROZEN_IMAGE = "frozen_image"
-    FILM_CUT = "film_cut"
-    UPDATE_NOT_POSITIVE = "update_not_positive"
-    PREDICTION_OFF_MAP = "prediction_off_map"
-    UNKNOWN_MOTION = "unknown_motion"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)

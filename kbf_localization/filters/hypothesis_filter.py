@@ -15,11 +15,11 @@ import numpy as np
 from scipy.special import expit
 
 from kbf_localization.arrays import Array
+from kbf_localization.events import Event
 from kbf_localization.filters.bank import Bank
 from kbf_localization.filters.base import (
     Confidence,
     Estimate,
-    Event,
     GaussianPrior,
     HypothesisEstimate,
 )

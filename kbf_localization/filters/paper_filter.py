@@ -15,9 +15,9 @@ from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.noise import GaussianNoise
 from kbf_localization.embeddings.posterior_weights import block_posterior_weights
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
+from kbf_localization.events import Event
 from kbf_localization.filters.base import (
     Estimate,
-    Event,
     GaussianPrior,
     Weights,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from kbf_localization.arrays import Array
+from kbf_localization.events import Event
 from kbf_localization.geometry import relative
 from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import LocalizerSettings
@@ -46,17 +47,17 @@ class ImageGate:
         """The image with this odometry has been used."""
         self.last_used, self._forced = now, False
 
-    def refusal(self, stamp_ns: int) -> str | None:
+    def refusal(self, stamp_ns: int) -> Event | None:
         """Why an image of this stamp cannot be used; None where it can."""
         if self._newest_ns is not None and stamp_ns <= self._newest_ns:
-            return "image_late"
+            return Event.IMAGE_LATE
         oldest_ns, newest_ns = self._odometry.oldest_ns, self._odometry.newest_ns
         if oldest_ns is None or newest_ns is None:
-            return "image_without_odometry"
+            return Event.IMAGE_WITHOUT_ODOMETRY
         if stamp_ns < oldest_ns:
-            return "image_before_odometry"
+            return Event.IMAGE_BEFORE_ODOMETRY
         if stamp_ns - newest_ns > self.settings.max_odometry_age_s * 1e9:
-            return "image_without_odometry"
+            return Event.IMAGE_WITHOUT_ODOMETRY
         return None
 
     def needs(self, now: OdometryReading, tracking: bool) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kbf_localization.events import Event
+
 _UNCOVERED_LIMIT = 64
 """Images that may wait for odometry; more than enough for odometry that is late by a second."""
 
@@ -63,7 +65,7 @@ class ImageWorker:
     def clear(self) -> None:
         """Drop the images that wait."""
         with self._condition:
-            self._counts["image_dropped"] += len(self._images)
+            self._counts[Event.IMAGE_DROPPED] += len(self._images)
             self._images.clear()
 
     def stop(self) -> None:
@@ -97,7 +99,7 @@ class ImageWorker:
         covered = [image for image in self._images if self._covers(image.stamp_ns)]
         while len(covered) > self._depth:
             self._images.remove(covered.pop(0))
-            self._counts["image_dropped"] += 1
+            self._counts[Event.IMAGE_DROPPED] += 1
         if covered:
             self._images.remove(covered[0])
             return covered[0]
@@ -107,5 +109,5 @@ class ImageWorker:
             or len(self._images) > max(self._depth, _UNCOVERED_LIMIT)
         ):
             self._images.popleft()
-            self._counts["image_without_odometry"] += 1
+            self._counts[Event.IMAGE_WITHOUT_ODOMETRY] += 1
         return None

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array, Image
 from kbf_localization.errors import KbfError
+from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, PoseFilter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import position_sigma, sound_covariance
@@ -150,14 +151,14 @@ class Localizer:
             reason = self._gate.refusal(stamp_ns)
             now = self._odometry.at(stamp_ns)
             if reason is not None or now is None:
-                self.counts[reason or "image_before_odometry"] += 1
+                self.counts[reason or Event.IMAGE_BEFORE_ODOMETRY] += 1
                 return None
             if not self._gate.needs(now, self._tracks):
                 return self._carry_on(stamp_ns, now)
             self._gate.seen(stamp_ns)
             motion, jumped = self._gate.motion(now)
             if jumped:
-                self.counts["odometry_jump"] += 1
+                self.counts[Event.ODOMETRY_JUMP] += 1
             reported = self._reckoning.reported(self._gate.last_used, now)
             estimate = self._step(motion, observation, reported)
             self.noise_is_reported = reported is not None
@@ -192,7 +193,7 @@ class Localizer:
             self._start_again(None)
             self._odometry.clear()
             self._gate.forget_stamps()
-            self.counts["resets"] += 1
+            self.counts[Event.RESETS] += 1
 
     def pose_at(self, stamp_ns: int | None = None) -> tuple[Array, Array] | None:
         """Pose and covariance at a time (None: at the newest odometry), dead-reckoned."""
@@ -235,7 +236,7 @@ class Localizer:
             if self._failures < MOST_FAILURES:
                 raise
             self._start_again(None)
-            self.counts["filter_reset"] += 1
+            self.counts[Event.FILTER_RESET] += 1
             raise FilterReset(
                 f"the filter failed {MOST_FAILURES} times in a row ({type(error).__name__}: "
                 f"{error}): it starts anew, from anywhere on the map"
@@ -248,7 +249,7 @@ class Localizer:
         was = self.state
         state = self._monitor.update(estimate.confidence, position_sigma(estimate.covariance))
         if state is State.LOST and was is State.TRACKING:
-            self.counts["lost"] += 1
+            self.counts[Event.LOST] += 1
         self._fix = Fix(self._chosen_pose(estimate), estimate.covariance, now)
         self.last = Localization(
             stamp_ns=stamp_ns,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array
+from kbf_localization.events import Event
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.limits import FARTHEST_M
 from kbf_localization.motion.reported_noise import added_variances, is_covariance
@@ -48,19 +49,16 @@ class OdometryBuffer:
 
     def append(
         self, stamp_ns: int, pose: ArrayLike, covariance: ArrayLike | None = None
-    ) -> str | None:
-        """Take a reading, with its covariance (3, 3) if there is one; or say why it is refused.
-
-        "odometry_not_finite", "odometry_too_far" (beyond `limits.FARTHEST_M`), "odometry_late".
-        """
+    ) -> Event | None:
+        """Take a reading, with its covariance (3, 3) if there is one; or say why it is refused."""
         pose = np.array(pose, dtype=np.float64)
         if pose.shape != (3,) or not all(map(math.isfinite, pose)):
-            return "odometry_not_finite"
+            return Event.ODOMETRY_NOT_FINITE
         if max(map(abs, pose)) > FARTHEST_M:
-            return "odometry_too_far"
+            return Event.ODOMETRY_TOO_FAR
         with self._lock:
             if self._stamps and stamp_ns <= self._stamps[-1]:
-                return "odometry_late"
+                return Event.ODOMETRY_LATE
             last = self._readings[-1] if self._readings else None
             self._stamps.append(stamp_ns)
             self._readings.append(_reading(last, stamp_ns, pose, covariance))

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,10 @@ from rclpy.impl.rcutils_logger import RcutilsLogger, _internal_callers
 from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 
+from kbf_localization.events import Event
 from kbf_localization.foreign_text import shown_in_line
 from kbf_localization.localization import State
 from kbf_localization.localization.timeline import CameraRhythm, StampOffset
-
-
-class Event(str, Enum):
-    """What the node itself refuses, drops or fails at; counted beside the localizer's reasons."""
-
-    ODOMETRY_WRONG_FRAME = "odometry_wrong_frame"
-    ODOMETRY_INVALID = "odometry_invalid"
-    ODOMETRY_STRAY = "odometry_stray"
-    ODOMETRY_OTHER_BASE = "odometry_other_base"
-    IMAGE_INVALID = "image_invalid"
-    IMAGES_MISSING = "images_missing"
-    INITIAL_POSE_WRONG_FRAME = "initial_pose_wrong_frame"
-    INITIAL_POSE_INVALID = "initial_pose_invalid"
-    POSE_NOT_SAVED = "pose_not_saved"
-    UNEXPECTED_ERROR = "unexpected_error"
-
 
 _LARGE_OFFSET_S = 0.3
 """Images that come later than this after the odometry of their stamp are worth a warning."""
@@ -101,7 +85,7 @@ class ImageHealth:
     def arrived(self, stamp_ns: int, correction_ns: int, newest_odometry_ns: int | None) -> None:
         """An image has come while this was the newest odometry; its stamp is to be corrected."""
         self._arrived += 1
-        self._counts[Event.IMAGES_MISSING.value] += self._rhythm.missing(stamp_ns)
+        self._counts[Event.IMAGES_MISSING] += self._rhythm.missing(stamp_ns)
         if correction_ns != self._correction_ns:
             self._correction_ns = correction_ns
             self.time_jumped()
@@ -142,7 +126,7 @@ class ImageHealth:
                 f"images are {ahead(offset)} the odometry that arrives with them: a slow camera, "
                 "or clocks that disagree, which 'kbf check time' tells"
             )
-        missing = self._counts[Event.IMAGES_MISSING.value]
+        missing = self._counts[Event.IMAGES_MISSING]
         many = missing > max(30, _MANY_MISSING * self._arrived)
         if many and values["image_transport"] == "raw":
             found["missing"] = (

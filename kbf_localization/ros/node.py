@@ -18,6 +18,7 @@ from rclpy.qos import QoSProfile
 from std_srvs.srv import Empty
 
 from kbf_localization.errors import KbfError
+from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization import Localization
 from kbf_localization.localization.startup import (
@@ -29,7 +30,6 @@ from kbf_localization.localization.startup import (
 from kbf_localization.ros import diagnostics, parameters
 from kbf_localization.ros.bond import Bond, make_bond
 from kbf_localization.ros.conversions import header
-from kbf_localization.ros.diagnostics import Event
 from kbf_localization.ros.intake import Intake
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
 from kbf_localization.ros.outputs import Outputs

@@ -17,6 +17,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from tf2_msgs.msg import TFMessage
 
 from kbf_localization.arrays import Array
+from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.geometry import position_sigma
 from kbf_localization.localization import Localization, Localizer, State
@@ -33,7 +34,7 @@ from kbf_localization.ros.conversions import (
     planar_covariance,
     planar_pose,
 )
-from kbf_localization.ros.diagnostics import Event, ImageHealth, Latency, Rate
+from kbf_localization.ros.diagnostics import ImageHealth, Latency, Rate
 from kbf_localization.ros.intake import UNREADABLE, Intake, Topic, read_odometry, stamp_of
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class RunningLocalizer:
     def time_jumped_back(self, why: str) -> None:
         """Start over, as when a bag is played again."""
         self._warn("time_jumped_back", f"{why}: starting over")
-        self.localizer.counts[Event.ODOMETRY_STRAY.value] += self._timeline.reset()
+        self.localizer.counts[Event.ODOMETRY_STRAY] += self._timeline.reset()
         self._health.time_jumped()
         self.drop_images()
         self.localizer.reset()
@@ -166,8 +167,8 @@ class RunningLocalizer:
 
     def refuse(self, event: Event, message: str) -> None:
         """Count what cannot be used or done, and warn of it."""
-        self.localizer.counts[event.value] += 1
-        self._warn(event.value, message)
+        self.localizer.counts[event] += 1
+        self._warn(event, message)
 
     def figures(self, intake: Intake) -> dict[str, object]:
         """State, evidence, rates, ages, latencies, and how often what was refused or dropped."""
@@ -257,7 +258,7 @@ class RunningLocalizer:
 
     def _add_odometry(self, stamp_ns: int, pose: Array, covariance: Array | None = None) -> None:
         admitted = self._timeline.admit(stamp_ns, (pose, covariance))
-        self.localizer.counts[Event.ODOMETRY_STRAY.value] += admitted.strays
+        self.localizer.counts[Event.ODOMETRY_STRAY] += admitted.strays
         if admitted.jumped_back:
             self.time_jumped_back("odometry's time has jumped back")
         for at_ns, reading in admitted.items:
@@ -287,7 +288,7 @@ class RunningLocalizer:
             return
         except FilterReset as error:
             self._trace("the filter starts anew", error)
-            self._warn("filter_reset", str(error))
+            self._warn(Event.FILTER_RESET, str(error))
             return
         # Meanwhile the localizer may have been told to start anew: then this pose is of the past.
         if localization is None or localization is not self.localizer.last:

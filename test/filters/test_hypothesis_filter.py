@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kbf_localization.filters.base import Event, GaussianPrior
+from kbf_localization.events import Event
+from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter, Parts
 from kbf_localization.geometry import compose
 from test.filters.synthetic_world import (

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
-from kbf_localization.filters.base import Event, GaussianPrior
+from kbf_localization.events import Event
+from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.paper_filter import PaperFilter
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import embed

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kbf_localization.ros.diagnostics import Event, ImageHealth
+from kbf_localization.events import Event
+from kbf_localization.ros.diagnostics import ImageHealth
 
 PERIOD_NS = 33_000_000
 VALUES: dict[str, Any] = {
@@ -69,5 +70,5 @@ def test_many_missing_raw_images_hint_at_the_profile(
         camera.send(1, every=3)
     camera.health.used()
     found = camera.health.complaints({**VALUES, "image_transport": transport})
-    assert camera.counts[Event.IMAGES_MISSING.value] >= 60
+    assert camera.counts[Event.IMAGES_MISSING] >= 60
     assert ("fastdds_large_images.xml" in found.get("missing", "")) == said

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from kbf_localization.arrays import Array
-from kbf_localization.filters.base import Estimate, Event, GaussianPrior
+from kbf_localization.events import Event
+from kbf_localization.filters.base import Estimate, GaussianPrior
 from kbf_localization.filters.parameters import ParticleParameters
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition

@@ -8,7 +8,7 @@ from kbf_localization.arrays import Array
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.sum_rules import NonparametricSumRule
-from kbf_localization.filters.base import Event
+from kbf_localization.events import Event
 from kbf_localization.filters.paper_filter import (
     NEGLIGIBLE,
     Belief,
