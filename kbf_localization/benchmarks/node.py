@@ -33,7 +33,6 @@ from kbf_localization.benchmarks import case
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.errors import KbfError
-from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import interpolate
 from kbf_localization.localization import Localizer
 from kbf_localization.progress import Progress
@@ -115,7 +114,7 @@ def _enlarged(data: bytes) -> bytes:
 
 def _core(training_map: TrainingMap, frames: list[bytes], odometry: Any) -> list[float]:
     """Milliseconds for each frame in this process, paced as the node is."""
-    localizer = Localizer(training_map, make_filter("kbf", training_map))
+    localizer = Localizer(training_map)
     times = []
     for number, (data, pose) in enumerate(zip(frames, odometry, strict=True)):
         stamp_ns = int((number + 1) * 1e9 / IMAGE_HZ)

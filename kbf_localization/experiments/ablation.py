@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
 from kbf_localization.evaluation.metrics import trajectory_metrics
+from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
+from kbf_localization.experiments.findings import Findings
 from kbf_localization.experiments.localization_drives import Setup
-from kbf_localization.experiments.trials import Trial, summaries
+from kbf_localization.experiments.trials import Trial, plus_minus, summaries
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter, Parts
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
@@ -56,37 +58,30 @@ def run_trials(
             pool = describe_drives(
                 fold.training, [fold.test], seed=seed, workers=workers, progress=progress
             )
-            task = _Task(pool, len(fold.training), office, seed)
+            task = partial(_run, pool, len(fold.training), office, seed)
             items = [(name, n, k) for n in sizes for k in range(trials) for name in VARIANTS]
             doing = f"parts left out, office {office + 1} of {len(setups)}"
             results += tracked(workers.map(task, items), doing, progress, len(items))
     return results
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Runs one variant on one random map; a picklable function."""
-
-    pool: FramePool
-    training_drives: int
-    office: int
-    seed: int
-
-    def __call__(self, item: tuple[str, int, int]) -> Trial:
-        name, poses, choice = item
-        variant = VARIANTS[name]
-        pool = self.pool if variant.read_out else _without_word_grids(self.pool)
-        chosen = pool.random_map(
-            range(self.training_drives),
-            poses,
-            self.seed + 100_000 + choice,
-            {"kbf.bayes_rule": float(variant.bayes_rule)},
-        )
-        pose_filter = HypothesisFilter(chosen, view_parameters(chosen.parameters), variant.parts)
-        run = replay(pool.drive(self.training_drives), Localizer(chosen, pose_filter))
-        figures = trajectory_metrics(run)
-        kept = {key: figures[key] for key in FIGURES}
-        return Trial(str(self.office), poses, name, choice, kept)
+def _run(
+    pool: FramePool, training_drives: int, office: int, seed: int, item: tuple[str, int, int]
+) -> Trial:
+    """One variant on one random map of so many poses."""
+    name, poses, choice = item
+    variant = VARIANTS[name]
+    if not variant.read_out:
+        pool = _without_word_grids(pool)
+    chosen = pool.random_map(
+        range(training_drives),
+        poses,
+        seed + 100_000 + choice,
+        {"kbf.bayes_rule": float(variant.bayes_rule)},
+    )
+    pose_filter = HypothesisFilter(chosen, view_parameters(chosen.parameters), variant.parts)
+    run = replay(pool.drive(training_drives), Localizer(chosen, pose_filter))
+    return Trial(str(office), poses, name, choice, trajectory_metrics(run))
 
 
 def _without_word_grids(pool: FramePool) -> FramePool:
@@ -98,6 +93,29 @@ def _without_word_grids(pool: FramePool) -> FramePool:
     return replace(pool, described=described)
 
 
-def metrics_of(trials: Sequence[Trial]) -> dict[str, dict[str, Any]]:
-    """{"<n>": {"<variant>": {figure: {"mean", "std"}}}} over offices and choices."""
-    return summaries(trials, FIGURES)
+def findings(trials: Sequence[Trial]) -> Findings:
+    """The figures over offices and choices, and every trial."""
+    metrics = summaries(trials, FIGURES)
+    rows = [
+        (
+            f"n = {size}, {name.replace('_', ' ')}",
+            plus_minus(figures["position_rmse_m"], 2),
+            plus_minus(figures["position_median_m"], 3),
+            plus_minus(figures["share_beyond_1m"], 1, 100.0),
+        )
+        for size, by_variant in metrics.items()
+        for name, figures in by_variant.items()
+    ]
+    title = "Each part left out in turn, mean ± std over offices and choices"
+    columns = ("Map and filter", "RMSE [m]", "Median [m]", "Beyond 1 m [%]")
+    header = ("variant", "poses", "office", "choice", *FIGURES)
+    raw = (
+        (one.method, one.poses, one.place, one.choice, *(one.figures[key] for key in FIGURES))
+        for one in trials
+    )
+    return Findings(
+        "Parts left out",
+        metrics,
+        tables=[Table(title, columns, rows)],
+        csv={"ablation.csv": (header, raw)},
+    )

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from kbf_localization.arrays import Array, Image
+from kbf_localization.arrays import Array, Flags, Image
 from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
 from kbf_localization.evaluation.frame_pool import FramePool, covered_share
@@ -58,7 +57,7 @@ class Case:
 
     drive: DescribedDrive
     training_map: TrainingMap
-    disturbed: NDArray[np.bool_]
+    disturbed: Flags
     no_pose_is_right: bool = False
 
 
@@ -85,11 +84,11 @@ def seconds_of(drive: DescribedDrive) -> Array:
     return np.asarray((drive.stamps_ns - drive.stamps_ns[0]) * 1e-9)
 
 
-def _always(drive: DescribedDrive) -> NDArray[np.bool_]:
+def _always(drive: DescribedDrive) -> Flags:
     return np.ones(len(drive), dtype=bool)
 
 
-def _span(drive: DescribedDrive, seconds: float) -> NDArray[np.bool_]:
+def _span(drive: DescribedDrive, seconds: float) -> Flags:
     """From `BEGIN_S` on for so many seconds; always for infinitely many."""
     if np.isinf(seconds):
         return _always(drive)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.errors import ParameterError
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M, position_errors
+from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.experiments.faults import Building, Case, all_faults
-from kbf_localization.filters.registry import make_filter
+from kbf_localization.experiments.findings import Findings
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
+from kbf_localization.training_map.picture import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FIGURES = (
     "confident_wrong_share",
@@ -35,23 +43,6 @@ class Outcome:
     figures: Mapping[str, float | None]
 
 
-@dataclass(frozen=True)
-class FaultTask:
-    """Runs one fault in one of the buildings; a picklable function."""
-
-    buildings: tuple[Building, ...]
-    kidnappings_each: int
-
-    def __call__(self, item: tuple[str, int]) -> list[Outcome]:
-        name, number = item
-        here = self.buildings[number]
-        there = self.buildings[(number + 1) % len(self.buildings)]
-        cases = all_faults(self.kidnappings_each)[name](here, there)
-        return [
-            Outcome(name, here.name, k, score(run_case(case), case)) for k, case in enumerate(cases)
-        ]
-
-
 def check_faults(text: str | None) -> list[str]:
     """The faults in a list separated by commas, each once; all for None."""
     known = list(all_faults(1))
@@ -66,11 +57,6 @@ def check_faults(text: str | None) -> list[str]:
     return names
 
 
-def run_case(case: Case) -> Run:
-    """The default filter over a case, from a start with no hint of the place."""
-    return replay(case.drive, Localizer(case.training_map, make_filter("kbf", case.training_map)))
-
-
 def run_faults(
     buildings: Sequence[Building],
     names: Sequence[str],
@@ -79,10 +65,23 @@ def run_faults(
     progress: Progress = no_progress,
 ) -> Iterator[Outcome]:
     """All cases of these faults, as they are done; `kidnappings` are spread over the buildings."""
-    task = FaultTask(tuple(buildings), -(-kidnappings // len(buildings)))
+    task = partial(_run, tuple(buildings), -(-kidnappings // len(buildings)))
     items = [(name, number) for name in names for number in range(len(buildings))]
     for outcomes in tracked(workers.map(task, items), "faults", progress, len(items)):
         yield from outcomes
+
+
+def _run(
+    buildings: Sequence[Building], kidnappings_each: int, item: tuple[str, int]
+) -> list[Outcome]:
+    """The default filter over all cases of a fault in a building, with no hint of the place."""
+    name, number = item
+    here, there = buildings[number], buildings[(number + 1) % len(buildings)]
+    outcomes = []
+    for k, case in enumerate(all_faults(kidnappings_each)[name](here, there)):
+        run = replay(case.drive, Localizer(case.training_map))
+        outcomes.append(Outcome(name, here.name, k, score(run, case)))
+    return outcomes
 
 
 def score(run: Run, case: Case) -> dict[str, float | None]:
@@ -129,6 +128,47 @@ def score(run: Run, case: Case) -> dict[str, float | None]:
     }
 
 
+def findings(outcomes: Sequence[Outcome], buildings: int) -> Findings:
+    """The table, every run, and what each fault does as a picture."""
+    metrics = metrics_of(outcomes)
+
+    def cell(figure: Mapping[str, float | None], scale: float = 1.0) -> str:
+        mean, std, worst = (figure[key] for key in ("mean", "std", "worst"))
+        if mean is None or std is None or worst is None:
+            return "–"
+        return f"{scale * mean:.1f} ± {scale * std:.1f}, {scale * worst:.1f}"
+
+    rows = [
+        (
+            fault.replace("_", " "),
+            cell(figures["confident_wrong_share"], 100.0),
+            cell(figures["seconds_to_lost"]),
+            cell(figures["seconds_to_recover"]),
+            cell(figures["false_lost"]),
+            cell(figures["tracking_share"], 100.0),
+        )
+        for fault, figures in metrics.items()
+    ]
+    columns = (
+        *("Fault", "Confident and wrong [%]", "Until lost [s]", "To recover [s]"),
+        *("False lost", "Tracking [%]"),
+    )
+    title = f"Faults in {buildings} simulated buildings: mean ± std, worst run"
+    runs = (
+        (one.fault, one.building, one.case, *(one.figures[name] for name in FIGURES))
+        for one in outcomes
+    )
+    return Findings(
+        "Faults",
+        metrics,
+        tables=[Table(title, columns, rows)],
+        csv={"faults.csv": (("fault", "building", "run", *FIGURES), runs)},
+        pictures={
+            "faults.png": (_draw(metrics), "States since the fault began, means over all runs")
+        },
+    )
+
+
 def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, dict[str, dict[str, float | None]]]:
     """{"<fault>": {figure: {"mean", "std", "worst"}}}, None where a figure never applied."""
     metrics: dict[str, dict[str, dict[str, float | None]]] = {}
@@ -144,3 +184,33 @@ def _summary(name: str, values: Sequence[float | None]) -> dict[str, float | Non
         return {"mean": None, "std": None, "worst": None}
     worst = known.min() if name == "tracking_share" else known.max()
     return {"mean": float(known.mean()), "std": float(known.std()), "worst": float(worst)}
+
+
+def _draw(metrics: Mapping[str, Any]) -> Figure:
+    """Shares of the images in which the robot tracks rightly, and in which it is wrong and sure."""
+    from matplotlib.figure import Figure
+
+    names = list(metrics)
+    places = np.arange(len(names))
+    figure = Figure(figsize=(8.5, 1.2 + 0.28 * len(names)), layout="constrained")
+    axes = figure.subplots()
+
+    def shares(figure_name: str, kind: str) -> Array:
+        return np.array([100.0 * metrics[name][figure_name][kind] for name in names])
+
+    tracking, wrong = (shares(key, "mean") for key in ("tracking_share", "confident_wrong_share"))
+    axes.barh(places, tracking - wrong, color=COLOURS[5], label="tracking, within 1 m")
+    axes.barh(places, wrong, left=tracking - wrong, color=COLOURS[1], label="tracking, beyond 1 m")
+    axes.plot(
+        shares("confident_wrong_share", "worst"),
+        places,
+        "x",
+        color="black",
+        label="beyond 1 m, worst run",
+    )
+    axes.set_yticks(places, [name.replace("_", " ") for name in names])
+    axes.set(xlabel="share of the images since the fault began [%]", xlim=(0.0, 100.0))
+    axes.invert_yaxis()
+    axes.grid(alpha=0.3, axis="x")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize="small")
+    return figure

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kbf_localization.evaluation.cross_validation import Tuned, tune
 from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
 from kbf_localization.evaluation.metrics import trajectory_metrics
+from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
+from kbf_localization.experiments.findings import Findings
 from kbf_localization.experiments.localization_drives import Setup
-from kbf_localization.experiments.trials import Trial, summaries
-from kbf_localization.filters.registry import make_filter
+from kbf_localization.experiments.trials import (
+    Trial,
+    draw_curve,
+    draw_sizes,
+    plus_minus,
+    summaries,
+)
+from kbf_localization.filters.registry import TITLES, make_filter
 from kbf_localization.localization.localizer import Localizer
-from kbf_localization.parallel import Serial, Workers
+from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
 
-SIZES = (100, 200, 400, 800)
-METHODS = ("kbf", "paper", "fkbf", "nn", "nai", "kmcf")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 UNTUNED = "kbf_untuned"
 """The kernel Bayes filter with the defaults that need no tuning."""
 
@@ -50,21 +59,20 @@ class Outcome:
 def run_trials(
     setup: Setup,
     *,
-    trials: int = 10,
-    sizes: Sequence[int] = SIZES,
-    methods: Sequence[str] = METHODS,
-    budget: int = 24,
-    tune_at: int | None = None,
-    seed: int = 0,
-    journals: Path | None = None,
-    workers: Workers | None = None,
+    trials: int,
+    sizes: Sequence[int],
+    methods: Sequence[str],
+    budget: int,
+    tune_at: int | None,
+    seed: int,
+    journals: Path,
+    workers: Workers,
     progress: Progress = no_progress,
 ) -> Outcome:
     """All methods, tuned on the training drives alone, on `trials` random choices of poses.
 
     They are tuned at each size, or once, with `tune_at` poses: the parameters have no scale.
     """
-    workers = workers or Serial()
     results: list[Trial] = []
     tuned: dict[str, dict[int, Mapping[str, Tuned]]] = {}
     for fold in setup.folds:
@@ -81,12 +89,12 @@ def run_trials(
                 tune_at or poses,
                 budget=budget,
                 seed=seed,
-                journal=None if journals is None else journals / f"{fold.test.name}.jsonl",
+                journal=journals / f"{fold.test.name}.jsonl",
                 workers=workers,
                 progress=progress,
             )
             tuned.setdefault(fold.test.name, {})[poses] = found
-            task = _TestTask(pool, len(drives), fold.test.name, seed, found)
+            task = partial(_test, pool, len(drives), fold.test.name, seed, found)
             items = [
                 (method, poses, choice)
                 for choice in range(trials)
@@ -97,40 +105,87 @@ def run_trials(
     return Outcome(tuple(results), tuned)
 
 
-@dataclass(frozen=True)
-class _TestTask:
-    """Runs one method over the test drive on one random map; a picklable function."""
+def _test(
+    pool: FramePool,
+    training_drives: int,
+    fold: str,
+    seed: int,
+    tuned: Mapping[str, Tuned],
+    item: tuple[str, int, int],
+) -> Trial:
+    """One method over the test drive on one random map of so many poses."""
+    name, poses, choice = item
+    method = "kbf" if name == UNTUNED else name
+    parameters = {} if name == UNTUNED else tuned[method].parameters
+    stored = {f"{method}.{key}": one for key, one in parameters.items()}
+    chosen = pool.random_map(range(training_drives), poses, seed + 100_000 + choice, stored)
+    pose_filter = make_filter(method, chosen, seed=seed + choice)
+    run = replay(pool.drive(training_drives), Localizer(chosen, pose_filter), method)
+    assert run.truth is not None and run.highest_weight is not None
+    heaviest = np.linalg.norm((run.highest_weight - run.truth)[:, :2], axis=1)
+    figures = {
+        **trajectory_metrics(run),
+        "highest_weight_rmse_m": float(np.sqrt(np.mean(heaviest**2))),
+        "highest_weight_median_m": float(np.median(heaviest)),
+    }
+    return Trial(fold, poses, name, choice, figures)
 
-    pool: FramePool
-    training_drives: int
-    fold: str
-    seed: int
-    tuned: Mapping[str, Tuned]
 
-    def __call__(self, item: tuple[str, int, int]) -> Trial:
-        name, poses, choice = item
-        method = "kbf" if name == UNTUNED else name
-        parameters = {} if name == UNTUNED else self.tuned[method].parameters
-        stored = {f"{method}.{key}": one for key, one in parameters.items()}
-        chosen = self.pool.random_map(
-            range(self.training_drives), poses, self.seed + 100_000 + choice, stored
+def findings(outcome: Outcome, data: str) -> Findings:
+    """Errors against the map's size, every trial, and what was tuned, on such `data`."""
+    metrics = summaries(outcome.trials, FIGURES)
+    rows = [
+        (
+            f"n = {size}, {method}",
+            plus_minus(figures["position_rmse_m"], 2),
+            plus_minus(figures["position_median_m"], 2),
+            f"{100 * figures['share_beyond_1m']['mean']:.1f} %",
+            plus_minus(figures["highest_weight_median_m"], 2),
         )
-        pose_filter = make_filter(method, chosen, seed=self.seed + choice)
-        run = replay(self.pool.drive(self.training_drives), Localizer(chosen, pose_filter), method)
-        assert run.truth is not None and run.highest_weight is not None
-        heaviest = _distances(run.highest_weight, run.truth)
-        figures = {
-            **trajectory_metrics(run),
-            "highest_weight_rmse_m": float(np.sqrt(np.mean(heaviest**2))),
-            "highest_weight_median_m": float(np.median(heaviest)),
-        }
-        return Trial(self.fold, poses, name, choice, figures)
+        for size, by_method in metrics.items()
+        for method, figures in by_method.items()
+    ]
+    columns = ("Map and method", "RMSE [m]", "Median [m]", "Beyond 1 m", "Median, highest weight")
+    trials = (
+        (one.place, one.poses, one.method, one.choice, *(one.figures[key] for key in FIGURES))
+        for one in outcome.trials
+    )
+    tuned = (
+        (fold, poses, method, found.rmse_m, name, value)
+        for fold, by_size in outcome.tuned.items()
+        for poses, by_method in by_size.items()
+        for method, found in by_method.items()
+        for name, value in (*found.parameters.items(), ("defaults_rmse_m", found.default_rmse_m))
+    )
+    of_drive = ("test_drive", "poses", "method")
+    caption = f"Errors against the number of training poses; {data}"
+    return Findings(
+        "Robot localization",
+        metrics,
+        tables=[Table("Robot localization, mean ± std over choices of poses", columns, rows)],
+        csv={
+            "localization.csv": ((*of_drive, "choice", *FIGURES), trials),
+            "tuned.csv": ((*of_drive, "cross_validated_rmse_m", "parameter", "value"), tuned),
+        },
+        pictures={"localization.png": (_draw(metrics), caption)},
+    )
 
 
-def metrics_of(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """{"<n>": {"<method>": {figure: {"mean", "std"}}}} over all folds and choices."""
-    return summaries(outcome.trials, FIGURES)
+def _draw(metrics: Mapping[str, Any]) -> Figure:
+    """The paper's figure: a curve for each method over the number of poses."""
+    from matplotlib.figure import Figure
 
-
-def _distances(estimates: NDArray[np.float64], truth: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.linalg.norm(estimates[:, :2] - truth[:, :2], axis=1))
+    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
+    panels = figure.subplots(1, 2)
+    methods = [name for name in next(iter(metrics.values())) if name != UNTUNED]
+    labels = {"position_rmse_m": "RMSE of the position [m]", "position_median_m": "Median [m]"}
+    for axes, (key, label) in zip(panels, labels.items(), strict=True):
+        for index, method in enumerate(methods):
+            figures = {size: by_method[method][key] for size, by_method in metrics.items()}
+            draw_curve(axes, TITLES[method], figures, index)
+        draw_sizes(axes, metrics, "Training poses n")
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0.0)
+        axes.grid(alpha=0.3)
+    panels[1].legend(fontsize="small")
+    return figure

@@ -8,20 +8,24 @@ map does not know, meets on the map.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.evaluation.described_drive import DescribedDrive
-from kbf_localization.evaluation.frame_pool import FramePool, covered_share
+from kbf_localization.evaluation.frame_pool import FramePool, covered_share, describe_drives
 from kbf_localization.evaluation.map_check.check import check_map
 from kbf_localization.evaluation.map_check.first_fix import fix_from
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
 from kbf_localization.evaluation.map_check.result import MapCheck
 from kbf_localization.evaluation.metrics import position_errors
+from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
+from kbf_localization.experiments.findings import Findings
+from kbf_localization.experiments.localization_drives import Setup
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
@@ -58,58 +62,34 @@ class Prediction:
         return max(ratio, 1.0 / ratio)
 
 
-HEADER = tuple(item.name for item in fields(Prediction))
-
-
-@dataclass(frozen=True)
-class Office:
-    """A pool of the map's two drives and the later one; the holes' seed is the office's."""
-
-    seed: int
-    pool: FramePool
-
-
 def predict(
-    offices: Sequence[Office], poses: int, workers: Workers, progress: Progress = no_progress
+    setups: Mapping[int, Setup], poses: int, workers: Workers, progress: Progress = no_progress
 ) -> list[Prediction]:
-    """Two predictions for each office: from the map's drives, and from the map alone."""
-    found = workers.map(_Trial(poses), offices)
+    """Two predictions for each office, by its seed: from the map's drives, and from the map alone.
+
+    Each has a fold of the map's two drives and a later one.
+    """
+    offices = []
+    for seed, setup in setups.items():
+        (fold,) = setup.folds
+        pool = describe_drives(
+            fold.training, [fold.test], seed=seed, workers=workers, progress=progress
+        )
+        offices.append((seed, pool))
+    found = workers.map(partial(_predictions, poses), offices)
     done = tracked(found, "checking maps with holes", progress, len(offices))
     return [prediction for some in done for prediction in some]
 
 
-def metrics_of(predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
-    """For each kind of check: precision and recall over all offices, and the worst factor."""
-    metrics = {}
-    for of in dict.fromkeys(one.of for one in predictions):
-        own = [one for one in predictions if one.of == of]
-        both, named, failed = (
-            sum(getattr(one, name) for one in own) for name in ("both", "named", "failed")
-        )
-        metrics[of] = {
-            "precision": both / named if named else None,
-            "recall": both / failed if failed else None,
-            "largest_factor": max(one.factor for one in own),
-            "offices": len(own),
-        }
-    return metrics
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """An office's predictions, in a worker process."""
-
-    poses: int
-
-    def __call__(self, office: Office) -> list[Prediction]:
-        pool, seed = office.pool, office.seed
-        cut = in_holes(pool.frames.poses[:, :2], pool.rows_of(0), seed)
-        kept = np.flatnonzero((pool.frames.drive_of < 2) & ~cut)
-        cut_map = pool.map_of(kept, self.poses, "coverage", seed)
-        training_map = replace(cut_map, ways=tuple(pool.frames.way(drive) for drive in (0, 1)))
-        sources = {"drives": [pool.drive(0), pool.drive(1)], "map alone": []}
-        checks = {of: check_map(training_map, drives) for of, drives in sources.items()}
-        return compare(seed, checks, training_map, pool.drive(2))
+def _predictions(poses: int, office: tuple[int, FramePool]) -> list[Prediction]:
+    seed, pool = office
+    cut = in_holes(pool.frames.poses[:, :2], pool.rows_of(0), seed)
+    kept = np.flatnonzero((pool.frames.drive_of < 2) & ~cut)
+    cut_map = pool.map_of(kept, poses, "coverage", seed)
+    training_map = replace(cut_map, ways=tuple(pool.frames.way(drive) for drive in (0, 1)))
+    sources = {"drives": [pool.drive(0), pool.drive(1)], "map alone": []}
+    checks = {of: check_map(training_map, drives) for of, drives in sources.items()}
+    return compare(seed, checks, training_map, pool.drive(2))
 
 
 def in_holes(positions: Array, way: Rows, seed: int) -> Flags:
@@ -159,3 +139,41 @@ def compare(
             )
         )
     return found
+
+
+def metrics_of(predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
+    """For each kind of check: precision and recall over all offices, and the worst factor."""
+    metrics = {}
+    for of in dict.fromkeys(one.of for one in predictions):
+        own = [one for one in predictions if one.of == of]
+        both, named, failed = (
+            sum(getattr(one, name) for one in own) for name in ("both", "named", "failed")
+        )
+        metrics[of] = {
+            "precision": both / named if named else None,
+            "recall": both / failed if failed else None,
+            "largest_factor": max(one.factor for one in own),
+            "offices": len(own),
+        }
+    return metrics
+
+
+def findings(predictions: Sequence[Prediction]) -> Findings:
+    """Precision and recall of the checks, and what was found in each office."""
+    metrics = metrics_of(predictions)
+    summary = Table(
+        "Starts of a later drive that fail, against stretches that the check names",
+        ("Check of", "Precision", "Recall", "Largest factor", "Offices"),
+        [(of, *figures.values()) for of, figures in metrics.items()],
+    )
+    rows = [astuple(one) for one in predictions]
+    columns = (
+        *("Office", "Check of", "Starts", "Named", "Failed", "Both"),
+        *("Expected error (m)", "Measured (m)"),
+    )
+    return Findings(
+        "Predictions of kbf map check on maps with holes",
+        metrics,
+        tables=[summary, Table("By office", columns, rows)],
+        csv={"predictions.csv": ([item.name for item in fields(Prediction)], rows)},
+    )

@@ -8,6 +8,8 @@ from typing import Any
 
 from kbf_localization.datasets.drive import SIMULATED
 from kbf_localization.evaluation.evaluate import evaluate_drives, metrics_by_method
+from kbf_localization.evaluation.report import Table
+from kbf_localization.experiments.findings import Findings
 from kbf_localization.experiments.public_protocols import Protocol, coverage, open_with_odometry
 from kbf_localization.experiments.trials import summary
 from kbf_localization.parallel import Serial, Workers
@@ -54,8 +56,7 @@ def run_protocol(
     workers = workers or Serial()
     figures: dict[str, dict[str, list[float]]] = {method: {} for method in methods}
     test = open_with_odometry(protocol.test, seed=0)
-    training = [open_with_odometry(one, seed=0) for one in protocol.training]
-    covered = coverage(training, test)
+    covered = coverage([open_with_odometry(one, seed=0) for one in protocol.training], test)
     training_map: TrainingMap | None = None
     for seed in range(seeds if test.odometry_origin == SIMULATED else 1):
         training = [open_with_odometry(one, seed) for one in protocol.training]
@@ -100,3 +101,21 @@ def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _drives_text(drives: Any) -> str:
     return f"{drives.path} [{drives.part or 'all'}]"
+
+
+def findings(outcomes: Sequence[Outcome]) -> Findings:
+    """A table for each protocol: the methods' figures, means over the odometry's seeds."""
+    return Findings("Public data sets", metrics_of(outcomes), [_table(one) for one in outcomes])
+
+
+def _table(outcome: Outcome) -> Table:
+    shown = [key for key in FIGURES if any(key in found for found in outcome.figures.values())]
+    rows = [
+        (method, *(summary(found[key])["mean"] if key in found else None for key in shown))
+        for method, found in outcome.figures.items()
+    ]
+    title = (
+        f"{outcome.protocol.name}: {outcome.protocol.how}, {outcome.images} images, "
+        f"{100 * outcome.covered:.0f} % seen by the map, odometry {outcome.odometry}"
+    )
+    return Table(title, ("Method", *(FIGURES[key] for key in shown)), rows)

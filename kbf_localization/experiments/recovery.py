@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array
-from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.arrays import Array, Flags
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
 from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors, position_sigmas
 from kbf_localization.evaluation.run import Run, replay
+from kbf_localization.experiments.localization_drives import simulated_drives
 from kbf_localization.experiments.recovery_trials import (
     COVERED,
     Trial,
@@ -22,11 +26,11 @@ from kbf_localization.experiments.recovery_trials import (
     kidnappings,
     whole_drives,
 )
-from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map import TrainingMap
+from kbf_localization.training_map import TrainingMap, build_map
+from kbf_localization.training_map.merge import merge_maps
 
 FOUND_WITHIN_M = 0.5
 START_UPDATES = 30
@@ -50,7 +54,7 @@ class Trace:
     standard_distance: Array
     sigma_m: Array
     states: NDArray[np.str_]
-    covered: NDArray[np.bool_]
+    covered: Flags
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Scene:
     drives: tuple[DescribedDrive, ...]
 
     @cached_property
-    def covered(self) -> tuple[NDArray[np.bool_], ...]:
+    def covered(self) -> tuple[Flags, ...]:
         """For each drive (t,), where the map has a pose near the true one."""
         return tuple(
             np.asarray(covered_share(self.training_map, drive.truth) >= COVERED)
@@ -70,7 +74,7 @@ class Scene:
         )
 
     def __call__(self, trials: Sequence[Trial]) -> list[Trace]:
-        localizer = Localizer(self.training_map, make_filter("kbf", self.training_map))
+        localizer = Localizer(self.training_map)
         traces = []
         for trial in trials:
             localizer.reset()
@@ -80,7 +84,7 @@ class Scene:
         return traces
 
 
-def trace_of(run: Run, covered: NDArray[np.bool_]) -> Trace:
+def trace_of(run: Run, covered: Flags) -> Trace:
     """What the experiment keeps of a run."""
     return Trace(
         error_m=position_errors(run),
@@ -91,20 +95,47 @@ def trace_of(run: Run, covered: NDArray[np.bool_]) -> Trace:
     )
 
 
-def _lasting(covered: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _lasting(covered: Flags) -> Flags:
     """Where the last `AFTER_UNCOVERED` updates were covered too."""
     padded = np.concatenate((np.ones(AFTER_UNCOVERED, dtype=bool), covered))
     windows = np.lib.stride_tricks.sliding_window_view(padded, AFTER_UNCOVERED + 1)
     return np.asarray(windows.all(axis=1))
 
 
-@dataclass(frozen=True)
-class World:
-    """The cloudy map with cloudy test drives; a night drive on that map and on a merged one."""
+World = Mapping[str, Scene]
+"""Where drives are tested from end to end: `undisturbed` by day on the cloudy map, and a night
+drive on that map and on one merged with another night's."""
 
-    by_day: Scene
-    night_on_cloudy: Scene
-    night_on_merged: Scene
+
+def make_world(
+    folder: Path,
+    poses: int,
+    frames: int,
+    test_drives: int,
+    size: tuple[int, int],
+    *,
+    seed: int,
+    workers: Workers,
+    progress: Progress,
+) -> World:
+    """Render the drives into `folder` and build the maps: two cloudy drives, and one by night."""
+    conditions = ["cloudy"] * (2 + test_drives) + ["night"] * 2
+    how: dict[str, Any] = {"seed": seed, "workers": workers, "progress": progress}
+    drives = simulated_drives(folder, conditions, frames=frames, size=size, **how)
+    trained, tests, (night_trained, night_test) = drives[:2], drives[2:-2], drives[-2:]
+    cloudy = build_map(trained, poses=poses, **how)
+    merged = merge_maps([cloudy, build_map([night_trained], poses=poses, like=cloudy, **how)])
+
+    def scene(training_map: TrainingMap, on: list[Drive]) -> Scene:
+        describer = training_map.described_by
+        described = [describe_drive(one, describer, progress=progress) for one in on]
+        return Scene(training_map, tuple(described))
+
+    return {
+        "undisturbed": scene(cloudy, tests),
+        "night_on_cloudy": scene(cloudy, [night_test]),
+        "night_on_merged": scene(merged, [night_test]),
+    }
 
 
 Outcome = Mapping[str, Sequence[Trace]]
@@ -124,8 +155,7 @@ def run_trials(
             progress(len(traces), len(trials), doing)
         return traces
 
-    day = world.by_day
-    cloudy, merged = world.night_on_cloudy, world.night_on_merged
+    day = world["undisturbed"]
     begun = global_starts(day.drives, day.covered, starts, START_UPDATES, seed)
     carried = kidnappings(
         day.drives,
@@ -138,7 +168,8 @@ def run_trials(
     return {
         "global_start": run(day, begun, "global starts"),
         "kidnapping": run(day, carried, "kidnappings"),
-        "undisturbed": run(day, whole_drives(day.drives), "undisturbed drives"),
-        "night_on_cloudy": run(cloudy, whole_drives(cloudy.drives), "night on the cloudy map"),
-        "night_on_merged": run(merged, whole_drives(merged.drives), "night on the merged map"),
+        **{
+            name: run(scene, whole_drives(scene.drives), f"whole drives, {name.replace('_', ' ')}")
+            for name, scene in world.items()
+        },
     }

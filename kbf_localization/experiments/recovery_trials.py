@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbf_localization.arrays import Array, Flags
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import DescribedDrive
@@ -35,7 +35,7 @@ class Piece:
 Trial = tuple[Piece, ...]
 """Pieces that are driven one after the other, as if the robot were carried between them."""
 
-Covered = Sequence[NDArray[np.bool_]]
+Covered = Sequence[Flags]
 """For each test drive (t,), where the map covers it."""
 
 
@@ -61,7 +61,7 @@ def joined(drives: Sequence[DescribedDrive], trial: Trial) -> DescribedDrive:
     )
 
 
-def _odometry_at_images(drive: DescribedDrive) -> NDArray[np.float64]:
+def _odometry_at_images(drive: DescribedDrive) -> Array:
     return interpolate(drive.odometry.stamps_ns, drive.odometry.poses, drive.stamps_ns)
 
 

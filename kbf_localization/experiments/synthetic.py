@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -21,11 +21,8 @@ from kbf_localization.experiments.trials import summary
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress, tracked
 
-SIZES = (50, 100, 200)
 METHODS = ("kbf", "fkbf")
 TEST_STEPS = 100
-
-
 GRIDS = {
     # No bandwidth wider than the data's own scale, and δ not tiny: the rule stays local.
     "local": Grid(
@@ -95,7 +92,7 @@ def run_task(task: Task) -> list[Outcome]:
 def run_trials(
     trials: int,
     seed: int,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int],
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Outcome]:
@@ -114,68 +111,13 @@ def run_trials(
 
 def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """What `metrics.json` holds: MSE by grid, panel, n and method."""
-    sizes = sorted({outcome.task.size for outcome in outcomes})
-    return {
-        grid: {
-            setting: {
-                str(size): {
-                    method: summary(
-                        [
-                            outcome.mean_squared_error
-                            for outcome in outcomes
-                            if (outcome.grid, outcome.method) == (grid, method)
-                            and (outcome.task.setting, outcome.task.size) == (setting, size)
-                        ]
-                    )
-                    for method in METHODS
-                }
-                for size in sizes
-            }
-            for setting in SETTINGS
-        }
-        for grid in GRIDS
-    }
-
-
-def rows_of(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[Any]]]:
-    """Header and rows of the table of raw figures."""
-    header = ["grid", "setting", "n", "trial", "method", "mse", *HyperParameters.__annotations__]
-    rows = [
-        [
-            outcome.grid,
-            outcome.task.setting,
-            outcome.task.size,
-            outcome.task.trial,
-            outcome.method,
-            outcome.mean_squared_error,
-            *asdict(outcome.parameters).values(),
-        ]
-        for outcome in outcomes
-    ]
-    return header, rows
-
-
-@dataclass(frozen=True)
-class WeightPicture:
-    """The weights α_t (n,) on the training states (n, 2) at one time, with x_t and z_t."""
-
-    states: Array
-    weights: Array
-    true_state: Array
-    observation: Array
-
-
-def weight_picture(outcomes: Sequence[Outcome], step: int = 30) -> WeightPicture:
-    """The model-based filter's weights in the first panel's first trial, local grid, largest n."""
-    shown = max(
-        (
-            outcome
-            for outcome in outcomes
-            if (outcome.task.setting, outcome.task.trial) == ("gaussian", 0)
-            and (outcome.grid, outcome.method) == ("local", "kbf")
-        ),
-        key=lambda outcome: outcome.task.size,
-    )
-    setting, pairs, states, observations = draw(shown.task)
-    weights = KernelFilter(pairs, shown.parameters, setting.test).run(observations[: step + 1])
-    return WeightPicture(pairs.states, weights[step], states[step], observations[step])
+    errors: dict[tuple[str, str, int, str], list[float]] = {}
+    for one in outcomes:
+        key = (one.grid, one.task.setting, one.task.size, one.method)
+        errors.setdefault(key, []).append(one.mean_squared_error)
+    sizes = sorted({one.task.size for one in outcomes})
+    metrics: dict[str, Any] = {}
+    for grid, setting, size, method in product(GRIDS, SETTINGS, sizes, METHODS):
+        by_size = metrics.setdefault(grid, {}).setdefault(setting, {})
+        by_size.setdefault(str(size), {})[method] = summary(errors[grid, setting, size, method])
+    return metrics

@@ -4,7 +4,6 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from typer.testing import CliRunner
 from kbf_localization.cli.main import app
 from kbf_localization.experiments import ablation, faults_run, map_prediction, recovery
 from kbf_localization.experiments.trials import Trial
-
-DRIVES = SimpleNamespace(folds=(SimpleNamespace(training=(), test=None),))
 
 
 def faults() -> list[faults_run.Outcome]:
@@ -64,17 +61,17 @@ EXPERIMENTS: dict[str, tuple[dict[str, Callable[[], object]], dict[str, int | No
     ),
     "map-check": (
         {
-            "localization_drives.rendered_drives": lambda: DRIVES,
+            "localization_drives.rendered_drives": lambda: None,
             "map_prediction.predict": predictions,
         },
         {"predictions.csv": 2},
     ),
     "ablation": (
-        {"localization_drives.rendered_drives": lambda: DRIVES, "ablation.run_trials": variants},
+        {"localization_drives.rendered_drives": lambda: None, "ablation.run_trials": variants},
         {"ablation.csv": len(ablation.VARIANTS)},
     ),
     "recovery": (
-        {"recovery_world.make_world": lambda: None, "recovery.run_trials": recoveries},
+        {"recovery.make_world": lambda: None, "recovery.run_trials": recoveries},
         {"updates.csv": 2 * 30 + 100 + 3 * 50, "recovery.png": None},
     ),
 }
@@ -89,9 +86,6 @@ def test_metrics_tables_and_pictures_are_there_in_the_end(
         monkeypatch.setattr(
             f"kbf_localization.experiments.{place}", lambda *_, made=made, **__: made()
         )
-    monkeypatch.setattr(
-        "kbf_localization.evaluation.frame_pool.describe_drives", lambda *_, **__: None
-    )
     command = ["experiment", name, "--jobs", "1", "--output", str(tmp_path)]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output

@@ -9,7 +9,7 @@ from kbf_localization.experiments.ablation import (
     VARIANTS,
     Trial,
     Variant,
-    metrics_of,
+    findings,
     run_trials,
 )
 from kbf_localization.experiments.localization_drives import Fold, Setup
@@ -64,5 +64,5 @@ def test_metrics_are_over_offices_and_choices():
         )
         for office, value in zip("01", (0.2, 0.4))
     ]
-    figures = metrics_of(trials)["200"]["everything"]["position_rmse_m"]
+    figures = findings(trials).metrics["200"]["everything"]["position_rmse_m"]
     assert figures["mean"] == pytest.approx(0.3) and figures["std"] == pytest.approx(0.1)

@@ -1,4 +1,5 @@
 import tarfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,13 +7,15 @@ import pytest
 from kbf_localization.errors import DatasetError
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments import localization
-from kbf_localization.experiments.localization_drives import real_archives, real_paths
-from kbf_localization.experiments.localization_figure import write_files
+from kbf_localization.experiments.localization_drives import (
+    Fold,
+    Setup,
+    real_archives,
+    real_paths,
+)
+from kbf_localization.filters.registry import METHODS
+from kbf_localization.parallel import Serial
 from test.filters.synthetic_world import drive, loop, pool_of
-
-
-class Named:
-    name = "tested"
 
 
 @pytest.mark.slow
@@ -20,11 +23,22 @@ class Named:
 def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
     pool = pool_of([drive(world, loop(30, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)
-    setup = localization.Setup("synthetic", (_fold(),))
-    outcome = localization.run_trials(setup, trials=2, sizes=(15, 25), budget=1, tune_at=20)
-    metrics = localization.metrics_of(outcome)
+    named = SimpleNamespace(name="tested")
+    outcome = localization.run_trials(
+        Setup("synthetic", (Fold((named, named), named),)),
+        trials=2,
+        sizes=(15, 25),
+        methods=list(METHODS),
+        budget=1,
+        tune_at=20,
+        seed=0,
+        journals=tmp_path,
+        workers=Serial(),
+    )
+    found = localization.findings(outcome, "synthetic")
+    metrics = found.metrics
     assert list(metrics) == ["15", "25"]
-    assert set(metrics["15"]) == {*localization.METHODS, "kbf_untuned"}
+    assert set(metrics["15"]) == {*METHODS, "kbf_untuned"}
     rmse = metrics["25"]["nai"]["position_rmse_m"]
     of_trials = [
         one.figures["position_rmse_m"]
@@ -32,16 +46,9 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
         if one.method == "nai" and one.poses == 25
     ]
     assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
-    folder = ResultsFolder.create("experiment", tmp_path / "out")
-    write_files(folder, outcome, metrics)
-    assert (folder.path / "localization.png").read_bytes().startswith(b"\x89PNG")
-    assert len((folder.path / "localization.csv").read_text().splitlines()) == 1 + 2 * 2 * 7
-
-
-def _fold():
-    from kbf_localization.experiments.localization_drives import Fold
-
-    return Fold((Named(), Named()), Named())
+    found.write(ResultsFolder(tmp_path), {})
+    assert (tmp_path / "localization.png").read_bytes().startswith(b"\x89PNG")
+    assert len((tmp_path / "localization.csv").read_text().splitlines()) == 1 + 2 * 2 * 7
 
 
 def test_takes_the_papers_sequences_unpacked_or_as_archives(tmp_path, office_drives):

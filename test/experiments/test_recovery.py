@@ -15,7 +15,7 @@ from kbf_localization.experiments.recovery import (
     START_UPDATES,
     trace_of,
 )
-from kbf_localization.experiments.recovery_metrics import metrics_of
+from kbf_localization.experiments.recovery_findings import metrics_of
 from kbf_localization.experiments.recovery_trials import (
     CARRIED_AT_LEAST_M,
     Piece,

@@ -12,7 +12,7 @@ from kbf_localization.experiments.sum_rule import (
     run_trials,
     true_mean,
 )
-from kbf_localization.experiments.sum_rule_figure import write_files
+from kbf_localization.experiments.sum_rule_findings import findings
 from kbf_localization.parallel import Cores
 
 
@@ -68,7 +68,7 @@ def test_same_seed_gives_the_same_numbers_on_other_workers(results) -> None:
 
 
 def test_files_hold_every_trial(results, tmp_path) -> None:
-    write_files(ResultsFolder(tmp_path), results, metrics_of(results))
+    findings(results).write(ResultsFolder(tmp_path), {})
     lines = (tmp_path / "errors.csv").read_text().splitlines()
     assert len(lines) == 1 + 4 * len(results[0])
     assert (tmp_path / "sum_rule.png").stat().st_size > 20_000

@@ -9,11 +9,10 @@ from kbf_localization.experiments.synthetic import (
     METHODS,
     Task,
     draw,
-    metrics_of,
     run_task,
     run_trials,
 )
-from kbf_localization.experiments.synthetic_figure import write_files
+from kbf_localization.experiments.synthetic_findings import findings
 from kbf_localization.experiments.synthetic_search import Grid
 from kbf_localization.experiments.trials import OFFSET_POINTS, draw_curve
 
@@ -54,7 +53,8 @@ def test_task_depends_on_nothing_but_itself() -> None:
 @pytest.mark.usefixtures("small_grids")
 def test_metrics_and_files_hold_every_grid_panel_size_and_method(tmp_path) -> None:
     outcomes = run_trials(2, seed=0, sizes=(12, 20))
-    metrics = metrics_of(outcomes)
+    found = findings(outcomes, trials=2)
+    metrics = found.metrics
     for grid in ("local", "open"):
         for setting in ("gaussian", "mixture", "changed_rotation"):
             for size in ("12", "20"):
@@ -68,10 +68,10 @@ def test_metrics_and_files_hold_every_grid_panel_size_and_method(tmp_path) -> No
                 ]
                 assert len(expected) == 2
                 assert figures["fkbf"]["mean"] == pytest.approx(np.mean(expected))
-    write_files(ResultsFolder(tmp_path), outcomes, metrics, 2)
+    found.write(ResultsFolder(tmp_path), {})
     assert len((tmp_path / "errors.csv").read_text().splitlines()) == 1 + len(outcomes)
     drawn = {f"{name}.{suffix}" for name in ("synthetic", "weights") for suffix in FORMATS}
-    assert {path.name for path in tmp_path.iterdir()} == {"errors.csv", *drawn}
+    assert {path.name for path in tmp_path.iterdir()} >= {"errors.csv", *drawn}
 
 
 def test_no_error_bar_hides_another() -> None:
@@ -80,7 +80,7 @@ def test_no_error_bar_hides_another() -> None:
     axes = figure.subplots()
     axes.set_xscale("log")
     for index in range(3):
-        draw_curve(axes, str(index), [50, 100], [{"mean": 1.0, "std": 0.1}] * 2, index)
+        draw_curve(axes, str(index), {n: {"mean": 1.0, "std": 0.1} for n in ("50", "100")}, index)
     lines = [bars.lines[0] for bars in axes.containers]
     places = np.array([line.get_transform().transform(line.get_xydata())[:, 0] for line in lines])
     assert np.diff(places, axis=0) * 72 / figure.dpi == pytest.approx(OFFSET_POINTS)

@@ -1,24 +1,29 @@
-"""What the experiments' commands share: options, their checks, and the record of a run."""
+"""What the experiments' commands share: options, a place for drives, and the record of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 from typer import Option
 
+from kbf_localization.cli.console import command_line, print_line, print_table
+from kbf_localization.cli.progress import show_progress
+from kbf_localization.errors import ParameterError
+
 if TYPE_CHECKING:
-    from kbf_localization.evaluation.report import Table
+    from kbf_localization.experiments.findings import Findings
     from kbf_localization.progress import Progress
 
 _PATHS = "Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 (places.lst)"
 
 Trials = Annotated[int, Option(min=1, help="Independent trials.")]
 Sizes = Annotated[str, Option(help="Numbers n of training poses or pairs, separated by commas.")]
-Budget = Annotated[int, Option(min=1, help="Settings tried for each method.")]
 Buildings = Annotated[int, Option(min=1, help="Invented offices, of consecutive seeds.")]
+MapPoses = Annotated[int, Option(min=50, help="Poses of each map.")]
 Trajectories = Annotated[
     Optional[Path], Option(help=f"{_PATHS}, to render images along. Default: an invented path.")
 ]
@@ -29,8 +34,6 @@ KeptDrives = Annotated[
 
 
 def parse_sizes(text: str) -> list[int]:
-    from kbf_localization.errors import ParameterError
-
     try:
         numbers = sorted({int(part) for part in text.split(",")})
     except ValueError:
@@ -41,10 +44,9 @@ def parse_sizes(text: str) -> list[int]:
 
 
 class Record:
-    """What every experiment writes: its configuration and a report."""
+    """The folder of an experiment, with its configuration and what it found."""
 
     def __init__(self, experiment: str, output: Path | None, **settings: Any) -> None:
-        from kbf_localization.cli.console import command_line
         from kbf_localization.evaluation.results import ResultsFolder
 
         self.folder = ResultsFolder.create(f"experiment {experiment}", output)
@@ -56,25 +58,10 @@ class Record:
         self._config |= settings
         self.folder.write_config(self._config)
 
-    def finish(
-        self,
-        title: str,
-        metrics: Mapping[str, Any],
-        tables: Sequence[Table],
-        captions: Mapping[str, str] | None = None,
-    ) -> None:
-        """Write the metrics, print the tables, write a report of them and of the pictures."""
-        from kbf_localization.cli.console import print_line, print_table
-        from kbf_localization.evaluation.report import Picture, write_simple_report
-
-        self.folder.write_metrics(metrics)
-        pictures = [
-            Picture(self.folder.file(name), caption) for name, caption in (captions or {}).items()
-        ]
-        report = write_simple_report(
-            self.folder, title, self._config, tables=tables, pictures=pictures
-        )
-        for table in tables:
+    def finish(self, found: Findings) -> None:
+        """Write all files, and print the tables."""
+        report = found.write(self.folder, self._config)
+        for table in found.tables:
             print_table(table.title, table.columns, table.rows)
         print_line(f"Results: {report}")
 
@@ -82,9 +69,5 @@ class Record:
 @contextmanager
 def rendering(kept: Path | None = None) -> Iterator[tuple[Path, Progress]]:
     """A folder for rendered drives, removed at the end unless it is `kept`, and a progress."""
-    import tempfile
-
-    from kbf_localization.cli.progress import show_progress
-
     with tempfile.TemporaryDirectory(prefix="kbf-drives-") as folder, show_progress() as progress:
         yield kept or Path(folder), progress

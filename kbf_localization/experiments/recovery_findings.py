@@ -1,4 +1,4 @@
-"""The recovery experiment's figures: how soon found, how soon noticed, how honest."""
+"""What the recovery experiment found: how soon found, how soon noticed, how honest."""
 
 from __future__ import annotations
 
@@ -6,14 +6,43 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from kbf_localization.experiments.recovery import (
-    BEFORE_KIDNAPPING,
-    FOUND_WITHIN_M,
-    Outcome,
-    Trace,
-)
+from kbf_localization.arrays import Flags
+from kbf_localization.evaluation.report import Table
+from kbf_localization.experiments.findings import Findings
+from kbf_localization.experiments.recovery import BEFORE_KIDNAPPING, FOUND_WITHIN_M, Outcome, Trace
+from kbf_localization.training_map.picture import COLOURS
+
+
+def findings(outcome: Outcome) -> Findings:
+    """The table, a row of `updates.csv` for each update, and errors over updates."""
+    metrics = metrics_of(outcome)
+    rows = [
+        (group.replace("_", " "), name.replace("_", " "), figure)
+        for group, figures in metrics.items()
+        for name, figure in figures.items()
+    ]
+    title = "Global localization and relocalization"
+    table = Table(f"{title} in a simulated office", ("Trial", "Metric", "Value"), rows)
+    updates = (
+        (group, trial, update, error, sigma, state)
+        for group, traces in outcome.items()
+        for trial, trace in enumerate(traces)
+        for update, (error, sigma, state) in enumerate(
+            zip(trace.error_m, trace.sigma_m, trace.states, strict=True)
+        )
+    )
+    header = ("group", "trial", "update", "position_error_m", "sigma_m", "state")
+    caption = "Errors after global starts and after kidnappings, every trial"
+    return Findings(
+        title,
+        metrics,
+        tables=[table],
+        csv={"updates.csv": (header, updates)},
+        pictures={"recovery.png": (_draw(outcome["global_start"], outcome["kidnapping"]), caption)},
+    )
 
 
 def metrics_of(outcome: Outcome) -> dict[str, Any]:
@@ -58,7 +87,7 @@ def _joined(traces: Sequence[Trace]) -> Trace:
     return Trace(*map(np.concatenate, columns))
 
 
-def _part(trace: Trace, chosen: NDArray[np.bool_]) -> Trace:
+def _part(trace: Trace, chosen: Flags) -> Trace:
     return Trace(*(column[chosen] for column in vars(trace).values()))
 
 
@@ -77,7 +106,7 @@ def _lighting(trace: Trace) -> dict[str, float | None]:
     }
 
 
-def _first(happened: NDArray[np.bool_], lasting: int = 3) -> float:
+def _first(happened: Flags, lasting: int = 3) -> float:
     """After how many updates it first happened `lasting` times in a row; infinity for never."""
     stays = np.lib.stride_tricks.sliding_window_view(happened, lasting).all(axis=1)
     return float(np.argmax(stays)) + 1.0 if stays.any() else float("inf")
@@ -92,3 +121,30 @@ def _times_lost(trace: Trace) -> int:
 
 def _share(updates: Sequence[float], at_most: int) -> float:
     return float((np.array(updates) <= at_most).mean())
+
+
+def _draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:
+    """The error over the updates of every trial, and how many robots say that they are lost."""
+    figure = Figure(figsize=(11.0, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_errors(left, starts, 0)
+    left.set(title=f"{len(starts)} global starts", xlabel="updates since the start")
+    _draw_errors(right, carried, -BEFORE_KIDNAPPING)
+    right.set(title=f"{len(carried)} kidnappings", xlabel="updates since the robot was carried off")
+    lost = np.mean([one.states == "lost" for one in carried], axis=0)
+    share = right.twinx()
+    share.plot(np.arange(len(lost)) - BEFORE_KIDNAPPING, lost, color=COLOURS[1], linewidth=2)
+    share.set(ylim=(0.0, 1.05))
+    share.set_ylabel('share that says "lost"', color=COLOURS[1])
+    return figure
+
+
+def _draw_errors(axes: Axes, traces: Sequence[Trace], first: int) -> None:
+    updates = np.arange(len(traces[0].error_m)) + first
+    errors = np.array([trace.error_m for trace in traces])
+    axes.plot(updates, errors.T, color=COLOURS[5], alpha=0.25, linewidth=0.7)
+    axes.plot(updates, np.median(errors, axis=0), color=COLOURS[0], label="median")
+    axes.axhline(FOUND_WITHIN_M, color="0.4", linestyle="--", label=f"{FOUND_WITHIN_M} m")
+    axes.set(yscale="log", ylabel="error of the position, m")
+    axes.grid(alpha=0.3)
+    axes.legend(loc="upper right", fontsize=8)
