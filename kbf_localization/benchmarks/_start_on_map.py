@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -13,20 +12,11 @@ from kbf_localization.training_map import load_map
 from kbf_localization.vision.describer import ImageDescription
 
 
-@dataclass(frozen=True)
-class Started:
-    """Memory after tracking and at its highest, and the time to the first estimate."""
-
-    resident_mb: float
-    peak_mb: float
-    start_s: float
-    start_cpu_s: float
-
-
-def start_on_map(journey: tuple[Path, Array, Sequence[ImageDescription]]) -> Started:
+def start_on_map(journey: tuple[Path, Array, Sequence[ImageDescription]]) -> dict[str, float]:
     """Load the map at a path, localize globally with the first view, track with motions (t, 3).
 
-    The t + 1 views are described images.
+    The t + 1 views are described images. Gives the time to the first estimate, and the memory after
+    tracking and at its highest.
     """
     path, motions, views = journey
     clock, cpu = perf_counter(), process_time()
@@ -36,7 +26,12 @@ def start_on_map(journey: tuple[Path, Array, Sequence[ImageDescription]]) -> Sta
     start_s, start_cpu_s = perf_counter() - clock, process_time() - cpu
     for motion, view in zip(motions, views[1:], strict=True):
         pose_filter.step(motion, training_map.observe(view))
-    return Started(_memory_mb("VmRSS"), _memory_mb("VmHWM"), start_s, start_cpu_s)
+    return {
+        "resident_mb": _memory_mb("VmRSS"),
+        "peak_mb": _memory_mb("VmHWM"),
+        "start_s": start_s,
+        "start_cpu_s": start_cpu_s,
+    }
 
 
 def _memory_mb(name: str) -> float:

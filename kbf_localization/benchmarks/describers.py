@@ -8,14 +8,14 @@ evaluate --build-from … --describer …` (docs/describers.md).
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
 
-from kbf_localization.benchmarks import case
 from kbf_localization.benchmarks._random_network import random_convolutions
+from kbf_localization.benchmarks._timing import case, milliseconds
 from kbf_localization.benchmarks._trained_network import trained_network
 from kbf_localization.evaluation.describers import Variant, evaluate_describers
 from kbf_localization.evaluation.metrics import trajectory_metrics
@@ -92,10 +92,8 @@ def _describing_ms(variant: Variant) -> float:
     describer, spent = variant.training_map.described_by, []
     for _, image in variant.results[0].drive.images(range(TIMED)):
         assert image is not None
-        start = time.perf_counter()
-        describer.describe(image)
-        spent.append(time.perf_counter() - start)
-    return 1e3 * float(np.median(spent))
+        spent.append(milliseconds(describer.describe, image))
+    return float(np.median(spent))
 
 
 def _search(many: int) -> dict[str, float | str]:
@@ -106,14 +104,15 @@ def _search(many: int) -> dict[str, float | str]:
     rows = to_rows(vectors)
     gallery = VectorGallery(rows)
     gallery.compare(rows[0])
+
+    def nearest(turn: int) -> None:
+        assert int(gallery.compare(rows[turn])[0].argmax()) == turn
+
+    def nearest_in_floats(turn: int) -> None:
+        assert int((vectors @ vectors[turn]).argmax()) == turn
+
     ours, theirs = [], []
     for turn in range(SEARCHES):
-        start = time.process_time()
-        found = int(gallery.compare(rows[turn])[0].argmax())
-        middle = time.process_time()
-        expected = int((vectors @ vectors[turn]).argmax())
-        theirs.append(time.process_time() - middle)
-        ours.append(middle - start)
-        assert found == expected == turn
-    mine, other = 1e3 * float(np.median(ours)), 1e3 * float(np.median(theirs))
-    return case(mine, other, f"the same product of {LENGTH} single-precision numbers a row")
+        ours.append(milliseconds(nearest, turn, clock=process_time))
+        theirs.append(milliseconds(nearest_in_floats, turn, clock=process_time))
+    return case(ours, theirs, f"the same product of {LENGTH} single-precision numbers a row")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.benchmarks import case
+from kbf_localization.benchmarks._timing import case, milliseconds
 from kbf_localization.embeddings import (
     GaussianKernel,
     GaussianNoise,
@@ -49,13 +46,14 @@ def run(progress: Progress = no_progress) -> dict[str, dict[str, float | str]]:
     similarities = observation_kernel.gram(observations, here + step)[:, 0]
 
     arguments = (prior_weights, gram, similarities, 1e-4)
-    ours = median_ms(lambda: restricted_posterior_weights(*arguments), 200)
+    # The first call of each is not counted.
+    ours = [milliseconds(restricted_posterior_weights, *arguments) for _ in range(201)]
     progress(1, 2, "kernel Bayes' rule")
-    reference = median_ms(lambda: reference_posterior_weights(*arguments), 5)
+    reference = [milliseconds(reference_posterior_weights, *arguments) for _ in range(6)]
     progress(2, 2, "kernel Bayes' rule")
     return {
         "restricted_update_n2000": case(
-            ours, reference, "the paper's formula on all 2000 poses (NumPy and LAPACK)"
+            ours[1:], reference[1:], "the paper's formula on all 2000 poses (NumPy and LAPACK)"
         )
     }
 
@@ -67,14 +65,3 @@ def drive_poses(count: int) -> Array:
     headings = np.arctan2(6.0 * np.cos(6.0 * phase), 5.0 * np.cos(5.0 * phase))
     half = AREA_M / 2.0
     return np.column_stack([half * x, half * y, np.cos(headings), np.sin(headings)])
-
-
-def median_ms(function: Callable[[], object], repetitions: int) -> float:
-    """Median time of a call in milliseconds, after one call that is not counted."""
-    function()
-    times = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return 1e3 * float(np.median(times))

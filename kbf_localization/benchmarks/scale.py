@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import perf_counter, process_time
+from time import process_time
+from typing import Any
 
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.benchmarks import case
 from kbf_localization.benchmarks._start_on_map import start_on_map
 from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synthetic_map
+from kbf_localization.benchmarks._timing import case, milliseconds
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.geometry import relative
@@ -29,7 +29,9 @@ STEPS_AFTER_START = 20
 STEP_M = 0.05
 ODOMETRY_SIGMA = 0.002
 
-Figures = dict[str, "dict[str, float | str] | float"]
+Figures = dict[str, "dict[str, Any] | float"]
+_Times = tuple[float, float]
+"""Milliseconds by the clock, and of this process's share of the processors."""
 
 
 def run(progress: Progress = no_progress) -> Figures:
@@ -51,27 +53,12 @@ def measure(small: int, large: int, progress: Progress = no_progress) -> Figures
             save_map(made, path)
             del made
             drives.append(_Drive(load_map(path), corridor))
-        figures: Figures = {}
-        figures.update(_tracking(drives[0], drives[1], progress))
-        figures.update(_global_updates(drives[1], progress))
+        figures = _tracking(drives[0], drives[1], progress)
+        figures |= _global_updates(drives[1], progress)
         progress(0, 1, "starting on the large map")
-        figures.update(_started(path, drives[1]))
+        figures |= _started(path, drives[1])
         progress(1, 1, "starting on the large map")
     return figures
-
-
-@dataclass
-class _Times:
-    """Times of the same thing, again and again."""
-
-    clock: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-
-    def add(self, function: Callable[[], object]) -> None:
-        clock, cpu = perf_counter(), process_time()
-        function()
-        self.cpu.append(1e3 * (process_time() - cpu))
-        self.clock.append(1e3 * (perf_counter() - clock))
 
 
 class _Drive:
@@ -100,28 +87,24 @@ class _Drive:
         motion = relative(before, self.put(self._along_m + STEP_M))
         return np.asarray(motion + ODOMETRY_SIGMA * self._generator.standard_normal(3))
 
-    def step(self, times: _Times, moved: bool = True) -> None:
-        """One timed step of the filter; the image is described beforehand."""
+    def step(self, moved: bool = True) -> _Times:
+        """The times of one step of the filter; the image is described beforehand."""
         motion = self.move() if moved else None
-        observation = self.map.observe(self.see())
-        times.add(lambda: self.filter.step(motion, observation))
+        return _timed(self.filter.step, motion, self.map.observe(self.see()))
 
 
 def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
     """Steps on both maps in turn, so that whatever else the machine does slows both."""
-    small_times, large_times, passes = _Times(), _Times(), _Times()
+    small_times, large_times, passes = [], [], []
     for drive in (small, large):
         start = drive.put(0.3 * drive.length_m)
         drive.filter.reset(GaussianPrior(start, np.diag([0.1, 0.1, 0.05]) ** 2))
         for _ in range(WARM_UP):
-            drive.step(_Times())
+            drive.step()
     for block in range(BLOCKS):
-        for _ in range(STEPS_PER_BLOCK):
-            small.step(small_times)
-        for _ in range(STEPS_PER_BLOCK):
-            large.step(large_times)
-        observation = small.map.observe(small.see())
-        passes.add(observation.similarities)
+        small_times += [small.step() for _ in range(STEPS_PER_BLOCK)]
+        large_times += [large.step() for _ in range(STEPS_PER_BLOCK)]
+        passes.append(_timed(small.map.observe(small.see()).similarities))
         progress(block + 1, BLOCKS, "tracking")
     few, many = len(small.map), len(large.map)
     return {
@@ -136,16 +119,15 @@ def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
 
 def _global_updates(drive: _Drive, progress: Progress) -> Figures:
     """First and second updates after starts anywhere, and plain passes in between."""
-    first, second, passes = _Times(), _Times(), _Times()
+    first, second, passes = [], [], []
     drive.map.observe(drive.see()).coarse_similarities()
     shares = np.random.default_rng(2).uniform(0.05, 0.95, GLOBAL_STARTS)
     for done, share in enumerate(shares):
         drive.put(float(share) * drive.length_m)
-        observation = drive.map.observe(drive.see())
-        passes.add(observation.similarities)
+        passes.append(_timed(drive.map.observe(drive.see()).similarities))
         drive.filter.reset()
-        drive.step(first, moved=False)
-        drive.step(second)
+        first.append(drive.step(moved=False))
+        second.append(drive.step())
         progress(done + 1, GLOBAL_STARTS, "global updates")
     size = _short(len(drive.map))
     reference = "one plain pass of histogram intersection over the map"
@@ -165,28 +147,24 @@ def _started(path: Path, drive: _Drive) -> Figures:
         views.append(drive.see())
     journey = path, np.array(motions), views
     (started,) = Cores(1).map(start_on_map, [journey])
-    size = _short(len(drive.map))
-    return {
-        f"resident_mb_{size}": started.resident_mb,
-        f"peak_mb_{size}": started.peak_mb,
-        f"start_s_{size}": started.start_s,
-        f"start_cpu_s_{size}": started.start_cpu_s,
-    }
+    return {f"{name}_{_short(len(drive.map))}": value for name, value in started.items()}
 
 
-def _case(ours: _Times, reference: _Times, what: str) -> dict[str, float | str]:
-    ours_ms, reference_ms = float(np.median(ours.clock)), float(np.median(reference.clock))
-    return {
-        **case(ours_ms, reference_ms, what),
-        "ours_p99_ms": float(np.percentile(ours.clock, 99)),
-        "reference_p99_ms": float(np.percentile(reference.clock, 99)),
-        "ours_cpu_ms": float(np.median(ours.cpu)),
-        "reference_cpu_ms": float(np.median(reference.cpu)),
-        "ours_mean_cpu_ms": float(np.mean(ours.cpu)),
-        "reference_mean_cpu_ms": float(np.mean(reference.cpu)),
-        "ours_p99_cpu_ms": float(np.percentile(ours.cpu, 99)),
-        "reference_p99_cpu_ms": float(np.percentile(reference.cpu, 99)),
-    }
+def _timed(function: Callable[..., object], *arguments: Any) -> _Times:
+    cpu = process_time()
+    clock_ms = milliseconds(function, *arguments)
+    return clock_ms, 1e3 * (process_time() - cpu)
+
+
+def _case(ours: Sequence[_Times], reference: Sequence[_Times], what: str) -> dict[str, Any]:
+    figures = case(np.array(ours)[:, 0], np.array(reference)[:, 0], what)
+    for name, times in (("ours", ours), ("reference", reference)):
+        clock_ms, cpu_ms = np.transpose(times)
+        figures[f"{name}_p99_ms"] = float(np.percentile(clock_ms, 99))
+        figures[f"{name}_cpu_ms"] = float(np.median(cpu_ms))
+        figures[f"{name}_mean_cpu_ms"] = float(np.mean(cpu_ms))
+        figures[f"{name}_p99_cpu_ms"] = float(np.percentile(cpu_ms, 99))
+    return figures
 
 
 def _short(count: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from time import process_time
 from typing import Any
 
 import cv2
 import numpy as np
 
-from kbf_localization.benchmarks import case
+from kbf_localization.benchmarks._timing import case, milliseconds, one_thread_of_opencv
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.invented_drive import drive_through
 from kbf_localization.simulator.lighting import lighting_for
@@ -28,18 +28,11 @@ def run(progress: Progress = no_progress) -> dict[str, Any]:
     renderer = Renderer(scene(plan, lighting, camera.width), camera)
     sensor, rng = Sensor(camera, lighting), np.random.default_rng(0)
     rendering, encoding = [], []
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
+    with one_thread_of_opencv():
         for pose in tracked(poses, "rendering", progress):
-            start = time.process_time()
+            start = process_time()
             image = sensor.expose(renderer.render(pose), 0.2, rng)
-            between = time.process_time()
-            cv2.imencode(".jpeg", image)
-            rendering.append(between - start)
-            encoding.append(time.process_time() - between)
-    finally:
-        cv2.setNumThreads(threads)
-    ours, reference = (1e3 * float(np.median(times)) for times in (rendering, encoding))
+            rendering.append(1e3 * (process_time() - start))
+            encoding.append(milliseconds(cv2.imencode, ".jpeg", image, clock=process_time))
     name = f"frame_{camera.width}x{camera.height}"
-    return {name: case(ours, reference, "OpenCV's JPEG encoder on the same frame")}
+    return {name: case(rendering, encoding, "OpenCV's JPEG encoder on the same frame")}

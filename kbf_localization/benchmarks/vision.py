@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import cv2
 import numpy as np
 
 from kbf_localization.arrays import Floats, Image, Rows
-from kbf_localization.benchmarks import case
+from kbf_localization.benchmarks._timing import case, milliseconds, one_thread_of_opencv
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator import simulate
@@ -39,14 +39,12 @@ def run(progress: Progress = no_progress) -> dict[str, Any]:
     Times are processor time. OpenCV's is measured with keypoints as large as the grid's step, the
     customary way to dense SIFT with it, and with ones so small that its patch is 16 pixels too.
     """
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        with tempfile.TemporaryDirectory(prefix="kbf-bench-vision-") as folder:
-            speed = _measure_speed(Path(folder) / "large", progress)
-            return speed | _measure_error(Path(folder) / "small", progress)
-    finally:
-        cv2.setNumThreads(threads)
+    with (
+        one_thread_of_opencv(),
+        tempfile.TemporaryDirectory(prefix="kbf-bench-vision-") as folder,
+    ):
+        speed = _measure_speed(Path(folder) / "large", progress)
+        return speed | _measure_error(Path(folder) / "small", progress)
 
 
 def opencv_descriptors(settings: DescriberSettings, size: float) -> Describe:
@@ -81,35 +79,32 @@ def _measure_speed(folder: Path, progress: Progress) -> dict[str, Any]:
         np.concatenate([dense_sift(image, settings) for image in images]), settings.words
     )
 
-    def pyramid(descriptors: Floats) -> None:
-        pyramid_histogram(words.assign(descriptors), settings)
+    def ours(image: Image) -> Floats:
+        return dense_sift(image, settings)
 
     calls: dict[str, Callable[[Image], object]] = {
-        "ours": lambda image: dense_sift(image, settings),
+        "ours": ours,
         "customary": customary,
         "same patch": same_patch,
-        "ours whole": lambda image: pyramid(dense_sift(image, settings)),
-        "customary whole": lambda image: pyramid(customary(image)),
+        "ours whole": lambda image: _histogram(words, ours(image), settings),
+        "customary whole": lambda image: _histogram(words, customary(image), settings),
     }
-    milliseconds: dict[str, list[float]] = {name: [] for name in calls}
+    spent: dict[str, list[float]] = {name: [] for name in calls}
     # In turns and in processor time, so that whatever else the machine does meets both alike.
     for _ in tracked(range(ROUNDS), "timing descriptors", progress):
         for name, call in calls.items():
-            start = time.process_time()
-            for image in images:
-                call(image)
-            milliseconds[name].append(1e3 * (time.process_time() - start) / len(images))
-    median = {name: float(np.median(values)) for name, values in milliseconds.items()}
+            times = [milliseconds(call, image, clock=process_time) for image in images]
+            spent[name].append(float(np.mean(times)))
     grid = f"OpenCV SIFT.compute on the same {settings.patches} grid points"
     usual = f"{grid}, keypoint size {settings.grid_step}"
     return {
-        "dense_sift_640x480": case(median["ours"], median["customary"], usual),
+        "dense_sift_640x480": case(spent["ours"], spent["customary"], usual),
         "image_to_pyramid_640x480": case(
-            median["ours whole"], median["customary whole"], f"{usual}, our words and pyramid"
+            spent["ours whole"], spent["customary whole"], f"{usual}, our words and pyramid"
         ),
         "dense_sift_same_patch_640x480": case(
-            median["ours"],
-            median["same patch"],
+            spent["ours"],
+            spent["same patch"],
             f"{grid}, keypoint size {settings.patch_size / 6.0:.2f} (our 16-pixel patch)",
         ),
     }

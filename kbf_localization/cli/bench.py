@@ -5,6 +5,7 @@ Example: `kbf bench rules vision`
 
 import importlib
 import os
+import pkgutil
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,18 +14,18 @@ from typing import Annotated, Any, Optional
 import typer
 
 from kbf_localization import benchmarks
+from kbf_localization.cli.console import format_cell, print_line, print_table
 from kbf_localization.cli.options import Results
+from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import KbfError
 
 app = typer.Typer(add_completion=False)
 
 
-def available() -> dict[str, str]:
-    """The benchmarks by name, each with its module."""
-    folder = Path(next(iter(benchmarks.__path__)))
-    return {
-        path.stem: f"{benchmarks.__name__}.{path.stem}" for path in sorted(folder.glob("[!_]*.py"))
-    }
+def available() -> list[str]:
+    """The benchmarks' names, which are those of their modules."""
+    modules = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
+    return sorted(name for name in modules if not name.startswith("_"))
 
 
 @app.command()
@@ -34,14 +35,12 @@ def bench(
     ] = None,
     output: Results = None,
 ) -> None:
-    modules = available()
-    chosen = names or list(modules)
+    known = available()
+    chosen = names or known
     for name in chosen:
-        if name not in modules:
-            raise KbfError(f"no benchmark {name!r}; there are: {', '.join(modules)}")
+        if name not in known:
+            raise KbfError(f"no benchmark {name!r}; there are: {', '.join(known)}")
 
-    from kbf_localization.cli.console import print_line
-    from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.results import ResultsFolder
 
     results = ResultsFolder.create("bench", output)
@@ -49,7 +48,8 @@ def bench(
     metrics: dict[str, Mapping[str, Any]] = {}
     for name in chosen:
         with show_progress() as progress:
-            metrics[name] = importlib.import_module(modules[name]).run(progress)
+            module = importlib.import_module(f"{benchmarks.__name__}.{name}")
+            metrics[name] = module.run(progress)
         results.write_metrics(metrics)
     _print(metrics)
     print_line(f"Written to {results.path / 'metrics.json'}")
@@ -83,8 +83,6 @@ def _processor() -> str:
 
 
 def _print(metrics: Mapping[str, Mapping[str, Any]]) -> None:
-    from kbf_localization.cli.console import format_cell, print_table
-
     rows: list[tuple[object, ...]] = []
     for name, cases in metrics.items():
         for case, figures in cases.items():
@@ -103,7 +101,6 @@ def _print(metrics: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _with_unit(name: str, value: float | None) -> str | None:
     """The value with the unit that its name tells."""
-    from kbf_localization.cli.console import format_cell
     from kbf_localization.evaluation.metric_texts import unit_of
 
     unit = "frames" if "frames" in name else unit_of(name)
