@@ -14,18 +14,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
+from kbf_localization.cli.console import command_line, print_line, print_methods
 from kbf_localization.cli.options import Jobs, Results
+from kbf_localization.cli.progress import show_progress
+from kbf_localization.cli.replay import replay_figures, ros_replay
+from kbf_localization.errors import KbfError
+from kbf_localization.parallel import make_workers
+from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.datasets.rosbag import RosbagDrive
+    from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.run import Run
-    from kbf_localization.ros.replay import Replayed
+    from kbf_localization.progress import Progress
     from kbf_localization.training_map import TrainingMap
 
 app = typer.Typer(add_completion=False)
@@ -42,6 +50,8 @@ FASTEST_RATE = 10.0
 MOST_WAITING = 10
 MARK_MEDIAN_M = 0.3
 MARK_SHARE_BEYOND_1M = 0.05
+STAGES = 7
+DATA = "invented office, rendered images, odometry with noise as measured on a real robot"
 _KIDNAP = Option("--kidnap", help="Carry the robot elsewhere half-way, and film what follows.")
 
 
@@ -52,34 +62,44 @@ def demo(
     kidnap: Annotated[bool, _KIDNAP] = False,
     jobs: Jobs = -1,
 ) -> None:
-    from kbf_localization.threads import limit_threads
-
     # Before NumPy is imported: the work is spread over the cores by processes.
     limit_threads(1)
     keep_to_this_computer()
-    from kbf_localization.cli.replay import ros_replay
-    from kbf_localization.evaluation.agreement import with_beliefs
-    from kbf_localization.evaluation.evaluate import evaluate_drives
-    from kbf_localization.evaluation.results import ResultsFolder
-
     ros = ros_replay()
+    from kbf_localization.datasets.floor_plan_image import FLOOR_PLAN
+    from kbf_localization.datasets.open import open_drive
+    from kbf_localization.evaluation.agreement import with_beliefs
+    from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.simulator import simulate
+    from kbf_localization.training_map import build_map, load_map, save_map
+
+    began, numbers, workers = time.monotonic(), count(1), make_workers(jobs)
     folder = ResultsFolder.create("demo", output)
-    stages = _Stages(7)
-    with stages.stage("Driving three times through a simulated office") as progress:
-        sequences = _simulate(folder.path / "drives", seed, jobs, progress)
-    with stages.stage(
-        "Turning the third drive into a bag, in which the robot is carried elsewhere half-way"
-        if kidnap
-        else "Turning the third drive into a bag"
-    ) as progress:
-        drive, set_down_ns = _convert(
-            sequences[2], folder.path / "bag" / sequences[2].name, kidnap, progress
+    map_path = folder.path / "office.kbfmap"
+    with _stage(numbers, "Driving three times through a simulated office") as progress:
+        how: dict[str, Any] = {"seed": seed, "frames": FRAMES, "size": IMAGE_SIZE}
+        drives = folder.path / "drives"
+        sequences = simulate(drives, runs=3, **how, workers=workers, progress=progress)
+    carried = ", in which the robot is carried elsewhere half-way" if kidnap else ""
+    with _stage(numbers, f"Turning the third drive into a bag{carried}") as progress:
+        bag = folder.path / "bag" / sequences[2].name
+        drive, set_down_ns = _convert(sequences[2], bag, kidnap, progress)
+    with _stage(numbers, "Making a map from the first two drives") as progress:
+        built = build_map(
+            [open_drive(path) for path in sequences[:2]],
+            poses=MAP_POSES,
+            floor_plan=sequences[0] / FLOOR_PLAN,
+            workers=workers,
+            progress=progress,
         )
-    with stages.stage("Making a map from the first two drives") as progress:
-        training_map, map_path = _build_map(sequences[:2], folder.path, jobs, progress)
-    with stages.stage("Replaying the third drive offline, to compare with") as progress:
+        save_map(built, map_path)
+        training_map = load_map(map_path)
+    with _stage(numbers, "Replaying the third drive offline, to compare with") as progress:
         (offline,) = evaluate_drives([drive], training_map, ["kbf", "nai"], progress=progress)
-    with stages.stage("Playing the bag to the ROS 2 node, which does not know where") as progress:
+    with _stage(
+        numbers, "Playing the bag to the ROS 2 node, which does not know where"
+    ) as progress:
         # However busy the computer is, no frame is lost: time waits for the node.
         replayed = ros.replay_through_node(
             drive,
@@ -89,14 +109,26 @@ def demo(
             progress=progress,
         )
     node, agreement = with_beliefs(replayed.run, offline.runs["kbf"])
-    runs = {"node": node, "nai": offline.runs["nai"]}
-    with stages.stage("Writing the report") as progress:
-        metrics = _write(folder, drive, training_map, runs, replayed, seed, agreement, progress)
-    with stages.stage("Making the film" if kidnap else "Making the animation") as progress:
+    with _stage(numbers, "Writing the report") as progress:
+        config = {
+            "command": command_line(),
+            "seed": seed,
+            "frames": len(drive),
+            "image_size": list(IMAGE_SIZE),
+            "map": map_path,
+            "map_poses": MAP_POSES,
+            "map_identity": training_map.identity,
+            "data": DATA,
+        }
+        results = [SourceResult(drive, {"node": node, "nai": offline.runs["nai"]})]
+        metrics = write_results(
+            folder, results, training_map, config, progress=progress, pictures=True
+        )
+        metrics["replay"] = replay_figures(replayed, FASTEST_RATE)
+        metrics["largest_difference_to_offline"] = agreement
+    with _stage(numbers, "Making the film" if kidnap else "Making the animation") as progress:
         metrics |= _animate(folder, drive, training_map, node, set_down_ns, progress)
-    metrics["passed"] = _passes(metrics)
-    folder.write_metrics(metrics)
-    _say_results(folder.path, metrics, agreement, stages.seconds)
+    _conclude(folder, metrics, time.monotonic() - began)
 
 
 def keep_to_this_computer() -> None:
@@ -105,47 +137,18 @@ def keep_to_this_computer() -> None:
     os.environ.setdefault("ROS_DOMAIN_ID", str(random.SystemRandom().randint(1, 101)))
 
 
-class _Stages:
+@contextmanager
+def _stage(numbers: Iterator[int], doing: str) -> Iterator[Progress]:
     """Says what is being done, and how long it took."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._number = total, 0
-        self._began = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
-
-    @contextmanager
-    def stage(self, doing: str) -> Iterator[Any]:
-        from kbf_localization.cli.console import console
-        from kbf_localization.cli.progress import show_progress
-
-        self._number += 1
-        began = time.monotonic()
-        console.print(f"\\[{self._number}/{self._total}] {doing}", highlight=False)
-        with show_progress() as progress:
-            yield progress
-        console.print(f"      done in {time.monotonic() - began:.0f} s", highlight=False)
-
-
-def _simulate(folder: Path, seed: int, jobs: int, progress: Any) -> list[Path]:
-    from kbf_localization.parallel import make_workers
-    from kbf_localization.simulator import simulate
-
-    return simulate(
-        folder,
-        runs=3,
-        seed=seed,
-        frames=FRAMES,
-        size=IMAGE_SIZE,
-        workers=make_workers(jobs),
-        progress=progress,
-    )
+    began = time.monotonic()
+    print_line(f"[{next(numbers)}/{STAGES}] {doing}")
+    with show_progress() as progress:
+        yield progress
+    print_line(f"      done in {time.monotonic() - began:.0f} s")
 
 
 def _convert(
-    sequence: Path, bag: Path, kidnap: bool, progress: Any
+    sequence: Path, bag: Path, kidnap: bool, progress: Progress
 ) -> tuple[RosbagDrive, int | None]:
     """The bag, and the stamp of the first image after the robot was carried elsewhere."""
     from kbf_localization.datasets.bag_writer import write_bag
@@ -155,74 +158,18 @@ def _convert(
 
     bag.parent.mkdir(exist_ok=True)
     drive = open_drive(sequence)
-    if not kidnap:
-        write_bag(drive, bag, progress=progress)
-        return RosbagDrive(bag), None
-    carried = CarriedDrive.carried_far(drive, KIDNAP_FRAMES)
-    write_bag(carried, bag, progress=progress)
-    return RosbagDrive(bag), carried.set_down_ns
-
-
-def _build_map(
-    sequences: list[Path], folder: Path, jobs: int, progress: Any
-) -> tuple[TrainingMap, Path]:
-    from kbf_localization.datasets.floor_plan_image import FLOOR_PLAN
-    from kbf_localization.datasets.open import open_drive
-    from kbf_localization.parallel import make_workers
-    from kbf_localization.training_map import build_map, load_map, save_map
-
-    training_map = build_map(
-        [open_drive(path) for path in sequences],
-        poses=MAP_POSES,
-        floor_plan=sequences[0] / FLOOR_PLAN,
-        workers=make_workers(jobs),
-        progress=progress,
-    )
-    path = folder / "office.kbfmap"
-    save_map(training_map, path)
-    return load_map(path), path
-
-
-def _write(
-    folder: Any,
-    drive: RosbagDrive,
-    training_map: TrainingMap,
-    runs: dict[str, Run],
-    replayed: Replayed,
-    seed: int,
-    agreement: float | None,
-    progress: Any,
-) -> dict[str, Any]:
-    from kbf_localization.cli.console import command_line
-    from kbf_localization.cli.replay import replay_figures
-    from kbf_localization.evaluation.evaluate import SourceResult, write_results
-
-    config = {
-        "command": command_line(),
-        "seed": seed,
-        "frames": len(drive),
-        "image_size": list(IMAGE_SIZE),
-        "map": folder.path / "office.kbfmap",
-        "map_poses": MAP_POSES,
-        "map_identity": training_map.identity,
-        "data": "invented office, rendered images, odometry with noise as measured on a real robot",
-    }
-    results = [SourceResult(drive, runs)]
-    metrics = write_results(folder, results, training_map, config, progress=progress, pictures=True)
-    return {
-        **metrics,
-        "replay": replay_figures(replayed, FASTEST_RATE),
-        "largest_difference_to_offline": agreement,
-    }
+    carried = CarriedDrive.carried_far(drive, KIDNAP_FRAMES) if kidnap else None
+    write_bag(carried or drive, bag, progress=progress)
+    return RosbagDrive(bag), carried and carried.set_down_ns
 
 
 def _animate(
-    folder: Any,
+    folder: ResultsFolder,
     drive: RosbagDrive,
     training_map: TrainingMap,
     run: Run,
     set_down_ns: int | None,
-    progress: Any,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Write the pictures that move; the figures of a kidnapping."""
     from kbf_localization.evaluation import animation
@@ -244,53 +191,44 @@ def _animate(
     return {} if carried is None else {"kidnapping": {**asdict(carried), "film": codec}}
 
 
-def _passes(metrics: dict[str, Any]) -> bool:
+def _conclude(folder: ResultsFolder, metrics: dict[str, Any], seconds: float) -> None:
+    """Write whether the marks are met, and say how it went; to miss them is an error."""
     node, kidnapped = metrics["methods"]["node"], metrics.get("kidnapping")
-    wrong = "share_beyond_1m" if kidnapped is None else "share_confident_wrong"
-    return (
-        node["position_median_m"] < MARK_MEDIAN_M
-        and node[wrong] <= MARK_SHARE_BEYOND_1M
-        and (kidnapped is None or kidnapped["tracking_again_at"] is not None)
-    )
-
-
-def _say_results(
-    folder: Path, metrics: dict[str, Any], agreement: float | None, seconds: float
-) -> None:
-    from kbf_localization.cli.console import print_line as say
-    from kbf_localization.cli.console import print_methods
-    from kbf_localization.errors import KbfError
-
-    node = metrics["methods"]["node"]
+    median_m, agreement = node["position_median_m"], metrics["largest_difference_to_offline"]
+    wrong, share = "beyond 1 m", node["share_beyond_1m"]
+    found_itself = True
+    if kidnapped is not None:
+        wrong, share = "confident and beyond 1 m", node["share_confident_wrong"]
+        found_itself = kidnapped["tracking_again_at"] is not None
+    passed = median_m < MARK_MEDIAN_M and share <= MARK_SHARE_BEYOND_1M and found_itself
+    folder.write_metrics({**metrics, "passed": passed})
     print_methods(
         "The node's poses, and those of the nearest map image alone (nai)", metrics["methods"]
     )
     if node["frames_dropped"]:
-        say(f"The node dropped {node['frames_dropped']} of {node['frames']} frames.")
+        print_line(f"The node dropped {node['frames_dropped']} of {node['frames']} frames.")
     if agreement is not None:
-        say(f"Node and offline replay differ by at most {agreement:.1e}.")
-    kidnapped = metrics.get("kidnapping")
-    if kidnapped is not None and kidnapped["tracking_again_at"] is not None:
-        say(
+        print_line(f"Node and offline replay differ by at most {agreement:.1e}.")
+    if kidnapped is not None and found_itself:
+        print_line(
             f"Carried elsewhere: lost after {kidnapped['seconds_to_lost']:.1f} s, found itself "
             f"after {kidnapped['seconds_to_recover']:.1f} s."
         )
     if kidnapped is not None and kidnapped["film"]:
-        say(f"Film:    {folder / 'kidnap.mp4'} ({kidnapped['film']}), small: kidnap.gif")
-    say(f"Picture: {folder / 'paths.png'}")
-    say(f"Report:  {folder / 'report.html'}")
-    wrong = "beyond 1 m" if kidnapped is None else "confident and beyond 1 m"
-    share = node["share_beyond_1m" if kidnapped is None else "share_confident_wrong"]
-    if not metrics["passed"]:
+        film = folder.path / "kidnap.mp4"
+        print_line(f"Film:    {film} ({kidnapped['film']}), small: kidnap.gif")
+    report = folder.path / "report.html"
+    print_line(f"Picture: {folder.path / 'paths.png'}")
+    print_line(f"Report:  {report}")
+    at_most = f"at most {100 * MARK_SHARE_BEYOND_1M:.0f} %"
+    if not passed:
         raise KbfError(
-            f"{folder / 'report.html'}: the demo misses its mark: median error "
-            f"{node['position_median_m']:.2f} m (below {MARK_MEDIAN_M} wanted), "
-            f"{100 * share:.1f} % of the frames {wrong} (at most "
-            f"{100 * MARK_SHARE_BEYOND_1M:.0f} % wanted)"
+            f"{report}: the demo misses its mark: median error {median_m:.2f} m (below "
+            f"{MARK_MEDIAN_M} wanted), {100 * share:.1f} % of the frames {wrong} ({at_most} wanted)"
             f"{'' if kidnapped is None else ', tracking again after being carried wanted'}"
             "; try another --seed and report this one"
         )
-    say(
-        f"Passed in {seconds:.0f} s: median error below {MARK_MEDIAN_M} m, at most "
-        f"{100 * MARK_SHARE_BEYOND_1M:.0f} % of the frames {wrong}."
+    print_line(
+        f"Passed in {seconds:.0f} s: median error below {MARK_MEDIAN_M} m, {at_most} of the "
+        f"frames {wrong}."
     )

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from kbf_localization.cli import demo
 from kbf_localization.cli.main import app
 from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.training_map import load_map
 
 
@@ -41,37 +42,38 @@ def test_a_small_demo_leaves_everything_that_it_promises(
         assert words in result.output
 
 
+def conclude(folder: Path, node: dict[str, float], **kidnapping: Any) -> bool:
+    """Whether the demo passes with these figures of the node."""
+    metrics: dict[str, Any] = {
+        "methods": {"node": {"share_beyond_1m": 0.0, "frames_dropped": 0, **node}},
+        "largest_difference_to_offline": None,
+    }
+    try:
+        demo._conclude(ResultsFolder(folder), metrics | kidnapping, 1.0)
+    finally:
+        passed = json.loads((folder / "metrics.json").read_text())["passed"]
+    return bool(passed)
+
+
 @pytest.mark.parametrize(("median", "beyond"), [(0.31, 0.0), (0.1, 0.06)])
 def test_a_bad_result_fails_loudly(tmp_path: Path, median: float, beyond: float) -> None:
-    node = {"position_median_m": median, "share_beyond_1m": beyond, "frames_dropped": 0}
-    metrics: dict[str, Any] = {"methods": {"node": node}}
-    metrics["passed"] = demo._passes(metrics)
     with pytest.raises(KbfError, match=f"misses its mark: median error {median:.2f} m"):
-        demo._say_results(tmp_path, metrics, None, 1.0)
+        conclude(tmp_path, {"position_median_m": median, "share_beyond_1m": beyond})
 
 
 @pytest.mark.parametrize(("median", "beyond"), [(0.29, 0.05), (0.01, 0.0)])
-def test_a_good_result_passes(median: float, beyond: float) -> None:
-    node = {"position_median_m": median, "share_beyond_1m": beyond}
-    assert demo._passes({"methods": {"node": node}})
+def test_a_good_result_passes(tmp_path: Path, median: float, beyond: float) -> None:
+    assert conclude(tmp_path, {"position_median_m": median, "share_beyond_1m": beyond})
 
 
-@pytest.mark.parametrize("again_at", [115, None])
 def test_a_kidnapped_robot_must_find_itself(
-    tmp_path: Path, again_at: int | None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    node = {"position_median_m": 0.1, "share_confident_wrong": 0.004, "frames_dropped": 0}
+    node = {"position_median_m": 0.1, "share_confident_wrong": 0.004, "share_beyond_1m": 0.5}
     told = {"seconds_to_lost": 0.2, "seconds_to_recover": 0.8, "film": "H.264"}
-    metrics: dict[str, Any] = {
-        "methods": {"node": node},
-        "kidnapping": {**told, "tracking_again_at": again_at},
-    }
-    metrics["passed"] = demo._passes(metrics)
-    if again_at is None:
-        with pytest.raises(KbfError, match="tracking again after being carried wanted"):
-            demo._say_results(tmp_path, metrics, None, 1.0)
-        return
-    demo._say_results(tmp_path, metrics, None, 1.0)
+    with pytest.raises(KbfError, match="tracking again after being carried wanted"):
+        conclude(tmp_path, node, kidnapping={**told, "tracking_again_at": None})
+    assert conclude(tmp_path, node, kidnapping={**told, "tracking_again_at": 115})
     said = capsys.readouterr().out
     assert "lost after 0.2 s, found itself after 0.8 s" in said
     assert "kidnap.mp4" in said and "confident and beyond 1 m" in said
