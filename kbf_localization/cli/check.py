@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from kbf_localization.cli.console import print_line, print_table
 from kbf_localization.cli.drives import Reading
 from kbf_localization.cli.options import Source, takes_groups
+from kbf_localization.cli.progress import show_progress
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -28,8 +30,6 @@ def check_time(source: Source, *, reading: Reading) -> None:
     Example: `kbf check time office.mcap` prints the seconds to give the node as its parameter
     camera_time_offset, with a standard deviation.
     """
-    from kbf_localization.cli.console import print_line, print_table
-    from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.time_offset import estimate_time_offset
 
     drive = reading.open(source)

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from typer import Argument, Option
 
+from kbf_localization.cli.console import command_line, print_line, print_methods, print_table
 from kbf_localization.cli.options import Methods, Results, Seed
 
 app = typer.Typer(add_completion=False)
@@ -31,9 +33,6 @@ def compare(
     seed: Seed = 0,
     output: Results = None,
 ) -> None:
-    from rich.markup import escape
-
-    from kbf_localization.cli.console import command_line, print_line, print_methods, print_table
     from kbf_localization.evaluation.compare import read_comparison, summary
     from kbf_localization.evaluation.compare_page import differences_table, write_comparison
     from kbf_localization.evaluation.results import ResultsFolder

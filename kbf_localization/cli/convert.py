@@ -13,8 +13,10 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.console import print_line
+from kbf_localization.cli.drives import Reading, print_notes
 from kbf_localization.cli.options import Source, Storage, takes_groups
+from kbf_localization.cli.progress import show_progress
 
 app = typer.Typer(add_completion=False)
 
@@ -29,9 +31,6 @@ def convert(
     *,
     reading: Reading,
 ) -> None:
-    from kbf_localization.cli.console import print_line
-    from kbf_localization.cli.drives import print_notes
-    from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.bag_writer import write_bag
 
     drive = reading.open(sequence)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 from typer import Option
 
+from kbf_localization.cli.console import print_line
+
 if TYPE_CHECKING:
     from kbf_localization.datasets.drive import Drive
 
@@ -35,16 +37,12 @@ class Reading:
 
 def print_notes(drives: Sequence[Drive]) -> None:
     """What each drive says about itself, a line each."""
-    from kbf_localization.cli.console import print_line
-
     for warning in (line for drive in drives for line in drive.warnings):
         print_line(f"Note: {warning}")
 
 
 def print_missing_truth(drives: Sequence[Drive]) -> None:
     """Which drives have no poses to compare with, and what to do about it."""
-    from kbf_localization.cli.console import print_line
-
     for drive in drives:
         if drive.poses is None:
             print_line(

@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+from rich.markup import escape
 from typer import Option
 
+from kbf_localization.cli.console import command_line, print_line, print_methods, print_table
 from kbf_localization.cli.describers import Describers, Model, Network
-from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.drives import Reading, print_missing_truth, print_notes
+from kbf_localization.cli.evaluate_describers import evaluate_each
+from kbf_localization.cli.map_files import on_floor_plan
 from kbf_localization.cli.options import (
     Files,
     FloorPlan,
@@ -31,7 +35,9 @@ from kbf_localization.cli.options import (
     chosen_methods,
     takes_groups,
 )
+from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import ParameterError
+from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
     from kbf_localization.evaluation.evaluate import SourceResult
@@ -66,16 +72,8 @@ def evaluate(
     files: Files,
     reading: Reading,
 ) -> None:
-    from kbf_localization.threads import limit_threads
-
     # Images are described on all cores at once: a second BLAS thread each would only be in the way.
     limit_threads(1)
-
-    from kbf_localization.cli.console import command_line, print_line
-    from kbf_localization.cli.drives import print_missing_truth, print_notes
-    from kbf_localization.cli.evaluate_describers import Chosen, evaluate_each
-    from kbf_localization.cli.map_files import on_floor_plan
-    from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.stopwatch import Stopwatch
@@ -96,8 +94,8 @@ def evaluate(
         config |= {"build_from": build_from, "train": train, "test": test, "poses": poses}
         config |= {"describers": [recipe.text for recipe in recipes], "model": model}
         training, tests = reading.open_all(build_from, train), reading.open_all(sources, test)
-        chosen = Chosen(names, poses, seed, smooth, floor_plan)
-        evaluate_each(recipes, training, tests, chosen, config, files)
+        how = {"poses": poses, "seed": seed, "smooth": smooth}
+        evaluate_each(recipes, training, tests, names, how, floor_plan, config, files)
         return
     if map_path is None:
         raise ParameterError("name a map, --map MAP, or drives to build one, --build-from DRIVE")
@@ -145,9 +143,6 @@ def evaluate(
 
 
 def _print_tables(results: list[SourceResult]) -> None:
-    from rich.markup import escape
-
-    from kbf_localization.cli.console import print_methods, print_table
     from kbf_localization.evaluation.evaluate import (
         metrics_by_condition,
         metrics_by_method,

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from kbf_localization.cli.console import print_line, print_table
+from kbf_localization.cli.drives import print_missing_truth, print_notes
+from kbf_localization.cli.map_files import on_floor_plan
+from kbf_localization.cli.progress import show_progress
+from kbf_localization.parallel import make_workers
 
 if TYPE_CHECKING:
     from kbf_localization.cli.options import Files
@@ -24,35 +31,24 @@ SHOWN = (
 )
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """How each describer's map is built and evaluated."""
-
-    methods: Sequence[str]
-    poses: int
-    seed: int
-    smooth: bool
-    floor_plan: Path | None
-
-
 def evaluate_each(
     recipes: Sequence[Recipe],
     training: Sequence[Drive],
     tests: Sequence[Drive],
-    chosen: Chosen,
+    methods: Sequence[str],
+    how: Mapping[str, Any],
+    floor_plan: Path | None,
     config: Mapping[str, Any],
     files: Files,
 ) -> None:
-    """Build, evaluate and write one describer after the other; at the end print the table."""
-    from kbf_localization.cli.console import print_line
-    from kbf_localization.cli.drives import print_missing_truth, print_notes
-    from kbf_localization.cli.map_files import on_floor_plan
-    from kbf_localization.cli.progress import show_progress
+    """Build, evaluate and write one describer after the other; at the end print the table.
+
+    `how` as for `evaluate_describers`.
+    """
     from kbf_localization.evaluation.describers import evaluate_describers
     from kbf_localization.evaluation.evaluate import odometry_origin, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.stopwatch import Stopwatch
-    from kbf_localization.parallel import make_workers
     from kbf_localization.training_map import save_map
 
     folder, stopwatch = ResultsFolder.create("evaluate", files.output), Stopwatch()
@@ -63,10 +59,8 @@ def evaluate_each(
             recipes,
             training,
             tests,
-            chosen.methods,
-            poses=chosen.poses,
-            seed=chosen.seed,
-            smooth=chosen.smooth,
+            methods,
+            **how,
             workers=make_workers(-1),
             stopwatch=stopwatch,
             progress=progress,
@@ -74,7 +68,7 @@ def evaluate_each(
         for number, variant in enumerate(variants, start=1):
             part = f"{number:02d}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', variant.describer)[:60]}"
             own = ResultsFolder.create("evaluate", folder.path / part)
-            training_map = on_floor_plan(variant.training_map, chosen.floor_plan)
+            training_map = on_floor_plan(variant.training_map, floor_plan)
             save_map(training_map, own.path / MAP_NAME)
             of_map = {**config, "map": own.path / MAP_NAME, "describer": variant.describer}
             figures = write_results(
@@ -93,15 +87,12 @@ def evaluate_each(
     print_line(f"Where the time went: {stopwatch.summary()}")
     if len(found) > 1:
         folders = " ".join(str(folder.path / one["folder"]) for one in found.values())
-        print_line(f"What is noise: kbf compare {folders} --method {chosen.methods[0]}")
+        print_line(f"What is noise: kbf compare {folders} --method {methods[0]}")
     print_line(f"Results: {folder.path / 'metrics.json'}, and a folder for each describer")
 
 
 def _print(title: str, found: Mapping[str, Mapping[str, Any]]) -> None:
     """A row for each describer and method, and for each lighting where there are several."""
-    from rich.markup import escape
-
-    from kbf_localization.cli.console import print_table
     from kbf_localization.evaluation.metric_texts import METRIC_TEXTS, metric_text
 
     rows: list[tuple[object, ...]] = []

@@ -7,14 +7,20 @@ one and plays the bag to it, again and again. Open the address that it prints. F
 
 from __future__ import annotations
 
+import secrets
+import socket
 import threading
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 from typer import Argument, Option
 
+from kbf_localization.cli.console import print_line
+from kbf_localization.cli.demo import keep_to_this_computer
 from kbf_localization.cli.options import PerhapsOnMap
+from kbf_localization.cli.replay import ros_replay
+from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False)
 _BAG = Argument(metavar="[BAG]", help="Play this bag to a localizer of its own; needs --map.")
@@ -33,11 +39,6 @@ def live(
     token: Annotated[Optional[str], _TOKEN] = None,
     read_only: Annotated[bool, Option("--read-only", help="No pose is set by clicks.")] = False,
 ) -> None:
-    import secrets
-
-    from kbf_localization.cli.console import print_line
-    from kbf_localization.cli.demo import keep_to_this_computer
-    from kbf_localization.errors import ParameterError
     from kbf_localization.live.board import Board
     from kbf_localization.live.server import LiveSettings, is_loopback, serving
 
@@ -49,9 +50,11 @@ def live(
         token = secrets.token_urlsafe(16)
     if bag is not None:
         keep_to_this_computer()
-    ros = _ros_live()
+    ros = ros_replay()
+    from kbf_localization.ros import live as ros_live
+
     board = Board()
-    with ros.listening(node, board) as listener:
+    with ros_live.listening(node, board) as listener:
         set_pose = None if read_only else listener.set_pose
         with serving(board, LiveSettings(host, port, token, set_pose)) as served_at:
             print_line(f"Open {_address(host, served_at, token)}")
@@ -59,32 +62,15 @@ def live(
             if bag is None or map_path is None:
                 threading.Event().wait()
             else:
-                _play(bag, map_path, rate)
+                from kbf_localization.datasets.rosbag import RosbagDrive
+
+                settings = ros.ReplaySettings(rate=rate, loop=True)
+                ros.replay_through_node(RosbagDrive(bag), map_path, settings)
 
 
 def _address(host: str, port: int, token: str | None) -> str:
     """What to open; the token stands where no server's log gets to see it."""
-    import socket
-
     name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # noqa: S104
     if ":" in name:
         name = f"[{name}]"
     return f"http://{name}:{port}/" + ("" if token is None else f"#token={token}")
-
-
-def _ros_live() -> Any:
-    from kbf_localization.cli.replay import ros_replay
-
-    ros_replay()
-    from kbf_localization.ros import live as module
-
-    return module
-
-
-def _play(bag: Path, map_path: Path, rate: float) -> None:
-    from kbf_localization.cli.replay import ros_replay
-    from kbf_localization.datasets.rosbag import RosbagDrive
-
-    ros = ros_replay()
-    settings = ros.ReplaySettings(rate=rate, loop=True)
-    ros.replay_through_node(RosbagDrive(bag), map_path, settings)

@@ -119,24 +119,20 @@ def _prepare_for_old_typer(command_app: typer.Typer) -> None:
             info.callback.__annotations__ = hints
 
 
-def _source(name: str) -> Path:
-    return Path(__file__).with_name(f"{name}.py")
-
-
 def _first_line_of_docstring(name: str) -> str:
-    docstring = ast.get_docstring(ast.parse(_source(name).read_text(encoding="utf-8")))
-    return (docstring or "").partition("\n")[0]
+    source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 class LazyCommands(TyperGroup):
     """Lists the commands from their sources and imports the one that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name in COMMANDS if _source(name).is_file()]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A stand-in with the command's one-line help: enough for listing and completion."""
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in COMMANDS:
             return None
         return TyperCommand(name=cmd_name, help=_first_line_of_docstring(cmd_name))
 
@@ -145,9 +141,8 @@ class LazyCommands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command by its name; the nearest names to one that is mistyped are suggested."""
-        known = self.list_commands(ctx)
-        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
-            near = " or ".join(f"'{name}'" for name in get_close_matches(args[0], known))
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = " or ".join(f"'{name}'" for name in get_close_matches(args[0], COMMANDS))
             hint = f" Did you mean {near}?" if near else ""
             ctx.fail(f"No such command '{args[0]}'.{hint}")
         name, command, rest = super().resolve_command(ctx, args)

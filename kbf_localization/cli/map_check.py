@@ -9,13 +9,15 @@ from typing import Annotated, Optional
 import typer
 from typer import Argument, Option
 
+from kbf_localization.cli.console import command_line, print_line, print_table
 from kbf_localization.cli.describers import Model
 from kbf_localization.cli.drives import Reading
 from kbf_localization.cli.map_files import on_floor_plan
 from kbf_localization.cli.options import FloorPlan, MapFile, Results, Seed, takes_groups
+from kbf_localization.cli.progress import show_progress
+from kbf_localization.threads import limit_threads
 
 EXIT_BELOW_THE_BAR = 1
-
 
 _MORE = Argument(metavar="[DRIVE]...", help="As after --sources.")
 _SOURCES = Option(
@@ -45,12 +47,7 @@ def check(
     --sources drives/cloudy1 drives/cloudy2` uses all images of these drives; `kbf map check
     office.kbfmap --require-median 0.3` ends with exit code 1 where the map is worse than that.
     """
-    from kbf_localization.threads import limit_threads
-
     limit_threads(1)
-
-    from kbf_localization.cli.console import command_line, print_line, print_table
-    from kbf_localization.cli.progress import show_progress
     from kbf_localization.evaluation.map_check.check import check_map
     from kbf_localization.evaluation.map_check.page import figures, write_check
     from kbf_localization.evaluation.results import ResultsFolder, to_plain

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from rich.markup import escape
 from typer import Option
 
 from kbf_localization.atomic_write import check_writable
+from kbf_localization.cli.console import print_line, print_table
 from kbf_localization.errors import MapError
 
 if TYPE_CHECKING:
@@ -22,8 +25,6 @@ NoThumbnails = Annotated[
 
 def on_floor_plan(training_map: TrainingMap, path: Path | None) -> TrainingMap:
     """The map with the floor plan of this YAML file in the place of its own; None: its own."""
-    from dataclasses import replace
-
     from kbf_localization.datasets.floor_plan_image import read_floor_plan
 
     if path is None:
@@ -42,14 +43,11 @@ def check_output(path: Path, force: bool) -> None:
 
 def print_map(training_map: TrainingMap, path: Path) -> None:
     """What is in a map, what it learned, and which drives gave it."""
-    from rich.markup import escape
-
-    from kbf_localization.cli.console import console, print_table
     from kbf_localization.training_map.recorded import when
     from kbf_localization.vision.registry import formula, networks_of
 
     for warning in training_map.warnings:
-        console.print(f"Note: {warning}", markup=False, highlight=False)
+        print_line(f"Note: {warning}")
     described_by, pyramid = training_map.described_by, training_map.described_by.pyramid
     low, high = training_map.poses[:, :2].min(axis=0), training_map.poses[:, :2].max(axis=0)
     width, height = described_by.image_size

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from typer import Option
 
+from kbf_localization.cli.console import command_line, print_line, print_methods
 from kbf_localization.cli.describers import Model
+from kbf_localization.cli.drives import print_missing_truth
 from kbf_localization.cli.options import Bag, Files, OnMap, takes_groups
+from kbf_localization.cli.progress import show_progress
+from kbf_localization.errors import KbfError
 
 if TYPE_CHECKING:
     from kbf_localization.datasets.rosbag import RosbagDrive
@@ -44,9 +48,6 @@ def replay(
     *,
     files: Files,
 ) -> None:
-    from kbf_localization.cli.console import command_line, print_line, print_methods
-    from kbf_localization.cli.drives import print_missing_truth
-    from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.rosbag import RosbagDrive
     from kbf_localization.evaluation.agreement import with_beliefs
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
@@ -92,8 +93,6 @@ def replay(
 
 def ros_replay() -> Any:
     """The module that needs ROS, or an error that says what is missing."""
-    from kbf_localization.errors import KbfError
-
     try:
         from kbf_localization.ros import replay as module
     except ImportError as error:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 from typer import Argument, Option
 
+from kbf_localization.cli.console import print_line
 from kbf_localization.cli.options import ImageSize, Jobs, parse_image_size
+from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import ParameterError
+from kbf_localization.parallel import make_workers
 
 app = typer.Typer(add_completion=False)
 
@@ -54,13 +57,11 @@ def simulate(
     jobs: Jobs = -1,
 ) -> None:
     from kbf_localization import simulator
-    from kbf_localization.cli.console import print_line
-    from kbf_localization.cli.progress import show_progress
-    from kbf_localization.parallel import make_workers
 
     if office_from and not trajectory:
         raise ParameterError("--office-from needs --trajectory: without one the office is invented")
-    pixels = parse_image_size(size)
+    how: dict[str, Any] = {"condition": condition.value, "seed": seed}
+    how |= {"size": parse_image_size(size), "workers": make_workers(jobs)}
     with show_progress() as progress:
         if trajectory:
             written = simulator.simulate_along(
@@ -68,23 +69,13 @@ def simulate(
                 trajectory,
                 office_from=office_from or (),
                 extra_drives=max((runs or 0) - len(trajectory), 0),
-                condition=condition.value,
-                seed=seed,
                 frames=frames,
-                size=pixels,
-                workers=make_workers(jobs),
                 progress=progress,
+                **how,
             )
         else:
             written = simulator.simulate(
-                folder,
-                runs=runs or 3,
-                condition=condition.value,
-                seed=seed,
-                frames=frames or 1000,
-                size=pixels,
-                workers=make_workers(jobs),
-                progress=progress,
+                folder, runs=runs or 3, frames=frames or 1000, progress=progress, **how
             )
     for path in written:
         print_line(str(path))

@@ -14,8 +14,11 @@ from typing import Annotated, Optional
 import typer
 from typer import Option
 
-from kbf_localization.cli.drives import Reading
+from kbf_localization.cli.console import print_line
+from kbf_localization.cli.drives import Reading, print_notes
 from kbf_localization.cli.options import Source, Storage, takes_groups
+from kbf_localization.cli.progress import show_progress
+from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False)
 _FIRST = Option(metavar="SHARE", help="Train on this share of the time. Default: 0.7")
@@ -36,12 +39,8 @@ def split(
     *,
     reading: Reading,
 ) -> None:
-    from kbf_localization.cli.console import print_line
-    from kbf_localization.cli.drives import print_notes
-    from kbf_localization.cli.progress import show_progress
     from kbf_localization.datasets.bag_writer import write_bag
     from kbf_localization.datasets.parts import DrivePart, parse_part
-    from kbf_localization.errors import ParameterError
 
     if first is not None and every is not None:
         raise ParameterError("--first and --every: give one of them")
@@ -50,20 +49,16 @@ def split(
         raise ParameterError(f"--first {share:g}: a share of the time between 0 and 1")
     if every is not None and every < 2:
         raise ParameterError(f"--every {every}: 2 or more")
-    texts = (
-        (f"0:{share:g}", f"{share:g}:")
-        if every is None
-        else (f"every:{every}", f"not-every:{every}")
-    )
+    if every is None:
+        texts = {"train": f"0:{share:g}", "test": f"{share:g}:"}
+    else:
+        texts = {"train": f"every:{every}", "test": f"not-every:{every}"}
     drive = reading.open(source)
-    parts = {
-        name: DrivePart(drive, parse_part(text))
-        for name, text in zip(("train", "test"), texts, strict=True)
-    }
+    parts = {name: DrivePart(drive, parse_part(text)) for name, text in texts.items()}
     with show_progress() as progress:
         for name, part in parts.items():
             write_bag(part, output / name, storage=storage, progress=progress)
-    print_notes(list(parts.values())[-1:])
+    print_notes([parts["test"]])
     for name, part in parts.items():
         seconds = float(part.stamps_ns[-1] - part.stamps_ns[0]) * 1e-9
         print_line(

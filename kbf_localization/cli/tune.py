@@ -16,6 +16,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from kbf_localization.atomic_write import atomic_write, check_writable
+from kbf_localization.cli.console import duration, print_line, print_table
 from kbf_localization.cli.drives import Reading
 from kbf_localization.cli.options import (
     SOURCE_HELP,
@@ -26,6 +28,9 @@ from kbf_localization.cli.options import (
     chosen_methods,
     takes_groups,
 )
+from kbf_localization.cli.progress import show_progress
+from kbf_localization.errors import ParameterError
+from kbf_localization.threads import limit_threads
 
 app = typer.Typer(add_completion=False)
 _SOURCES = Argument(metavar="SOURCE SOURCE...", help=f"{SOURCE_HELP} Two or more.")
@@ -45,14 +50,9 @@ def tune(
     computers: Computers,
     reading: Reading,
 ) -> None:
-    from kbf_localization.threads import limit_threads
-
     limit_threads(1)
+    import yaml
 
-    from kbf_localization.atomic_write import check_writable
-    from kbf_localization.cli.console import duration, print_line, print_table
-    from kbf_localization.cli.progress import show_progress
-    from kbf_localization.errors import ParameterError
     from kbf_localization.evaluation.cross_validation import expected_seconds
     from kbf_localization.evaluation.cross_validation import tune as search
     from kbf_localization.evaluation.frame_pool import describe_drives
@@ -90,19 +90,10 @@ def tune(
         for name, tuned in found.items()
         for key, value in tuned.parameters.items()
     }
-    _write(output, parameters)
+    with atomic_write(output) as temporary:
+        temporary.write_text(yaml.safe_dump({"parameters": parameters}), encoding="utf-8")
     journal.unlink(missing_ok=True)
     rows = [(name, tuned.rmse_m, tuned.default_rmse_m) for name, tuned in found.items()]
     columns = ("Method", "RMSE tuned [m]", "RMSE with defaults [m]")
     print_table(f"Cross validation over {len(drives)} drives, {poses} poses", columns, rows)
     print_line(f"Written to {output}")
-
-
-def _write(output: Path, parameters: dict[str, float]) -> None:
-    """The file appears whole or not at all."""
-    import yaml
-
-    from kbf_localization.atomic_write import atomic_write
-
-    with atomic_write(output) as temporary:
-        temporary.write_text(yaml.safe_dump({"parameters": parameters}), encoding="utf-8")

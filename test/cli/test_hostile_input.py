@@ -99,7 +99,7 @@ def test_a_full_disk_is_one_line_wherever_it_is_met(
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code), "results/metrics.json")
 
-    monkeypatch.setattr("kbf_localization.cli.map_files.check_output", fail)
+    monkeypatch.setattr("kbf_localization.cli.map.check_output", fail)
     assert_one_line(build(tmp_path), f"results/metrics.json: {os.strerror(code)}")
 
 
@@ -107,7 +107,7 @@ def test_so_is_a_machine_without_memory(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("kbf_localization.cli.map_files.check_output", fail)
+    monkeypatch.setattr("kbf_localization.cli.map.check_output", fail)
     assert_one_line(build(tmp_path), "too little memory")
 
 
@@ -142,7 +142,7 @@ def test_control_characters_from_files_are_shown_not_sent(
     def fail(*_: object) -> None:
         raise KbfError(f"drive{OSC_52}\x9b31m\u202e\udcff: damaged")
 
-    monkeypatch.setattr("kbf_localization.cli.map_files.check_output", fail)
+    monkeypatch.setattr("kbf_localization.cli.map.check_output", fail)
     output = build(tmp_path).output
     assert r"drive\x1b]52;c;ZWNobyBoaQ==\x07\x9b31m\u202e\udcff: damaged" in output
     assert not set(output) & set("\x1b\x07\x9b\u202e")
