@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Flags, Image
 from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
-from kbf_localization.evaluation.frame_pool import FramePool, covered_share
+from kbf_localization.evaluation.frame_pool import FramePool, covered_share, share_near
 from kbf_localization.experiments.faults_pictures import (
     Crowd,
     covered,
@@ -22,7 +22,7 @@ from kbf_localization.experiments.faults_pictures import (
     upside_down,
 )
 from kbf_localization.experiments.recovery_trials import COVERED, joined, kidnappings
-from kbf_localization.geometry import compose, embed, interpolate, relative
+from kbf_localization.geometry import compose, interpolate, relative
 from kbf_localization.training_map.build import build_map
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescription
@@ -75,7 +75,7 @@ class Building:
     further: Mapping[str, tuple[Drive, ...]]
 
 
-Fault = Callable[[Building, Building], list[Case]]
+Fault = Callable[[Building, Building], Iterator[Case]]
 """The cases of one fault in a building, beside which stands another one."""
 
 
@@ -99,22 +99,20 @@ def _span(drive: DescribedDrive, seconds: float) -> Flags:
 # Pictures
 
 
-def pictures(disturb: Disturbance, seconds: float, here: Building, _: Building) -> list[Case]:
+def pictures(disturb: Disturbance, seconds: float, here: Building, _: Building) -> Iterator[Case]:
     """Pictures disturbed for so many seconds, before they are described."""
-    cases = []
     for number, (drive, described) in enumerate(zip(here.tests, here.described, strict=True)):
         disturbed = _span(described, seconds)
-        rows = np.flatnonzero(disturbed)
+        rows = np.flatnonzero(disturbed).tolist()
         clock = seconds_of(described) - seconds_of(described)[rows[0]]
         rng = np.random.default_rng((here.seed, number))
         describer = here.training_map.described_by
         seen: dict[int, ImageDescription | None] = {}
-        for row, image in drive.images([int(row) for row in rows]):
+        for row, image in drive.images(rows):
             if image is not None:
                 image = disturb(image, float(clock[row]), rng)
             seen[row] = None if image is None else describer.describe(image)
-        cases.append(Case(_seeing(described, seen), here.training_map, disturbed))
-    return cases
+        yield Case(_seeing(described, seen), here.training_map, disturbed)
 
 
 def _seeing(drive: DescribedDrive, seen: Mapping[int, ImageDescription | None]) -> DescribedDrive:
@@ -123,113 +121,89 @@ def _seeing(drive: DescribedDrive, seen: Mapping[int, ImageDescription | None]) 
     return replace(drive, descriptions=tuple(descriptions.values()))
 
 
-def frozen(seconds: float, here: Building, _: Building) -> list[Case]:
+def frozen(seconds: float, here: Building, _: Building) -> Iterator[Case]:
     """The camera repeats one picture."""
-    cases = []
     for drive in here.described:
         disturbed = _span(drive, seconds)
         rows = np.flatnonzero(disturbed).tolist()
         seen = dict.fromkeys(rows, drive.descriptions[rows[0]])
-        cases.append(Case(_seeing(drive, seen), here.training_map, disturbed))
-    return cases
+        yield Case(_seeing(drive, seen), here.training_map, disturbed)
 
 
-def late(seconds: float, here: Building, _: Building) -> list[Case]:
+def late(seconds: float, here: Building, _: Building) -> Iterator[Case]:
     """Pictures bear the stamp of a moment so many seconds after they were taken."""
-    cases = []
     for drive in here.described:
         assert drive.truth is not None
         stamps = drive.stamps_ns + round(seconds * 1e9)
         known = stamps <= drive.stamps_ns[-1]
         truth = interpolate(drive.stamps_ns, drive.truth, stamps[known])
         late_drive = replace(drive.part(known), stamps_ns=stamps[known], truth=truth)
-        cases.append(Case(late_drive, here.training_map, _always(late_drive)))
-    return cases
+        yield Case(late_drive, here.training_map, _always(late_drive))
 
 
 # Odometry
 
 
 def odometry(
-    change: Callable[[Array], Array], seconds: float, here: Building, _: Building
-) -> list[Case]:
-    """The readings' increments (m, 3) changed for so many seconds."""
-    cases = []
+    factors: Sequence[float], seconds: float, here: Building, _: Building
+) -> Iterator[Case]:
+    """The readings' increments (x, y, heading) times `factors` for so many seconds."""
     for drive in here.described:
         disturbed = _span(drive, seconds)
         inside = drive.stamps_ns[disturbed]
-        steps = relative(drive.odometry.poses[:-1], drive.odometry.poses[1:])
-        stamps = drive.odometry.stamps_ns
+        stamps, poses = drive.odometry.stamps_ns, drive.odometry.poses
+        steps = relative(poses[:-1], poses[1:])
         faulty = (stamps[1:] > inside[0]) & (stamps[1:] <= inside[-1])
         if disturbed.all():
             faulty[:] = True
-        steps[faulty] = change(steps[faulty])
-        log = OdometryLog(stamps, driven(drive.odometry.poses[0], steps))
-        cases.append(Case(replace(drive, odometry=log), here.training_map, disturbed))
-    return cases
-
-
-def driven(start: Array, steps: Array) -> Array:
-    """Poses (m + 1, 3) from `start` on by `steps` (m, 3)."""
-    poses = np.empty((len(steps) + 1, 3))
-    poses[0] = start
-    for k, step in enumerate(steps):
-        poses[k + 1] = compose(poses[k], step)
-    return poses
-
-
-def _scaled(factors: Sequence[float], steps: Array) -> Array:
-    return np.asarray(steps * np.array(factors))
+        steps[faulty] *= factors
+        log = OdometryLog(stamps, np.array([*accumulate(steps, compose, initial=poses[0])]))
+        yield Case(replace(drive, odometry=log), here.training_map, disturbed)
 
 
 # The map and the place
 
 
-def undisturbed(here: Building, _: Building) -> list[Case]:
+def undisturbed(here: Building, _: Building) -> Iterator[Case]:
     """Nothing is wrong."""
-    return [Case(one, here.training_map, _always(one)) for one in here.described]
+    for one in here.described:
+        yield Case(one, here.training_map, _always(one))
 
 
-def other_drives(which: str, here: Building, _: Building) -> list[Case]:
+def other_drives(which: str, here: Building, _: Building) -> Iterator[Case]:
     """Further drives, such as those by night, on the map as it is."""
-    describer = here.training_map.described_by
-    found = [describe_drive(one, describer) for one in here.further[which]]
-    return [Case(one, here.training_map, _always(one)) for one in found]
+    for one in here.further[which]:
+        described = describe_drive(one, here.training_map.described_by)
+        yield Case(described, here.training_map, _always(described))
 
 
-def wrong_map(here: Building, there: Building) -> list[Case]:
+def wrong_map(here: Building, there: Building) -> Iterator[Case]:
     """Another building's map, with its own words."""
-    describer = there.training_map.described_by
-    found = [describe_drive(one, describer) for one in here.tests]
-    return [Case(one, there.training_map, _always(one), True) for one in found]
+    for one in here.tests:
+        described = describe_drive(one, there.training_map.described_by)
+        yield Case(described, there.training_map, _always(described), no_pose_is_right=True)
 
 
-def wrong_map_same_words(here: Building, there: Building) -> list[Case]:
+def wrong_map_same_words(here: Building, there: Building) -> Iterator[Case]:
     """Another building's map, built like this building's."""
     drives, like = there.pool.drives, here.training_map
     wrong = build_map(drives, poses=there.poses, seed=there.seed, like=like)
-    return [Case(one, wrong, _always(one), True) for one in here.described]
+    for one in here.described:
+        yield Case(one, wrong, _always(one), no_pose_is_right=True)
 
 
-def _shares(here: Building, stretch: Array) -> Array:
-    """(t,) how much the training frames resemble the views of a stretch (m, 3), at most."""
-    resemblance = here.training_map.learned.resemblance
-    scales = resemblance.scales[[0, 1, 2, 2]]
-    tree = cKDTree(embed(stretch) / scales)
-    return resemblance.share(tree.query(embed(here.pool.frames.poses) / scales)[0])
-
-
-def off_the_map(begin_s: float, here: Building, _: Building) -> list[Case]:
+def off_the_map(begin_s: float, here: Building, _: Building) -> Iterator[Case]:
     """The map has no view like those of a stretch of the drive.
 
     A drive of whose building that leaves nearly nothing is left out; the table counts the runs.
     """
-    cases = []
+    resemblance = here.training_map.learned.resemblance
     for drive in here.described:
         assert drive.truth is not None
         clock = seconds_of(drive)
         stretch = (clock >= begin_s) & (clock < begin_s + OFF_THE_MAP_S)
-        away = np.flatnonzero(_shares(here, drive.truth[stretch]) < OFF_THE_MAP)
+        shares = share_near(resemblance, drive.truth[stretch], here.pool.frames.poses)
+        away = np.flatnonzero(shares < OFF_THE_MAP)
         if len(away) < FEWEST_POSES:
             continue
         rest = here.pool.map_of(away, here.poses, "coverage", here.seed)
@@ -238,16 +212,14 @@ def off_the_map(begin_s: float, here: Building, _: Building) -> list[Case]:
         while last + 1 < len(drive) and uncovered[last + 1]:
             last += 1
         stretch[: last + 1] |= clock[: last + 1] >= begin_s
-        cases.append(Case(drive, rest, stretch))
-    return cases
+        yield Case(drive, rest, stretch)
 
 
-def kidnapped(times: int, here: Building, _: Building) -> list[Case]:
+def kidnapped(times: int, here: Building, _: Building) -> Iterator[Case]:
     """Carried elsewhere on the map with the wheels at rest, so many times in each building."""
     drives = here.described
     truths = [one.truth for one in drives if one.truth is not None]
     covered = [covered_share(here.training_map, truth) >= COVERED for truth in truths]
-    cases = []
     for before, after in kidnappings(
         drives,
         times,
@@ -258,10 +230,8 @@ def kidnapped(times: int, here: Building, _: Building) -> list[Case]:
     ):
         count = min(KIDNAPPED_AFTER, len(drives[after.drive]) - after.first)
         drive = joined(drives, (before, replace(after, count=count)))
-        disturbed = np.zeros(len(drive), dtype=bool)
-        disturbed[KIDNAPPED_BEFORE] = True
-        cases.append(Case(drive, here.training_map, disturbed))
-    return cases
+        disturbed = np.arange(len(drive)) == KIDNAPPED_BEFORE
+        yield Case(drive, here.training_map, disturbed)
 
 
 def all_faults(kidnappings_each: int) -> Mapping[str, Fault]:
@@ -282,10 +252,10 @@ def all_faults(kidnappings_each: int) -> Mapping[str, Fault]:
         "off_the_map": partial(off_the_map, BEGIN_S),
         "crowd_50": partial(pictures, Crowd(0.5), 30.0),
         "crowd_70": partial(pictures, Crowd(0.7), 30.0),
-        "odometry_frozen": partial(odometry, partial(_scaled, (0.0, 0.0, 0.0)), 30.0),
-        "odometry_scaled": partial(odometry, partial(_scaled, (SCALE, SCALE, 1.0)), forever),
-        "odometry_heading_inverted": partial(odometry, partial(_scaled, (1.0, 1.0, -1.0)), forever),
-        "odometry_backwards": partial(odometry, partial(_scaled, (-1.0, -1.0, 1.0)), forever),
+        "odometry_frozen": partial(odometry, (0.0, 0.0, 0.0), 30.0),
+        "odometry_scaled": partial(odometry, (SCALE, SCALE, 1.0), forever),
+        "odometry_heading_inverted": partial(odometry, (1.0, 1.0, -1.0), forever),
+        "odometry_backwards": partial(odometry, (-1.0, -1.0, 1.0), forever),
         "kidnapped": partial(kidnapped, kidnappings_each),
         "night": partial(other_drives, "night"),
         "start_off_the_map": partial(off_the_map, 0.0),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Workers
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.progress import Progress
 from kbf_localization.simulator import simulate, simulate_along
 
 PAPERS_SEQUENCES = ("seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3")
@@ -60,47 +61,31 @@ def rendered_drives(
     folder: Path,
     trajectories: Path | None,
     size: tuple[int, int],
-    seed: int = 0,
-    workers: Workers | None = None,
-    progress: Progress = no_progress,
+    seed: int,
+    workers: Workers,
+    progress: Progress,
 ) -> Setup:
     """Rendered images of the office of `seed`, along the real Saarbrücken paths in `trajectories`
     or, without that folder, along an invented one. Drives of that office that are in `folder` from
     an earlier run are used again.
     """
     folder = folder / f"office{seed}"
+    render: Callable[..., object]
     if trajectories is None:
-        names = ["seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3"]
-        if not all((folder / name).is_dir() for name in names):
-            simulate(
-                folder,
-                runs=3,
-                frames=INVENTED_FRAMES,
-                size=size,
-                seed=seed,
-                workers=workers,
-                progress=progress,
-            )
-        first, second, test = (ColdDrive(folder / name) for name in names)
-        return Setup("invented path, rendered images", (Fold((first, second), test),))
-    paths = real_paths(trajectories)
-    names = [TRAINING_PATH, TEST_PATH, "further_cloudy1"]
-    if not all((folder / name).is_dir() for name in names):
-        simulate_along(
-            folder,
-            paths,
-            extra_drives=1,
-            size=size,
-            seed=seed,
-            workers=workers,
-            progress=progress,
+        words = "invented path, rendered images"
+        names = PAPERS_SEQUENCES
+        render = partial(simulate, folder, runs=3, frames=INVENTED_FRAMES)
+    else:
+        words = (
+            f"real trajectories {TRAINING_PATH} (train) and {TEST_PATH} (test), a further drive "
+            "simulated along the first (train), rendered images, simulated odometry"
         )
-    trained, test, further = (ColdDrive(folder / name) for name in names)
-    words = (
-        f"real trajectories {TRAINING_PATH} (train) and {TEST_PATH} (test), a further drive "
-        "simulated along the first (train), rendered images, simulated odometry"
-    )
-    return Setup(words, (Fold((trained, further), test),))
+        names = (TRAINING_PATH, "further_cloudy1", TEST_PATH)
+        render = partial(simulate_along, folder, real_paths(trajectories), extra_drives=1)
+    if not all((folder / name).is_dir() for name in names):
+        render(size=size, seed=seed, workers=workers, progress=progress)
+    first, second, test = (ColdDrive(folder / name) for name in names)
+    return Setup(words, (Fold((first, second), test),))
 
 
 def real_paths(folder: Path) -> tuple[Path, Path]:

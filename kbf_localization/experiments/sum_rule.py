@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,11 +169,7 @@ def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:
         for parent in parents:
             place = place.setdefault(parent, {})
         place[last] = summary([errors[key] for errors in results])
-    best = best_regularization(metrics["np_ksr"])
-    metrics["np_ksr_best"] = {**metrics["np_ksr"][best], "epsilon": float(best)}
+    by_epsilon = metrics["np_ksr"]
+    best = min(by_epsilon, key=lambda epsilon: by_epsilon[epsilon]["mean"])
+    metrics["np_ksr_best"] = {**by_epsilon[best], "epsilon": float(best)}
     return metrics
-
-
-def best_regularization(by_epsilon: Mapping[str, Mapping[str, float]]) -> str:
-    """The ε of the lowest mean error."""
-    return min(by_epsilon, key=lambda epsilon: by_epsilon[epsilon]["mean"])

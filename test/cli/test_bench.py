@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
-from kbf_localization.cli import bench, main
+from kbf_localization.cli import bench
+from test.cli.kbf import done, refused
 
 CASE = {"ours_ms": 2.0, "reference_ms": 300.0, "ratio": 150.0, "reference": "the formula"}
 
@@ -20,11 +20,7 @@ def test_writes_and_prints_what_a_benchmark_measured(
     measured = {"update": CASE, "resident_mb_100k": 812.5, "poses_per_s": 29.5}
     module = SimpleNamespace(run=lambda progress: measured)
     monkeypatch.setitem(sys.modules, "kbf_localization.benchmarks.rules", module)
-    output = (
-        CliRunner()
-        .invoke(bench.app, ["rules", "--output", str(tmp_path)], env={"COLUMNS": "160"})
-        .output
-    )
+    output = done("bench", "rules", "--output", tmp_path)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert metrics == {"rules": measured}
     assert (tmp_path / "config.yaml").is_file()
@@ -34,9 +30,7 @@ def test_writes_and_prints_what_a_benchmark_measured(
 
 
 def test_an_unknown_benchmark_is_named_with_those_that_exist() -> None:
-    result = CliRunner().invoke(main.app, ["bench", "no-such"])
-    assert result.exit_code == main.EXIT_KNOWN_ERROR
-    assert "no-such" in result.output
+    assert "'no-such'; there are: describers, filter" in refused("bench", "no-such")
 
 
 def test_every_benchmark_module_has_the_function_that_is_called() -> None:

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from kbf_localization.cli.main import app
+from test.cli.kbf import kbf, refused
 from test.evaluation.chromium import chromium, find_chromium
 from test.evaluation.test_compare import DRIVE, results
 
@@ -20,8 +19,8 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("compare")
     first = results(folder / "before", DRIVE, "kbf", "nai")
     second = results(folder / HOSTILE, DRIVE, "kbf", forward_m=0.5)
-    arguments = ["compare", first, second, "--method", "kbf", "--output", folder / "out"]
-    result = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "300"})
+    options = ("--method", "kbf", "--output", folder / "out")
+    result = kbf("compare", first, second, *options, width=300)
     assert result.exit_code == 0, result.output
     return folder / "out", result.output
 
@@ -40,9 +39,7 @@ def test_it_prints_differences_with_their_spread(compared: tuple[Path, str]) -> 
 
 
 def test_a_mistake_is_one_line(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["compare", str(tmp_path), str(tmp_path)])
-    assert result.exit_code == 2
-    assert "trajectory_truth.tum" in result.output and "Traceback" not in result.output
+    assert "trajectory_truth.tum" in refused("compare", tmp_path, tmp_path)
 
 
 @pytest.mark.browser

@@ -2,19 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from kbf_localization.cli.main import app
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["experiment", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.output
+from test.cli.kbf import done, refused
 
 
 def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
-    output = run("sum-rule", "--trials", "1", "--jobs", "1", "--output", str(tmp_path))
+    options = ("--trials", 1, "--jobs", 1, "--output", tmp_path)
+    output = done("experiment", "sum-rule", *options)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert set(metrics) == {
         "trials", "mb_ksr", "mb_ksr_estimated", "np_ksr", "np_ksr_best", "misspecified_mean",
@@ -30,8 +24,8 @@ def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
 
 
 def test_synthetic_writes_metrics_for_both_grids(tmp_path: Path) -> None:
-    arguments = ("--trials", "1", "--jobs", "1", "--sizes", "8", "--output", str(tmp_path))
-    assert "open mixture" in run("synthetic", *arguments)
+    options = ("--trials", 1, "--jobs", 1, "--sizes", 8, "--output", tmp_path)
+    assert "open mixture" in done("experiment", "synthetic", *options)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert set(metrics) == {"local", "open"}
     assert set(metrics["local"]) == {"gaussian", "mixture", "changed_rotation"}
@@ -41,7 +35,4 @@ def test_synthetic_writes_metrics_for_both_grids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", ["abc", "2,50", ""])
 def test_sizes_that_make_no_sense_are_a_known_error(sizes: str, tmp_path: Path) -> None:
-    arguments = ["experiment", "synthetic", "--sizes", sizes, "--output", str(tmp_path)]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 2
-    assert "--sizes" in result.output
+    assert "--sizes" in refused("experiment", "synthetic", "--sizes", sizes, "--output", tmp_path)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from kbf_localization.cli.main import app
 from kbf_localization.experiments import ablation, faults_run, map_prediction, recovery
 from kbf_localization.experiments.trials import Trial
+from test.cli.kbf import done
 
 
 def faults() -> list[faults_run.Outcome]:
@@ -86,12 +85,10 @@ def test_metrics_tables_and_pictures_are_there_in_the_end(
         monkeypatch.setattr(
             f"kbf_localization.experiments.{place}", lambda *_, made=made, **__: made()
         )
-    command = ["experiment", name, "--jobs", "1", "--output", str(tmp_path)]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
+    output = done("experiment", name, "--jobs", 1, "--output", tmp_path)
     assert json.loads((tmp_path / "metrics.json").read_text())
     assert "<table" in (tmp_path / "report.html").read_text()
-    assert f"Results: {tmp_path / 'report.html'}" in result.output
+    assert f"Results: {tmp_path / 'report.html'}" in output
     for file, rows in files.items():
         if rows is None:
             assert (tmp_path / file).read_bytes().startswith(b"\x89PNG")

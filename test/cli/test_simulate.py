@@ -5,23 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from kbf_localization.cli.main import app
 from kbf_localization.datasets.cold import ColdDrive
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["simulate", *arguments])
-    return result.exit_code, result.output
+from test.cli.kbf import done, refused
 
 
 def test_it_writes_the_drives_and_says_where(tmp_path: Path) -> None:
-    code, output = run(
-        str(tmp_path / "office"),
-        *("--runs", "2", "--condition", "night", "--frames", "3", "--size", "96x72", "--jobs", "1"),
-    )
-    assert code == 0, output
+    options = ("--condition", "night", "--frames", 3, "--size", "96x72", "--jobs", 1)
+    output = done("simulate", tmp_path / "office", "--runs", 2, *options)
     for name in ("seq1_night1", "seq1_night2"):
         assert str(tmp_path / "office" / name) in output
         assert len(ColdDrive(tmp_path / "office" / name)) == 3
@@ -39,8 +30,5 @@ def test_it_writes_the_drives_and_says_where(tmp_path: Path) -> None:
 def test_a_mistake_is_named_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...], named: str
 ) -> None:
-    code, output = run(str(tmp_path / "office"), *arguments)
-    assert code == 2
-    assert named in output
-    assert "Traceback" not in output
+    assert named in refused("simulate", tmp_path / "office", *arguments)
     assert not (tmp_path / "office").exists()

@@ -7,6 +7,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from kbf_localization.datasets.drive import Drive
+
 SIZE = (160, 120)
 SECONDS_PER_FRAME = 0.2
 METRES_PER_FRAME = 0.1
@@ -46,4 +48,20 @@ def make_cold_drive(folder: Path, frames: int = 30, *, decimals: int = 7, seed: 
         odometry.append(odometry_line(seconds, x, 1.0, 0.5))
     (folder / "localization" / "places.lst").write_text("\n".join(places) + "\n")
     (folder / "odom_scans" / "odom.tdf").write_text("\n".join(odometry) + "\n")
+    return folder
+
+
+def write_cold_drive(folder: Path, drive: Drive) -> Path:
+    """A drive with known poses in COLD's layout, its images byte for byte, stamps in µs."""
+    for part in ("std_cam", "odom_scans"):
+        (folder / part).mkdir(parents=True)
+    for index, data in drive.encoded_images():
+        seconds, micros = divmod(int(drive.stamps_ns[index]) // 1000, 10**6)
+        x, y, heading = drive.poses[index]
+        name = f"t{seconds}.{micros:06d}_x{x:.7f}_y{y:.7f}_a{heading:.7f}.jpeg"
+        (folder / "std_cam" / name).write_bytes(data)
+    with (folder / "odom_scans" / "odom.tdf").open("w") as file:
+        for stamp, (x, y, heading) in zip(drive.odometry.stamps_ns, drive.odometry.poses):
+            seconds, micros = divmod(int(stamp) // 1000, 10**6)
+            file.write(f"odom 0 1 {seconds} {micros} 0 0 0 {x:.9f} {y:.9f} 0 {heading:.9f}\n")
     return folder

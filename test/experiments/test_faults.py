@@ -191,7 +191,7 @@ def test_late_pictures_show_where_the_robot_was(building):
 
 
 def test_each_kidnapping_is_a_run_of_its_own(building):
-    cases = kidnapped(3, building, building)
+    cases = list(kidnapped(3, building, building))
     assert len(cases) == 3
     for one in cases:
         (seam,) = np.flatnonzero(one.disturbed)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from kbf_localization.cli.main import app
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
 from kbf_localization.experiments.public_protocols import Drives, coverage, find_protocols
+from test.cli.kbf import done
 from test.datasets.public_folders import (
     make_folder,
     make_kitti,
@@ -89,11 +88,8 @@ def test_the_command_writes_a_table_a_report_and_metrics(tmp_path: Path) -> None
     make_openloris(tmp_path / "data" / "office1-2", frames=40)
     output = tmp_path / "results"
     options = ["--methods", "nn,nai", "--poses", "20", "--seeds", "2", "--jobs", "1", "--output"]
-    result = CliRunner().invoke(
-        app, ["experiment", "public", str(tmp_path / "data"), *options, str(output)]
-    )
-    assert result.exit_code == 0, result.output
-    assert "short: map of the first 50 % of the time, 20 images" in " ".join(result.output.split())
+    said = done("experiment", "public", tmp_path / "data", *options, output)
+    assert "short: map of the first 50 % of the time, 20 images" in " ".join(said.split())
     sets = json.loads((output / "metrics.json").read_text())["sets"]
     assert sets["short"]["odometry"] == "simulated"
     assert sets["office1-2"]["odometry"] == "measured"
