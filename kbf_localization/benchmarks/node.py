@@ -13,7 +13,8 @@ import os
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ import rclpy
 from geometry_msgs.msg import PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry
 from rclpy.context import Context
+from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CompressedImage
 from std_srvs.srv import Empty
@@ -68,18 +70,17 @@ def run(progress: Progress) -> dict[str, Any]:
         progress(0, 3, "core alone")
         core_ms = _core(training_map, frames, odometry)
         progress(1, 3, "through the node")
-        with NodeProcess({"map": str(folder / "office.kbfmap")}) as process:
-            client = _Client(process)
-            try:
-                through = client.run(frames, odometry, _ROBOT, call_services=True)
-                progress(2, 3, "1280×720 at 30 Hz, driving and standing")
-                large = [_enlarged(data) for data in frames]
-                driving = client.run(large, odometry, _CAMERA)
-                loaded = client.run(large, odometry, _LOADED)
-                still = np.repeat(odometry[-1:], FRAMES, axis=0)
-                standing = client.run(large[-1:] * FRAMES, still, _CAMERA)
-            finally:
-                client.close()
+        with (
+            NodeProcess({"map": str(folder / "office.kbfmap")}) as process,
+            _client(process) as client,
+        ):
+            through = client.run(frames, odometry, IMAGE_HZ, ODOMETRY_HZ, call_services=True)
+            progress(2, 3, "1280×720 at 30 Hz, driving and standing")
+            large = [_enlarged(data) for data in frames]
+            driving = client.run(large, odometry, 30.0, 100.0)
+            loaded = client.run(large, odometry, 30.0, 200.0)
+            still = np.repeat(odometry[-1:], FRAMES, axis=0)
+            standing = client.run(large[-1:] * FRAMES, still, 30.0, 100.0)
         progress(3, 3, "done")
     alone = "decoding, describing and filtering the same images without ROS"
     return {
@@ -127,19 +128,6 @@ def _core(training_map: TrainingMap, frames: list[bytes], odometry: Any) -> list
 
 
 @dataclass(frozen=True)
-class _Rates:
-    """How often images and odometry are sent, in Hz."""
-
-    image: float
-    odometry: float
-
-
-_ROBOT = _Rates(IMAGE_HZ, ODOMETRY_HZ)
-_CAMERA = _Rates(30.0, 100.0)
-_LOADED = _Rates(30.0, 200.0)
-
-
-@dataclass(frozen=True)
 class _Through:
     """What was measured through the node; the CPU time as a share of one core."""
 
@@ -150,29 +138,38 @@ class _Through:
     cpu_percent: float
 
 
+@contextmanager
+def _client(process: NodeProcess) -> Iterator[_Client]:
+    context = Context()
+    rclpy.init(context=context)
+    try:
+        node = rclpy.create_node("benchmark", context=context)
+        client = _Client(process, node)
+        with spinning(node):
+            yield client
+    finally:
+        context.try_shutdown()
+
+
 class _Client:
     """The robot's side of the benchmark."""
 
-    def __init__(self, process: NodeProcess) -> None:
+    def __init__(self, process: NodeProcess, node: Node) -> None:
         self._process = process
-        self._context = Context()
-        rclpy.init(context=self._context)
-        node = rclpy.create_node("benchmark", context=self._context)
         self._odom = node.create_publisher(Odometry, "odom", QoSProfile(depth=100))
         self._image = node.create_publisher(CompressedImage, "image/compressed", 10)
         self._service = node.create_client(Empty, "request_nomotion_update")
         self._arrived: dict[int, float] = {}
         latched = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         node.create_subscription(PoseWithCovarianceStamped, "pose", self._on_pose, latched)
-        self._spinning = ExitStack()
-        self._spinning.enter_context(spinning(node))
-
-    def close(self) -> None:
-        self._spinning.close()
-        self._context.try_shutdown()
 
     def run(
-        self, frames: list[bytes], odometry: Any, rates: _Rates, call_services: bool = False
+        self,
+        frames: list[bytes],
+        odometry: Any,
+        image_hz: float,
+        odometry_hz: float,
+        call_services: bool = False,
     ) -> _Through:
         """Send the frames at their rate, and odometry between them."""
         messages = [CompressedImage(format="jpeg", data=array.array("B", data)) for data in frames]
@@ -184,12 +181,12 @@ class _Client:
             caller.start()
         sent: dict[int, float] = {}
         start_ns, start = time.time_ns(), time.perf_counter()
-        between = round(rates.odometry / rates.image)
+        between = round(odometry_hz / image_hz)
         cpu_s = self._cpu_seconds()
         for number, message in enumerate(messages):
             before = odometry[max(number - 1, 0)]
             for part in range(1, between + 1):
-                at = (number + part / between) / rates.image
+                at = (number + part / between) / image_hz
                 time.sleep(max(0.0, start + at - time.perf_counter()))
                 pose = before + part / between * (odometry[number] - before)
                 stamp_ns = start_ns + int(at * 1e9)
@@ -225,7 +222,7 @@ class _Client:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _connect(self) -> None:
-        """Send odometry until the node is subscribed, then let the topics settle."""
+        """Wait until the node is subscribed, then let the topics settle."""
         for attempt in count():
             if self._image.get_subscription_count() and self._service.service_is_ready():
                 break

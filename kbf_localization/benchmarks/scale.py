@@ -35,18 +35,14 @@ _Times = tuple[float, float]
 
 
 def run(progress: Progress = no_progress) -> Figures:
-    """The cases at 1,000 and 100,000 poses of one corridor, as dense in both."""
-    return measure(SMALL, LARGE, progress)
+    """The cases at 1,000 and 100,000 poses of one corridor, as dense in both.
 
-
-def measure(small: int, large: int, progress: Progress = no_progress) -> Figures:
-    """All cases for maps of `small` and `large` poses, stored and loaded as a user's are.
-
-    Times are by the clock, `…_cpu_ms` this process's share of the processors.
+    The maps are stored and loaded as a user's are. Times are by the clock, `…_cpu_ms` this
+    process's share of the processors.
     """
     with tempfile.TemporaryDirectory(prefix="kbf-bench-") as folder:
         drives = []
-        for done, count in enumerate((small, large)):
+        for done, count in enumerate((SMALL, LARGE)):
             progress(done, 2, "making maps")
             path = Path(folder) / f"{count}.kbfmap"
             made, corridor = synthetic_map(count)

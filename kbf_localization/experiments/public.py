@@ -10,7 +10,7 @@ from kbf_localization.datasets.drive import SIMULATED
 from kbf_localization.evaluation.evaluate import evaluate_drives, metrics_by_method
 from kbf_localization.evaluation.report import Table
 from kbf_localization.experiments.findings import Findings
-from kbf_localization.experiments.public_protocols import Protocol, coverage, open_with_odometry
+from kbf_localization.experiments.public_protocols import Protocol, coverage
 from kbf_localization.experiments.trials import summary
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
@@ -55,14 +55,13 @@ def run_protocol(
     """
     workers = workers or Serial()
     figures: dict[str, dict[str, list[float]]] = {method: {} for method in methods}
-    test = open_with_odometry(protocol.test, seed=0)
-    covered = coverage([open_with_odometry(one, seed=0) for one in protocol.training], test)
+    test = protocol.test.open()
+    covered = coverage([one.open() for one in protocol.training], test)
     training_map: TrainingMap | None = None
     for seed in range(seeds if test.odometry_origin == SIMULATED else 1):
-        training = [open_with_odometry(one, seed) for one in protocol.training]
-        test = open_with_odometry(protocol.test, seed)
+        test = protocol.test.open(seed)
         training_map = build_map(
-            training,
+            [one.open(seed) for one in protocol.training],
             poses=poses,
             # The images are the same for each seed, and so are the words.
             like=training_map,
@@ -84,8 +83,8 @@ def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             one.protocol.name: {
                 "odometry": one.odometry,
                 "protocol": one.protocol.how,
-                "training": [_drives_text(drives) for drives in one.protocol.training],
-                "test": _drives_text(one.protocol.test),
+                "training": [str(drive) for drive in one.protocol.training],
+                "test": str(one.protocol.test),
                 "covered_share": one.covered,
                 "images": one.images,
                 "methods": {
@@ -97,10 +96,6 @@ def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             for one in outcomes
         }
     }
-
-
-def _drives_text(drives: Any) -> str:
-    return f"{drives.path} [{drives.part or 'all'}]"
 
 
 def findings(outcomes: Sequence[Outcome]) -> Findings:

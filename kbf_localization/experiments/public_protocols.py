@@ -27,14 +27,26 @@ _OPENLORIS = re.compile(r"(.+)-(\d+)")
 
 
 @dataclass(frozen=True)
-class Drives:
-    """A path with the part of it that is used; all of it without one."""
+class Excerpt:
+    """The part of a drive that is used; all of it without one."""
 
     path: Path
     part: str | None = None
 
-    def open(self, odometry: str) -> Drive:
-        return open_drive(self.path, odometry=odometry, part=self.part)
+    def __str__(self) -> str:
+        return f"{self.path} [{self.part or 'all'}]"
+
+    def open(self, seed: int = 0) -> Drive:
+        """With its measured odometry, or simulated by `seed` where it has none."""
+        try:
+            return open_drive(self.path, part=self.part)
+        except DatasetError:
+            simulated = f"simulate:0.02,0.05,{seed}"
+            # This raises what is wrong, if it is not the odometry.
+            drive = open_drive(self.path, odometry=simulated, part=self.part)
+            if drive.odometry_origin == NO_ODOMETRY:
+                raise
+            return drive
 
 
 @dataclass(frozen=True)
@@ -42,8 +54,8 @@ class Protocol:
     """One row of the table: maps from `training`, tests on `test`; `how` says by which rule."""
 
     name: str
-    training: tuple[Drives, ...]
-    test: Drives
+    training: tuple[Excerpt, ...]
+    test: Excerpt
     how: str
 
 
@@ -87,10 +99,10 @@ def _seven_scenes(parent: Path, paths: Sequence[Path]) -> list[Protocol]:
         for path in lists
     )
     there = set(paths)
-    training = tuple(Drives(path) for path in train if path in there)
+    training = tuple(Excerpt(path) for path in train if path in there)
     scene = printable(parent.name)
     return [
-        Protocol(f"{scene}/{path.name}", training, Drives(path), "the scene's split")
+        Protocol(f"{scene}/{path.name}", training, Excerpt(path), "the scene's split")
         for path in test
         if path in there and training
     ]
@@ -107,7 +119,7 @@ def _openloris(paths: Sequence[Path]) -> list[Protocol]:
     for visits in places.values():
         (_, first), *later = sorted(visits)
         protocols += [
-            Protocol(printable(path.name), (Drives(first),), Drives(path), f"map of {first.name}")
+            Protocol(printable(path.name), (Excerpt(first),), Excerpt(path), f"map of {first.name}")
             for _, path in later
         ]
     return protocols
@@ -123,7 +135,7 @@ def _one_drive(path: Path) -> Protocol:
     best, covered = 0.0, 0.0
     for split in SPLITS:
         parts = (f"0:{split - 0.1:.1f}", f"{split}:")
-        before, later = (open_with_odometry(Drives(path, part), seed=0) for part in parts)
+        before, later = (Excerpt(path, part).open() for part in parts)
         share = coverage([before], later)
         if share > covered:
             best, covered = split, share
@@ -133,21 +145,9 @@ def _one_drive(path: Path) -> Protocol:
     if covered >= LEAST_COVERED:
         part = f"{best}:"
         how = f"map of the first {100 * best:.0f} % of the time"
-        return Protocol(name, (Drives(path, f"0:{best}"),), Drives(path, part), how)
-    every = (Drives(path, f"every:{EVERY}"),)
-    return Protocol(name, every, Drives(path, f"not-every:{EVERY}"), INTERLEAVED)
-
-
-def open_with_odometry(one: Drives, seed: int) -> Drive:
-    """The drive with its measured odometry, or simulated by `seed` where it has none."""
-    simulated = f"simulate:0.02,0.05,{seed}"
-    try:
-        return one.open("measured")
-    except DatasetError:
-        drive = one.open(simulated)  # raises what is wrong, if it is not the odometry
-        if drive.odometry_origin == NO_ODOMETRY:
-            raise
-        return drive
+        return Protocol(name, (Excerpt(path, f"0:{best}"),), Excerpt(path, part), how)
+    every = (Excerpt(path, f"every:{EVERY}"),)
+    return Protocol(name, every, Excerpt(path, f"not-every:{EVERY}"), INTERLEAVED)
 
 
 def coverage(training: Sequence[Drive], test: Drive) -> float:

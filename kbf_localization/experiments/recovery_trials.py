@@ -89,7 +89,7 @@ def kidnappings(
     *,
     before: int,
     after: int,
-    covered: Covered | None = None,
+    covered: Covered,
 ) -> list[Trial]:
     """Drives that go on elsewhere, as if the robot had been carried there with wheels at rest."""
     rng = np.random.default_rng((seed, 2))
@@ -102,9 +102,7 @@ def kidnappings(
         then = Piece(number, int(rng.integers(len(drive) - after)), after)
         here = drive.truth[first.first + before - 1, :2]
         carried_m = float(np.hypot(*(drive.truth[then.first, :2] - here)))
-        known = covered is None or bool(
-            covered[number][first.rows].all() and covered[number][then.rows].all()
-        )
+        known = covered[number][first.rows].all() and covered[number][then.rows].all()
         return (first, then) if known and carried_m >= CARRIED_AT_LEAST_M else None
 
     found = _drawn(kidnapping, len(drives), count, rng)

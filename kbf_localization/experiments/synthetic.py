@@ -69,7 +69,7 @@ class Outcome:
 
 def draw(task: Task) -> tuple[Setting, TrainingPairs, Array, Array]:
     """The panel's models, training pairs, and the states and observations of the test."""
-    setting = SETTINGS[task.setting]()
+    setting = SETTINGS[task.setting]
     generator = task.generator()
     states, observations = setting.training.simulate(task.size + 1, generator)
     pairs = TrainingPairs(states[:-1], observations[:-1], states[1:])

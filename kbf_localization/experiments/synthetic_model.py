@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,10 +20,6 @@ class StateSpaceModel:
     rotation: float
     noise: Density
     observation_std: float
-
-    def turned(self, rotation: float) -> StateSpaceModel:
-        """The same with another η."""
-        return replace(self, rotation=rotation)
 
     def move(self, states: Array) -> Array:
         """f: the noise-free next states of `states` (n, 2); a state's own angle drives it."""
@@ -55,28 +51,23 @@ class Setting:
     test: StateSpaceModel
 
 
-def gaussian_setting() -> Setting:
-    """Top right: Gaussian noise, σ_h = 0.2, σ_o = 0.05."""
-    model = StateSpaceModel(1.0, GaussianNoise(0.2**2 * np.eye(2)), 0.05)
-    return Setting(model, model)
+def _setting(noise: Density, observation_std: float, *rotations: float) -> Setting:
+    """With η of the training and, where another one follows, of the test."""
+    training, test = (
+        StateSpaceModel(rotation, noise, observation_std)
+        for rotation in (rotations[0], rotations[-1])
+    )
+    return Setting(training, test)
 
 
-def mixture_setting() -> Setting:
-    """Bottom left: a mixture of four Gaussians as noise, σ_o = 0.01."""
-    corners = [(0.2, 0.2), (0.2, -0.2), (-0.2, 0.2), (-0.2, -0.2)]
-    parts = [GaussianNoise(0.3**2 * np.eye(2), corner) for corner in corners]
-    model = StateSpaceModel(1.0, MixtureNoise(np.full(4, 0.25), parts), 0.01)
-    return Setting(model, model)
-
-
-def changed_rotation_setting() -> Setting:
-    """Bottom right: η is 0.1 in training and 0.4 in the test; σ_h = 0.1, σ_o = 0.01."""
-    model = StateSpaceModel(0.1, GaussianNoise(0.1**2 * np.eye(2)), 0.01)
-    return Setting(model, model.turned(0.4))
-
+_CORNERS = ((0.2, 0.2), (0.2, -0.2), (-0.2, 0.2), (-0.2, -0.2))
+_PARTS = [GaussianNoise(0.3**2 * np.eye(2), corner) for corner in _CORNERS]
 
 SETTINGS = {
-    "gaussian": gaussian_setting,
-    "mixture": mixture_setting,
-    "changed_rotation": changed_rotation_setting,
+    # Top right: Gaussian noise, σ_h = 0.2, σ_o = 0.05.
+    "gaussian": _setting(GaussianNoise(0.2**2 * np.eye(2)), 0.05, 1.0),
+    # Bottom left: a mixture of four Gaussians as noise, σ_o = 0.01.
+    "mixture": _setting(MixtureNoise(np.full(4, 0.25), _PARTS), 0.01, 1.0),
+    # Bottom right: η is 0.1 in training and 0.4 in the test; σ_h = 0.1, σ_o = 0.01.
+    "changed_rotation": _setting(GaussianNoise(0.1**2 * np.eye(2)), 0.01, 0.1, 0.4),
 }

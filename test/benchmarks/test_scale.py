@@ -15,7 +15,9 @@ def figures() -> scale.Figures:
         patch.setattr(scale, "STEPS_PER_BLOCK", 3)
         patch.setattr(scale, "WARM_UP", 3)
         patch.setattr(scale, "GLOBAL_STARTS", 2)
-        return scale.measure(100, 1000)
+        patch.setattr(scale, "SMALL", 100)
+        patch.setattr(scale, "LARGE", 1000)
+        return scale.run()
 
 
 @pytest.mark.parametrize("name", ["step_100", "step_1k", "global_1k", "global_second_1k"])
@@ -39,14 +41,8 @@ def test_memory_and_start_are_plain_numbers(figures: scale.Figures) -> None:
     assert figures["start_cpu_s_1k"] > 0.0
 
 
-def test_the_cases_are_named_for_1000_and_100000_poses(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = []
-    monkeypatch.setattr(
-        scale, "measure", lambda small, large, progress: sizes.append((small, large))
-    )
-    scale.run()
-    assert sizes == [(1_000, 100_000)]
-    assert [scale._short(size) for size in sizes[0]] == ["1k", "100k"]
+def test_the_cases_are_named_for_1000_and_100000_poses() -> None:
+    assert [scale._short(size) for size in (scale.SMALL, scale.LARGE)] == ["1k", "100k"]
 
 
 def test_the_corridor_is_as_long_as_its_parameter_says() -> None:

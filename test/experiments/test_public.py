@@ -10,7 +10,7 @@ import pytest
 
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
-from kbf_localization.experiments.public_protocols import Drives, coverage, find_protocols
+from kbf_localization.experiments.public_protocols import Excerpt, coverage, find_protocols
 from test.cli.kbf import done
 from test.datasets.public_folders import (
     make_folder,
@@ -22,7 +22,7 @@ from test.datasets.public_folders import (
 
 
 def described(folder: Path) -> set[tuple[str, tuple[str, ...], str, str]]:
-    def name(one: Drives) -> str:
+    def name(one: Excerpt) -> str:
         return one.path.name + (f" [{one.part}]" if one.part else "")
 
     return {

@@ -149,7 +149,7 @@ def test_a_map_that_covers_nothing_gives_no_trials():
 
 def test_the_same_seed_gives_the_same_trials():
     drives = [drive()]
-    pieces = {"before": 40, "after": 60}
+    pieces = {"before": 40, "after": 60, "covered": [np.ones(400, dtype=bool)]}
     assert kidnappings(drives, 5, 3, **pieces) == kidnappings(drives, 5, 3, **pieces)
     assert kidnappings(drives, 5, 3, **pieces) != kidnappings(drives, 5, 4, **pieces)
 

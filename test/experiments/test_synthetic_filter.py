@@ -19,7 +19,7 @@ from kbf_localization.experiments.synthetic_filter import (
 from kbf_localization.experiments.synthetic_model import SETTINGS
 
 PARAMETERS = HyperParameters(0.4, 0.3, 1e-3, 1e-2)
-MODEL = SETTINGS["mixture"]().training
+MODEL = SETTINGS["mixture"].training
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from kbf_localization.experiments.synthetic_search import (
     validation_errors,
 )
 
-MODEL = SETTINGS["mixture"]().training
+MODEL = SETTINGS["mixture"].training
 GRID = Grid((0.2, 0.8), (0.15, 0.4, 1.6), (1e-4, 1e-2), (1e-4, 1e-2, 1.0))
 
 
