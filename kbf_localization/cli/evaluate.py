@@ -12,8 +12,9 @@ each with a map that is built for it: `kbf evaluate drives/cloudy3 --build-from 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated, Optional
 
 import typer
 from rich.markup import escape
@@ -38,9 +39,6 @@ from kbf_localization.cli.options import (
 from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import ParameterError
 from kbf_localization.threads import limit_threads
-
-if TYPE_CHECKING:
-    from kbf_localization.evaluation.evaluate import SourceResult
 
 app = typer.Typer(add_completion=False)
 
@@ -133,7 +131,10 @@ def evaluate(
     folder.write_metrics({**metrics, "speed": {**speed, "seconds": stopwatch.seconds}})
     print_notes(drives)
     print_missing_truth(drives)
-    _print_tables(results)
+    of, methods = ", ".join(drive.name for drive in drives), metrics["methods"]
+    print_methods(f"{of}: {', '.join(methods)}; odometry {metrics['odometry']}", methods)
+    if len(drives) > 1 and "conditions" in metrics:
+        _print_lightings(metrics["conditions"])
     for warning in metrics.get("warnings", ()):
         print_line(f"Warning: {warning}", style="bold red")
     print_line(f"{drive_s:.0f} s of driving in {run_s:.1f} s: {times:.1f} times as fast")
@@ -142,27 +143,15 @@ def evaluate(
     print_line(f"Results: {shown} ({shown.stat().st_size / 1e6:.1f} MB)")
 
 
-def _print_tables(results: list[SourceResult]) -> None:
-    from kbf_localization.evaluation.evaluate import (
-        metrics_by_condition,
-        metrics_by_method,
-        odometry_origin,
-    )
+def _print_lightings(conditions: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """A row for each lighting and method."""
     from kbf_localization.evaluation.metric_texts import METRIC_TEXTS, metric_text
 
-    methods = metrics_by_method(results)
-    names = ", ".join(result.drive.name for result in results)
-    origin = odometry_origin(results)
-    print_methods(f"{names}: {', '.join(methods)}; odometry {origin}", methods)
-    conditions = metrics_by_condition(results)
-    if len(results) > 1 and conditions:
-        keys = ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames")
-        print_table(
-            "By lighting",
-            ("Lighting", "Method", *(METRIC_TEXTS[key].label for key in keys)),
-            [
-                (escape(condition), name, *(metric_text(key, figures.get(key)) for key in keys))
-                for condition, by_method in conditions.items()
-                for name, figures in by_method.items()
-            ],
-        )
+    keys = ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames")
+    columns = ("Lighting", "Method", *(METRIC_TEXTS[key].label for key in keys))
+    rows = [
+        (escape(condition), name, *(metric_text(key, figures.get(key)) for key in keys))
+        for condition, by_method in conditions.items()
+        for name, figures in by_method.items()
+    ]
+    print_table("By lighting", columns, rows)

@@ -19,10 +19,14 @@ from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.simulator import simulate_along
 
-TRAINING, TESTS = 2, 2
-"""Drives that make a map, and drives that are tested on it."""
-
-TURNED_RAD = np.radians(20.0)
+EACH = 2
+KINDS = {
+    "training": ("cloudy", 0.0),
+    "tests": ("cloudy", 0.0),
+    "night": ("night", 0.0),
+    "turned_20_degrees": ("cloudy", np.radians(20.0)),
+}
+"""The drives, so many of each kind: their light, and by how much the camera is turned."""
 
 
 @dataclass(frozen=True)
@@ -36,30 +40,30 @@ class Builder:
 
     def invented(self, folder: Path, seed: int, frames: int) -> Building:
         """The invented office of `seed`, rendered into `folder`."""
-        conditions = ["cloudy"] * (TRAINING + TESTS) + ["night"] * TESTS + ["cloudy"] * TESTS
-        turned = [0.0] * (TRAINING + 2 * TESTS) + [TURNED_RAD] * TESTS
+        conditions = [condition for condition, _ in KINDS.values() for _ in range(EACH)]
+        turned = [turned_rad for _, turned_rad in KINDS.values() for _ in range(EACH)]
         drives = simulated_drives(
             folder, conditions, camera_turned_rad=turned, frames=frames, **self._how(seed)
         )
-        ends = np.cumsum([TRAINING, TESTS, TESTS])
-        parts = [drives[a:b] for a, b in zip((0, *ends), (*ends, len(drives)), strict=True)]
+        parts = [drives[first : first + EACH] for first in range(0, len(drives), EACH)]
         return self._building(f"office {seed}", parts, seed)
 
     def round_path(self, folder: Path, trajectories: Path, seed: int) -> Building:
         """The office of `seed` round the real paths in `trajectories`, rendered into `folder`."""
         trained, tested = real_paths(trajectories)
-
-        def rendered(name: str, path: Path, other: Path, count: int, **how: Any) -> list[Drive]:
-            how |= {"office_from": [other], "extra_drives": count - 1}
-            paths = simulate_along(folder / name, [path], **how, **self._how(seed))
-            return [open_drive(one) for one in paths]
-
-        parts = [
-            rendered("training", trained, tested, TRAINING),
-            rendered("tests", tested, trained, TESTS),
-            rendered("night", tested, trained, TESTS, condition="night"),
-            rendered("turned", tested, trained, TESTS, camera_turned_rad=TURNED_RAD),
-        ]
+        parts = []
+        for kind, (condition, turned_rad) in KINDS.items():
+            path, other = (trained, tested) if kind == "training" else (tested, trained)
+            paths = simulate_along(
+                folder / kind,
+                [path],
+                office_from=[other],
+                extra_drives=EACH - 1,
+                condition=condition,
+                camera_turned_rad=turned_rad,
+                **self._how(seed),
+            )
+            parts.append([open_drive(one) for one in paths])
         return self._building(f"real path, office {seed}", parts, seed)
 
     def _how(self, seed: int) -> dict[str, Any]:
