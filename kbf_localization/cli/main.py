@@ -132,7 +132,7 @@ class LazyCommands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A stand-in with the command's one-line help: enough for listing and completion."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.list_commands(ctx):
             return None
         return TyperCommand(name=cmd_name, help=_first_line_of_docstring(cmd_name))
 

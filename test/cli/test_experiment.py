@@ -5,6 +5,8 @@ import pytest
 
 from test.cli.kbf import done, refused
 
+BEGINS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+
 
 def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
     options = ("--trials", 1, "--jobs", 1, "--output", tmp_path)
@@ -18,8 +20,10 @@ def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
     assert set(metrics["mb_ksr"]) == {"mean", "std"}
     assert "np_mb 0.01" in output and "1 trial" in output and "1 trials" not in output
     assert (tmp_path / "config.yaml").is_file()
-    begins = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
-    for suffix, first in begins.items():
+    leaves = sum(len(one) for one in (*metrics["combined"].values(), metrics["np_ksr"]))
+    leaves += 2 + len(metrics["misspecified_mean"]) + len(metrics["misspecified_noise"])
+    assert len((tmp_path / "errors.csv").read_text().splitlines()) == 1 + leaves
+    for suffix, first in BEGINS.items():
         assert (tmp_path / f"sum_rule.{suffix}").read_bytes().startswith(first)
 
 
@@ -30,7 +34,9 @@ def test_synthetic_writes_metrics_for_both_grids(tmp_path: Path) -> None:
     assert set(metrics) == {"local", "open"}
     assert set(metrics["local"]) == {"gaussian", "mixture", "changed_rotation"}
     assert set(metrics["local"]["gaussian"]["8"]) == {"kbf", "fkbf"}
-    assert (tmp_path / "synthetic.png").is_file() and (tmp_path / "weights.png").is_file()
+    assert len((tmp_path / "errors.csv").read_text().splitlines()) == 1 + 2 * 3 * 2
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names >= {f"{name}.{end}" for name in ("synthetic", "weights") for end in BEGINS}
 
 
 @pytest.mark.parametrize("sizes", ["abc", "2,50", ""])

@@ -1,5 +1,6 @@
 """Commands on a disk that fills up under them: one line, exit code 2, nothing half written."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,6 @@ import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.training_map import TrainingMap, save_map
-from test.cli.test_hostile_input import without_coverage
 
 KBF_WITHOUT_ROOM = """
 import resource, sys
@@ -20,13 +20,13 @@ main()
 
 
 def kbf_without_room(*words: object) -> subprocess.CompletedProcess[str]:
-    """A command that can write no file of more than 3 kB."""
+    """A command that can write no file of more than 3 kB, nor its own coverage."""
     return subprocess.run(
         [sys.executable, "-B", "-c", KBF_WITHOUT_ROOM, *map(str, words)],
         capture_output=True,
         text=True,
         check=False,
-        env=without_coverage(),
+        env={key: value for key, value in os.environ.items() if not key.startswith("COV")},
     )
 
 
@@ -76,3 +76,10 @@ def test_evaluate_leaves_no_partial_results(
     )
     assert_one_line(done)
     assert not [one for one in tmp_path.rglob("*") if one.name.endswith(".part")]
+
+
+def test_map_info_leaves_no_part_of_its_picture(tiny_map: TrainingMap, tmp_path: Path) -> None:
+    path, output = tmp_path / "office.kbfmap", tmp_path / "results"
+    save_map(tiny_map, path)
+    assert_one_line(kbf_without_room("map", "info", path, "--output", output))
+    assert list(output.iterdir()) == []

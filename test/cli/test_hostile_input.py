@@ -15,7 +15,6 @@ from kbf_localization.cli.map import _read_parameters
 from kbf_localization.errors import KbfError
 from kbf_localization.foreign_text import shown
 from kbf_localization.limits import check_parameter
-from kbf_localization.training_map import TrainingMap, save_map
 from test.fuzzing import edited, edits, fuzzed, token_edits
 
 runner = CliRunner()
@@ -173,35 +172,3 @@ def test_so_are_characters_without_a_width(unseen: str) -> None:
 def test_plain_texts_are_left_alone() -> None:
     plain = "Über 3 µm: 100 % → ok\n\tnext"
     assert shown(plain) == plain
-
-
-DRAW_WITHOUT_ROOM = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
-from kbf_localization.cli.main import main
-sys.argv = ["kbf", "map", "info", *sys.argv[1:]]
-main()
-"""
-
-
-def without_coverage() -> dict[str, str]:
-    """The environment without what would make the child measure its own coverage, to a file."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("COV")}
-
-
-def test_a_picture_for_which_there_is_no_room_is_one_line(
-    tiny_map: TrainingMap, tmp_path: Path
-) -> None:
-    path, output = tmp_path / "office.kbfmap", tmp_path / "results"
-    save_map(tiny_map, path)
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", DRAW_WITHOUT_ROOM, str(path), "--output", str(output)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=without_coverage(),
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.strip().endswith("File too large")
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert list(output.iterdir()) == []

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from kbf_localization.embeddings import GaussianKernel, KernelMean
-from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments.sum_rule import (
     IDENTITY,
     draw_problem,
@@ -12,7 +11,6 @@ from kbf_localization.experiments.sum_rule import (
     run_trials,
     true_mean,
 )
-from kbf_localization.experiments.sum_rule_findings import findings
 from kbf_localization.parallel import Cores
 
 
@@ -64,11 +62,4 @@ def test_same_seed_gives_the_same_numbers_on_other_workers(results) -> None:
     # A worker has another number of BLAS threads, which add up in another order.
     for ours, theirs in zip(results, run_trials(2, seed=0, workers=Cores(2))):
         assert ours == pytest.approx(theirs, rel=1e-9)
-    assert run_trials(1, seed=1) != results[:1]
-
-
-def test_files_hold_every_trial(results, tmp_path) -> None:
-    findings(results).write(ResultsFolder(tmp_path), {})
-    lines = (tmp_path / "errors.csv").read_text().splitlines()
-    assert len(lines) == 1 + 4 * len(results[0])
-    assert (tmp_path / "sum_rule.png").stat().st_size > 20_000
+    assert results[0] != results[1]
