@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 def case(ours_ms: ArrayLike, reference_ms: ArrayLike, reference: str) -> dict[str, Any]:
     """What `kbf bench` prints and writes of one case: medians; a ratio above 1: we are faster."""
-    ours, theirs = float(np.median(ours_ms)), float(np.median(reference_ms))
+    ours, theirs = (float(np.median(np.asarray(times))) for times in (ours_ms, reference_ms))
     return {
         "ours_ms": ours,
         "reference_ms": theirs,

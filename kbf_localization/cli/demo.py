@@ -159,8 +159,8 @@ def _convert(
     bag.parent.mkdir(exist_ok=True)
     drive = open_drive(sequence)
     carried = CarriedDrive.carried_far(drive, KIDNAP_FRAMES) if kidnap else None
-    write_bag(carried or drive, bag, progress=progress)
-    return RosbagDrive(bag), carried and carried.set_down_ns
+    write_bag(drive if carried is None else carried, bag, progress=progress)
+    return RosbagDrive(bag), None if carried is None else carried.set_down_ns
 
 
 def _animate(
