@@ -247,7 +247,7 @@ def test_pictures_are_disturbed_before_they_are_described(building, tmp_path):
         np.zeros(3),
     )
     building.tests, building.described = (real,), (described,)
-    building.training_map = SimpleNamespace(describer=Brightness)
+    building.training_map = SimpleNamespace(described_by=Brightness())
     white = partial(np.full_like, fill_value=255)
     (one,) = pictures(lambda image, *_: white(image), 20.0, building, building)
     assert [int(image.features[0]) for image in one.drive.descriptions] == [-1, 255, -1]
