@@ -8,8 +8,9 @@ diffusing.
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
-from scipy.signal import lfilter
 
 from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.drive import OdometryLog
@@ -34,7 +35,12 @@ def _coloured(rng: np.random.Generator, steps: int, lasting_s: float) -> Array:
     keep = float(np.exp(-PERIOD_S / lasting_s))
     noise = rng.standard_normal(steps)
     noise[1:] *= np.sqrt(1 - keep**2)
-    return np.asarray(lfilter([1.0], [1.0, -keep], noise))
+    return _decaying_sum(noise, keep)
+
+
+def _decaying_sum(steps: Array, keep: float) -> Array:
+    """y[t] = steps[t] + keep y[t-1]: lfilter([1], [1, -keep], steps), whose import takes long."""
+    return np.array(list(accumulate(steps.tolist(), lambda y, step: step + keep * y)))
 
 
 def drive_wheels(stamps_ns: Stamps, poses: Array, rng: np.random.Generator) -> OdometryLog:
@@ -61,6 +67,6 @@ def _errors(steps: int, rng: np.random.Generator) -> Array:
     sideways = _SIDE_SLIP * PERIOD_S * _coloured(rng, steps, _SIDE_SLIP_S) * size
     keep = float(np.exp(-PERIOD_S / _WOBBLE_S))
     kicks = _HEADING_WOBBLE * np.sqrt(1 - keep**2) * rng.standard_normal(steps) * size
-    wobble = lfilter([1.0], [1.0, -keep], kicks)
+    wobble = _decaying_sum(kicks, keep)
     turning = np.diff(wobble, prepend=0.0) + _HEADING_BIAS * PERIOD_S
     return np.stack([forward, sideways, turning], axis=-1)
