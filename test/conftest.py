@@ -1,6 +1,7 @@
 """What all tests share: the recorded data, and a ROS domain that no other run is in."""
 
 import fcntl
+import gc
 import importlib.util
 import os
 import shutil
@@ -26,6 +27,7 @@ HAS_ROS = importlib.util.find_spec("rclpy") is not None
 
 # Set before any test module imports NumPy: two suites on two cores must not fight for threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")
 # `kbf` and the node, started as processes by tests, must be this project's own.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -98,6 +100,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="rclpy cannot be imported"))
     places = _places(dict.fromkeys(item.path for item in items))
     items.sort(key=lambda item: places[item.path])
+
+
+def pytest_collection_finish() -> None:
+    # What the test modules have imported stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
 
 
 def _places(files: Iterable[Path]) -> dict[Path, float]:

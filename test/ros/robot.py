@@ -284,12 +284,18 @@ class Robot:
         if client is None:
             client = self._clients[name] = self.node.create_client(kind, name)
         assert client.wait_for_service(seconds), f"no service {name}"
+        question = kind.Request() if request is None else request
+        asked = [client.call_async(question)]
+
+        def answered() -> Any:
+            return next((future for future in asked if future.done()), None)
+
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            future = client.call_async(kind.Request() if request is None else request)
-            if self.wait_for(future.done, seconds if kind is ChangeState else 5.0):
-                return future.result()
-        raise AssertionError(f"no answer from {name}")
+        while not (future := self.wait_for(answered, 0.5)):
+            assert time.monotonic() < end, f"no answer from {name}"
+            if kind is not ChangeState:
+                asked.append(client.call_async(question))
+        return future.result()
 
     def call_empty(self, name: str) -> None:
         self.call(Empty, name)
