@@ -11,7 +11,6 @@ from kbf_localization.arrays import Image
 from kbf_localization.simulator import textures
 from kbf_localization.simulator.floor_plan import Box, Face
 
-_SILL_M, _HEAD_M = 0.9, 2.25
 _POSTERS = 16
 
 
@@ -21,8 +20,8 @@ class Window:
 
     left: float
     right: float
-    sill: float = _SILL_M
-    head: float = _HEAD_M
+    sill: float = 0.9
+    head: float = 2.25
 
 
 class Decorator:

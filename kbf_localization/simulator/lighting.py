@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Flags, Floats
 from kbf_localization.datasets.cold import CONDITIONS
-from kbf_localization.simulator.floor_plan import CEILING_M, FloorPlan
+from kbf_localization.simulator.decoration import Window
+from kbf_localization.simulator.floor_plan import CEILING_M, Face, FloorPlan
+from kbf_localization.simulator.ray_casting import WallRays
+
+_FLOOR_STEP_M, _WALL_STEP_M = 0.08, 0.04
+_SUN = 1.1  # brightness
 
 
 @dataclass(frozen=True)
@@ -54,15 +61,19 @@ def lighting_for(condition: str, seed: int, drive: int) -> Lighting:
 
 @dataclass(frozen=True)
 class Sources:
-    """Points of light: positions (k, 3), strengths (k,) and the room that each lights."""
+    """Points of light: positions (k, 3), strengths (k,) and the room that each lights.
+
+    `ambient` (rooms + 1,) is the light that has been thrown about in each room.
+    """
 
     places: Array
     strengths: Array
     rooms: NDArray[np.int64]
+    ambient: Array
 
-    def at(self, points: Array, room: int, ambient: float) -> Floats:
+    def at(self, points: Array, room: int) -> Floats:
         """Brightness at points (…, 3) of a room; 1 is a well-lit white wall."""
-        total = np.full(points.shape[:-1], ambient)
+        total = np.full(points.shape[:-1], self.ambient[room])
         here = self.rooms == room
         for place, strength in zip(self.places[here], self.strengths[here]):
             total += strength / (0.9 + ((points - place) ** 2).sum(axis=-1))
@@ -97,9 +108,64 @@ def sources(
     strengths = np.repeat(
         [1.5 * lighting.lamps, 0.9 * lighting.daylight], [int(burning.sum()), len(windows)]
     )
-    return Sources(places, strengths, np.r_[lamp_rooms[burning], window_rooms]), burning
+    rooms = np.r_[lamp_rooms[burning], window_rooms]
+    glazing = np.minimum(np.bincount(window_rooms, minlength=len(plan.labels) + 1), 3)
+    ambient = 0.16 + 0.1 * lighting.lamps + 0.22 * lighting.daylight * glazing / 3
+    return Sources(places, strengths, rooms, ambient), burning
 
 
-def ambient(lighting: Lighting, windows: int) -> float:
-    """Light that has been thrown about in a room with so many windows."""
-    return 0.16 + 0.1 * lighting.lamps + 0.22 * lighting.daylight * min(windows, 3) / 3
+class Sunlight:
+    """The sun of one drive: rays towards it, and the windows they may leave through."""
+
+    def __init__(
+        self, faces: Sequence[Face], windows: Sequence[Sequence[Window]], lighting: Lighting
+    ) -> None:
+        self._rays, self._windows = WallRays(faces), windows
+        self._direction = (np.cos(lighting.sun_rad), np.sin(lighting.sun_rad))
+        self._climb = lighting.sun_height
+
+    def band(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Heights (k,), (k,) between which the sun reaches each point; low above high: nowhere."""
+        ray = (np.array([self._direction[0]]), np.array([self._direction[1]]))
+        hits = self._rays.cast((x, y), ray)
+        low, high = np.full(len(x), np.inf), np.full(len(x), -np.inf)
+        for number in np.unique(hits.face):
+            for window in self._windows[number]:
+                post = np.abs(hits.along - (window.left + window.right) / 2) < 0.03
+                through = (hits.face == number) & ~post
+                through &= (hits.along > window.left) & (hits.along < window.right)
+                fall = hits.distance[through] * self._climb
+                low[through], high[through] = window.sill - fall, window.head - fall
+        return low, high
+
+    def on_wall(self, face: Face, size: tuple[int, int]) -> Floats | None:
+        """Brightness that the sun adds to a face's texture of `size` (width, height) pixels."""
+        facing = face.side * self._direction[face.axis]
+        if self._climb == 0.0 or facing <= 0.05:
+            return None
+        steps = max(int(face.length / _WALL_STEP_M), 2)
+        spots = np.array([face.along(d) for d in (np.arange(steps) + 0.5) * face.length / steps])
+        spots[:, face.axis] += 0.01 * face.side
+        low, high = self.band(spots[:, 0], spots[:, 1])
+        if not np.any(high > face.bottom):
+            return None
+        rows = int((face.top - face.bottom) / _WALL_STEP_M)
+        z = np.linspace(face.top, face.bottom, rows)[:, None]
+        lit = ((z > low) & (z < high)).astype(np.float32) * np.float32(_SUN * facing)
+        return np.asarray(cv2.resize(lit, size, interpolation=cv2.INTER_LINEAR), dtype=np.float32)
+
+    def on_floor(self, plan: FloorPlan, size: tuple[int, int]) -> Floats | None:
+        """Brightness that the sun adds to the floor's texture of `size` (width, height) pixels."""
+        if self._climb == 0.0:
+            return None
+        ny, nx = (round(cells * plan.cell_m / _FLOOR_STEP_M) for cells in plan.rooms.shape)
+        x = plan.origin[0] + (np.arange(nx) + 0.5) * _FLOOR_STEP_M
+        y = plan.origin[1] + (np.arange(ny) + 0.5) * _FLOOR_STEP_M
+        lit = np.zeros((ny, nx), dtype=np.float32)
+        for row in range(ny):
+            inside = plan.room_at(np.stack([x, np.full(nx, y[row])], axis=-1)) > 0
+            if inside.any():
+                low, high = self.band(x[inside], np.full(int(inside.sum()), y[row]))
+                lit[row, inside] = (low < 0) & (high > 0)
+        lit = cv2.GaussianBlur(lit, (3, 3), 0) * np.float32(_SUN * self._climb)
+        return np.asarray(cv2.resize(lit, size, interpolation=cv2.INTER_LINEAR), dtype=np.float32)

@@ -1,7 +1,8 @@
-"""The texture look-up of one picture: for each pixel, where in the atlas its colour lies."""
+"""All textures in one atlas, and where in it the colour of each pixel of a picture lies."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -9,7 +10,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Flags, Floats, Image
-from kbf_localization.simulator.atlas import LEVELS, Atlas
+from kbf_localization.simulator.textures import paste
+
+LEVELS = 4
+_PAD = 8
+
+
+class Atlas:
+    """Packs images into shelves; level k is the whole atlas reduced by 2^k, to the right of it.
+
+    One remap of it, with the level that suits each pixel's distance, draws a picture.
+    `corners` (n, 2) are the x, y of each image's upper left pixel at level 0, `pixels`
+    (h, w, 3) the colours, `shift` (LEVELS, 2) where each level lies in `pixels`.
+    """
+
+    def __init__(self, images: Sequence[Image]) -> None:
+        width = max(4096, max(image.shape[1] for image in images) + 2 * _PAD)
+        order = sorted(range(len(images)), key=lambda k: -images[k].shape[0])
+        self.corners = np.zeros((len(images), 2), dtype=np.float32)
+        x, y, shelf = 0, 0, 0
+        for k in order:
+            high, wide = images[k].shape[0] + 2 * _PAD, images[k].shape[1] + 2 * _PAD
+            if x + wide > width:
+                x, y, shelf = 0, y + shelf, 0
+            self.corners[k] = (x + _PAD, y + _PAD)
+            x, shelf = x + wide, max(shelf, high)
+        height = -(-(y + shelf) // 16) * 16
+        width = -(-width // 16) * 16
+        self.pixels = np.zeros((height, width + width // 2, 3), dtype=np.uint8)
+        self.shift = np.zeros((LEVELS, 2), dtype=np.float32)
+        source = self.pixels[:, :width]
+        for image, (left, top) in zip(images, self.corners.astype(int)):
+            padded = cv2.copyMakeBorder(image, _PAD, _PAD, _PAD, _PAD, cv2.BORDER_REPLICATE)
+            paste(source, padded, left - _PAD, top - _PAD)
+        top = 0
+        for level in range(1, LEVELS):
+            size = (width >> level, height >> level)
+            source = cv2.resize(source, size, interpolation=cv2.INTER_AREA)
+            self.pixels[top : top + size[1], width : width + size[0]] = source
+            self.shift[level] = (width, top)
+            top += size[1]
 
 
 @dataclass(frozen=True)
@@ -91,11 +131,8 @@ class LookUp:
         # Rows at the horizon would see the plane at infinity, or behind the camera.
         fall = self._fall[first:last, 0].astype(np.float64) * np.sign(drop)
         reach = abs(drop) / np.maximum(fall, 1e-4)
-        inside = (
-            reach[:, None] < near
-            if far is None
-            else (reach[:, None] >= near) & (reach[:, None] <= far)
-        )
+        away = reach[:, None]
+        inside = away < near if far is None else (away >= near) & (away <= far)
         level = self._level(reach, pixels)
         shrink = pixels / 2.0**level
         origin, shift = self._atlas.corners[number], self._atlas.shift[level]
@@ -103,9 +140,8 @@ class LookUp:
         for axis, target in enumerate((self._x, self._y)):
             start = (self._eye[axis] - corner[axis]) * shrink + origin[axis] / 2.0**level
             start += shift[:, axis] - 0.5
-            values = start.astype(np.float32)[:, None] + gain * self._ray[axis][columns].astype(
-                np.float32
-            )
+            ray = self._ray[axis][columns].astype(np.float32)
+            values = start.astype(np.float32)[:, None] + gain * ray
             np.copyto(target[first:last, columns], values, where=inside)
 
     def paint_upright(
@@ -146,12 +182,10 @@ class LookUp:
 
     def _rows_between(self, one: float, other: float) -> tuple[int, int]:
         """The rows, first and one past the last, whose fall lies between the two."""
-        edges = np.clip(
-            np.array([min(one, other), max(one, other)]) * self._camera.focal + self._horizon,
-            -1.0,
-            self._camera.height,
-        )
-        return max(int(np.floor(edges[0])), 0), min(int(np.ceil(edges[1])) + 1, self._camera.height)
+        height = self._camera.height
+        rows = np.sort([one, other]) * self._camera.focal + self._horizon
+        upper, lower = np.clip(rows, -1.0, height)
+        return max(int(np.floor(upper)), 0), min(int(np.ceil(lower)) + 1, height)
 
     def _level(self, depth: Array, pixels: float) -> NDArray[np.int64]:
         """The halving of the atlas whose pixels are about as large as the picture's."""

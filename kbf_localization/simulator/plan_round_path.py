@@ -40,10 +40,10 @@ def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
     open_x = np.zeros((cells[1], cells[0] + 1), dtype=bool)
     open_y = np.zeros((cells[1] + 1, cells[0]), dtype=bool)
     # A door stands where the path itself leads from one room into the other.
-    open_x[:, 1:-1] = (nearest[:, 1:] + nearest[:, :-1]) / 2 < 0.6
-    open_y[1:-1, :] = (nearest[1:, :] + nearest[:-1, :]) / 2 < 0.6
-    open_x[:, 1:-1] &= (rooms[:, 1:] > 0) & (rooms[:, :-1] > 0)
-    open_y[1:-1, :] &= (rooms[1:, :] > 0) & (rooms[:-1, :] > 0)
+    free = rooms > 0
+    for passages, far, inside in ((open_x, nearest, free), (open_y.T, nearest.T, free.T)):
+        near = (far[:, 1:] + far[:, :-1]) / 2 < 0.6
+        passages[:, 1:-1] = near & inside[:, 1:] & inside[:, :-1]
     routes = tuple(trajectory.poses[::4, :2] for trajectory in trajectories)
     bare = FloorPlan(
         (float(origin[0]), float(origin[1])),

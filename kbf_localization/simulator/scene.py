@@ -11,13 +11,18 @@ from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Flags, Floats, Image
 from kbf_localization.simulator import textures
-from kbf_localization.simulator.atlas import Atlas
 from kbf_localization.simulator.decoration import Decorator, Window
 from kbf_localization.simulator.floor_plan import Face, FloorPlan
 from kbf_localization.simulator.ground import ceiling_texture, floor_texture
-from kbf_localization.simulator.lighting import Lighting, Sources, ambient, lamp_places, sources
+from kbf_localization.simulator.lighting import (
+    Lighting,
+    Sources,
+    Sunlight,
+    lamp_places,
+    sources,
+)
+from kbf_localization.simulator.lookup import Atlas
 from kbf_localization.simulator.people import Look, person_looks
-from kbf_localization.simulator.sunlight import Sunlight
 
 # A white wall in full light is stored at this share of 255, to leave room for windows and sun.
 HEADROOM = 0.6
@@ -25,13 +30,15 @@ HEADROOM = 0.6
 
 @dataclass(frozen=True)
 class Surfaces:
-    """The office's colours in even light (albedo), made once for all drives."""
+    """The office's colours in even light (albedo), made once for all drives.
+
+    Five images of each box: the sides at lesser and greater x, at lesser and greater y, the top.
+    """
 
     faces: list[Face]
     walls: list[Image]
     windows: list[list[Window]]
-    sides: list[list[Image]]
-    tops: list[Image]
+    boxes: list[list[Image]]
     looks: list[Look]
 
 
@@ -39,8 +46,7 @@ class Surfaces:
 class Scene:
     """What the renderer needs.
 
-    The atlas has the faces' textures, five of each box (the sides at lesser and greater x, at
-    lesser and greater y, the top), the people's looks, the floor and the ceiling.
+    The atlas has the textures of the faces, five of each box, the people, floor and ceiling.
     """
 
     plan: FloorPlan
@@ -82,13 +88,12 @@ def surfaces(plan: FloorPlan, wall_pixels: float) -> Surfaces:
         image, openings = decorator.wall(face, plan.labels[face.room - 1])
         walls.append(image)
         windows.append(openings)
-    sides, tops = [], []
+    boxes = []
     for box in plan.boxes:
         size = (box.x[1] - box.x[0], box.y[1] - box.y[0])
         front, flank = decorator.box_side(box, size[0]), decorator.box_side(box, size[1])
-        sides.append([flank, flank, front, front])
-        tops.append(decorator.box_top(box, size))
-    return Surfaces(faces, walls, windows, sides, tops, person_looks(plan.seed, wall_pixels))
+        boxes.append([flank, flank, front, front, decorator.box_top(box, size)])
+    return Surfaces(faces, walls, windows, boxes, person_looks(plan.seed, wall_pixels))
 
 
 @lru_cache(maxsize=2)
@@ -98,28 +103,26 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
     bare = surfaces(plan, wall_pixels)
     middles, rooms = _window_middles(bare)
     lights, burning = sources(plan, lighting, middles, rooms)
-    counts = np.bincount(rooms, minlength=len(plan.labels) + 1)
-    base = [ambient(lighting, int(count)) for count in counts]
     sun = Sunlight(bare.faces, bare.windows, lighting)
     images: list[Image] = []
     rng = np.random.default_rng([plan.seed, 6])
     for face, wall, openings in zip(bare.faces, bare.walls, bare.windows):
-        shine = sun.on_wall(face, (wall.shape[1], wall.shape[0])) if sun.shines else None
-        lit = _lit(wall, _wall_light(face, lights, base[face.room]), lighting, shine)
+        shine = sun.on_wall(face, (wall.shape[1], wall.shape[0]))
+        lit = _lit(wall, _wall_light(face, lights), lighting, shine)
         for opening in openings:
             _glaze(lit, opening, wall_pixels, lighting, rng)
         images.append(lit)
-    for box, flanks, top in zip(plan.boxes, bare.sides, bare.tops):
+    for box, sides in zip(plan.boxes, bare.boxes):
         middle = np.array([[np.mean(box.x), np.mean(box.y), box.top]])
-        level = float(lights.at(middle, box.room, base[box.room])[0])
-        for share, image in zip((0.8, 0.95, 0.9, 0.85, 1.05), (*flanks, top)):
+        level = float(lights.at(middle, box.room)[0])
+        for share, image in zip((0.8, 0.95, 0.9, 0.85, 1.05), sides):
             images.append(_lit(image, np.full((2, 2), level * share, np.float32), lighting))
-    shade = np.full((2, 2), float(np.mean(base)) + 0.3, np.float32)
+    shade = np.full((2, 2), float(np.mean(lights.ambient)) + 0.3, np.float32)
     images += [_lit(look.colours, shade, lighting) for look in bare.looks]
     floor = floor_texture(plan, floor_pixels)
-    images.append(_lit_plane(floor, plan, lights, base, 0.0, lighting, sun))
+    images.append(_lit_plane(floor, plan, lights, 0.0, lighting, sun))
     ceiling = ceiling_texture(plan, ceiling_pixels)
-    images.append(_lit_plane(ceiling, plan, lights, base, 1.9, lighting))
+    images.append(_lit_plane(ceiling, plan, lights, 1.9, lighting))
     _draw_lamps(images[-1], plan, lamp_places(plan)[0], burning, ceiling_pixels)
     return Scene(
         plan, bare.faces, bare.looks, Atlas(images), wall_pixels, floor_pixels, ceiling_pixels
@@ -136,21 +139,20 @@ def _window_middles(bare: Surfaces) -> tuple[Array, NDArray[np.int64]]:
     return np.array(places).reshape(-1, 3), np.array(rooms, dtype=np.int64)
 
 
-def _wall_light(face: Face, lights: Sources, base: float) -> Floats:
+def _wall_light(face: Face, lights: Sources) -> Floats:
     """Brightness over a face on a coarse grid, top row first."""
     across = max(int(face.length / 0.4), 2)
     spots = np.array([face.along(d) for d in (np.arange(across) + 0.5) * face.length / across])
     heights = np.linspace(face.top, face.bottom, 6)
     points = np.dstack([np.tile(spots, (6, 1, 1)), np.repeat(heights[:, None], across, axis=1)])
     side = 0.92 if face.axis == 0 else 1.04
-    return np.asarray(side * lights.at(points, face.room, base), dtype=np.float32)
+    return np.asarray(side * lights.at(points, face.room), dtype=np.float32)
 
 
 def _lit_plane(
     texture: Image,
     plan: FloorPlan,
     lights: Sources,
-    base: list[float],
     height: float,
     lighting: Lighting,
     sun: Sunlight | None = None,
@@ -164,10 +166,9 @@ def _lit_plane(
     owners = cv2.resize(plan.rooms, size, interpolation=cv2.INTER_NEAREST)
     light = np.zeros((texture.shape[0], texture.shape[1]), dtype=np.float32)
     for room in range(1, len(plan.labels) + 1):
-        here = cv2.resize(lights.at(points, room, base[room]), size, interpolation=cv2.INTER_LINEAR)
+        here = cv2.resize(lights.at(points, room), size, interpolation=cv2.INTER_LINEAR)
         np.copyto(light, here, where=owners == room)
-    shine = sun.on_floor(plan, size) if sun is not None and sun.shines else None
-    return _lit(texture, light, lighting, shine)
+    return _lit(texture, light, lighting, None if sun is None else sun.on_floor(plan, size))
 
 
 def _lit(albedo: Image, light: Floats, lighting: Lighting, sun: Floats | None = None) -> Image:

@@ -10,7 +10,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from kbf_localization.datasets.cold import CONDITIONS, IMAGES, PLACES
+from kbf_localization.datasets.cold import CONDITIONS, IMAGES, ODOMETRY, PLACES, SIMULATED_NOTE
+from kbf_localization.datasets.drive import OdometryLog
+from kbf_localization.datasets.files import new_folder
 from kbf_localization.datasets.floor_plan_image import write_floor_plan
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Serial, Workers
@@ -27,7 +29,6 @@ from kbf_localization.simulator.scene import scene
 from kbf_localization.simulator.sensor import Sensor
 from kbf_localization.simulator.trajectory import Trajectory, perturbed, read_trajectory
 from kbf_localization.simulator.wheel_odometry import drive_wheels
-from kbf_localization.simulator.writer import new_sequence, write_odometry, write_places
 
 _CHUNK = 50
 _JPEG_QUALITY = 90
@@ -165,13 +166,35 @@ def _write(
             )
     for drive in drives:
         trajectory = drive.trajectory
-        with new_sequence(folder / drive.name) as sequence:
-            rng = np.random.default_rng([plan.seed, 22, drive.number])
+        # It takes its place only when all is written.
+        with new_folder(folder / drive.name) as sequence:
+            for part in (Path(IMAGES), Path(PLACES).parent, Path(ODOMETRY).parent):
+                (sequence / part).mkdir(parents=True)
+            note = "Images and wheel odometry of this sequence are simulated.\n"
+            (sequence / SIMULATED_NOTE).write_text(note, encoding="ascii")
             write_floor_plan(sequence, *plan.image(), plan.origin)
-            write_places(sequence, trajectory)
-            write_odometry(sequence, drive_wheels(trajectory.stamps_ns, trajectory.poses, rng))
+            _write_places(sequence / PLACES, trajectory)
+            rng = np.random.default_rng([plan.seed, 22, drive.number])
+            odometry = drive_wheels(trajectory.stamps_ns, trajectory.poses, rng)
+            _write_odometry(sequence / ODOMETRY, odometry)
             _write_images(sequence / IMAGES, plan, drive, Camera(*size), workers, progress)
     return [folder / name for name in names]
+
+
+def _write_places(path: Path, trajectory: Trajectory) -> None:
+    """A `places.lst`: "<image file name> <room label>" a line, in time order."""
+    lines = (f"{name} {label}\n" for name, label in zip(trajectory.names, trajectory.labels))
+    path.write_text("".join(lines), encoding="ascii")
+
+
+def _write_odometry(path: Path, log: OdometryLog) -> None:
+    """An `odom.tdf`: field 3 seconds, 4 microseconds, 8 x, 9 y, 11 heading, from 0."""
+    lines = []
+    for number, (stamp_ns, (x, y, heading)) in enumerate(zip(log.stamps_ns, log.poses)):
+        seconds, rest = divmod(int(stamp_ns), 1_000_000_000)
+        stamp = f"{seconds} {rest // 1000:06d}"
+        lines.append(f"odom {number} pose {stamp} 0 0 0 {x:.6f} {y:.6f} 0 {heading:.6f}\n")
+    path.write_text("".join(lines), encoding="ascii")
 
 
 def _write_images(
