@@ -12,7 +12,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
-from kbf_localization.datasets.files import in_time_order, parse_lines
+from kbf_localization.datasets.files import counted, in_time_order, parse_lines
 from kbf_localization.datasets.image_files import ImageFiles
 from kbf_localization.errors import DatasetError
 from kbf_localization.limits import FARTHEST_M
@@ -116,6 +116,10 @@ class ColdDrive(ImageFiles):
                 "are they of the same drive?"
             )
 
+    @staticmethod
+    def recognizes(path: Path) -> bool:
+        return (path / IMAGES).is_dir() or (path / PLACES).is_file()
+
     @property
     def odometry_origin(self) -> str:
         return SIMULATED if (self.path / SIMULATED_NOTE).exists() else MEASURED
@@ -135,15 +139,13 @@ class ColdDrive(ImageFiles):
                 f"{self.path}: no folder {IMAGES}/ with images; give a COLD sequence's folder"
             ) from error
         frames = [frame for frame in map(parse_frame_name, names) if frame is not None]
-        if len(frames) < len(names):
-            self._warnings.append(
-                f"{folder}: {len(names) - len(frames)} files are named unlike COLD's images"
-            )
+        self._warnings += counted(
+            folder, len(names) - len(frames), "files are named unlike COLD's images"
+        )
         by_stamp = {frame.stamp_ns: frame for frame in reversed(frames)}
-        if len(by_stamp) < len(frames):
-            self._warnings.append(
-                f"{folder}: {len(frames) - len(by_stamp)} images repeat another's stamp"
-            )
+        self._warnings += counted(
+            folder, len(frames) - len(by_stamp), "images repeat another's stamp"
+        )
         if len(by_stamp) < 2:
             raise DatasetError(
                 f"{folder}: {len(by_stamp)} images named like t1152212857.193444_x0.3_"
@@ -163,8 +165,7 @@ class ColdDrive(ImageFiles):
         labels = {place.name: place.label for place in places}
         present = {entry.name for entry in (self.path / IMAGES).iterdir()}
         missing = len(labels.keys() - present)
-        if missing:
-            self._warnings.append(f"{path}: {missing} of its images are not in {IMAGES}/")
+        self._warnings += counted(path, missing, f"of its images are not in {IMAGES}/")
         if not any(labels.get(name) for name in names):
             return None
         return tuple(labels.get(name) or "" for name in names)

@@ -55,6 +55,11 @@ def read_lines(path: Path) -> list[str]:
     return read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
 
 
+def counted(path: Path, count: int, what: str) -> list[str]:
+    """The warning that so many were passed over; none for 0."""
+    return [f"{path}: {count} {what}"] if count else []
+
+
 def parse_lines(
     path: Path, parse: Callable[[str], Item], fault: str
 ) -> tuple[list[Item], list[str]]:
@@ -72,9 +77,8 @@ def parse_lines(
             parsed.append(parse(line))
         except (ValueError, IndexError):
             refused.append(number)
-    if not refused:
-        return parsed, []
-    return parsed, [f"{path}: {len(refused)} lines {fault}, first line {refused[0]}"]
+    first = refused[0] if refused else 0
+    return parsed, counted(path, len(refused), f"lines {fault}, first line {first}")
 
 
 def in_time_order(
@@ -87,11 +91,8 @@ def in_time_order(
     given = np.array(stamps_ns, dtype=np.int64)
     ordered, first = np.unique(given, return_index=True)
     backward, repeated = int((np.diff(given) < 0).sum()), len(given) - len(ordered)
-    warnings = []
-    if backward:
-        warnings.append(f"{path}: {backward} {what} out of time order; read in time order")
-    if repeated:
-        warnings.append(f"{path}: {repeated} {what} repeat another's stamp")
+    warnings = counted(path, backward, f"{what} out of time order; read in time order")
+    warnings += counted(path, repeated, f"{what} repeat another's stamp")
     if len(ordered) < 2:
         same = ", all of the same stamp" if repeated else ""
         raise DatasetError(f"{path}: {len(given)} {what}{same}; two or more are needed")

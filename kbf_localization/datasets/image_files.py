@@ -10,7 +10,13 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog, summary
-from kbf_localization.datasets.files import MAX_IMAGE_BYTES, parse_lines, printable, read_regular
+from kbf_localization.datasets.files import (
+    MAX_IMAGE_BYTES,
+    counted,
+    parse_lines,
+    printable,
+    read_regular,
+)
 from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.datasets.planar import Axes, PlanarMotion, guess_axes, to_plane
@@ -114,18 +120,13 @@ class ImageFilesDrive(ImageFiles):
             for stamp, file in zip(stamps_ns, files, strict=True)
             if file.name in there[file.parent]
         ]
-        if len(found) < len(files):
-            self._warnings.append(
-                f"{self.path}: {len(files) - len(found)} of {len(files)} images are not on disk; "
-                "left out"
-            )
+        gone = f"of {len(files)} images are not on disk; left out"
+        self._warnings += counted(self.path, len(files) - len(found), gone)
         by_stamp: dict[int, Path] = {}
         for stamp, file in found:
             by_stamp.setdefault(stamp, file)
-        if len(by_stamp) < len(found):
-            self._warnings.append(
-                f"{self.path}: {len(found) - len(by_stamp)} images repeat another's stamp; left out"
-            )
+        repeated = "images repeat another's stamp; left out"
+        self._warnings += counted(self.path, len(found) - len(by_stamp), repeated)
         if len(by_stamp) < 2:
             raise DatasetError(f"{self.path}: {len(by_stamp)} images; a drive needs two or more")
         stamps = sorted(by_stamp)
@@ -136,13 +137,10 @@ class ImageFilesDrive(ImageFiles):
         some = range(0, len(self), max(1, len(self) // SIZES_LOOKED_AT))
         headers = [read_header(data) for _, data in self.encoded_images(some)]
         sizes = Counter((one.width, one.height) for one in headers if one is not None)
-        unreadable = headers.count(None)
         if not sizes:
             raise DatasetError(f"{self.path}: none of the {len(some)} images looked at is an image")
-        if unreadable:
-            self._warnings.append(
-                f"{self.path}: {unreadable} of {len(some)} images looked at cannot be decoded"
-            )
+        unreadable = f"of {len(some)} images looked at cannot be decoded"
+        self._warnings += counted(self.path, headers.count(None), unreadable)
         if len(sizes) > 1:
             told = ", ".join(f"{w}x{h} ({count})" for (w, h), count in sizes.most_common())
             self._warnings.append(f"{self.path}: images of several sizes, {told}; resized to one")
@@ -157,12 +155,13 @@ class ImageFilesDrive(ImageFiles):
                 f"{self.path}: no image has a known pose: they were taken {first:.1f} to "
                 f"{last:.1f} s after the trajectory's begin, which is {truth.duration_s:.1f} s long"
             )
-        if missing:
-            self._warnings.append(
-                f"{self.path}: {missing} of {len(poses)} images have no known pose (none within "
-                f"{LONGEST_GAP_NS * 1e-9:.0f} s or {FARTHEST_GAP_M} m, or the view too steep); "
-                "left out of maps and of errors"
-            )
+        self._warnings += counted(
+            self.path,
+            missing,
+            f"of {len(poses)} images have no known pose (none within "
+            f"{LONGEST_GAP_NS * 1e-9:.0f} s or {FARTHEST_GAP_M} m, or the view too steep); "
+            "left out of maps and of errors",
+        )
         return poses
 
 

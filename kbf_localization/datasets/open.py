@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbf_localization.datasets.cold import IMAGES, PLACES, ColdDrive
+from kbf_localization.datasets.cold import IMAGES
 from kbf_localization.datasets.drive import NO_ODOMETRY, Drive
 from kbf_localization.datasets.files import BAG_SUFFIXES
 from kbf_localization.datasets.parts import DrivePart, SimulatedOdometryDrive, parse_part
@@ -34,13 +34,7 @@ def open_drive(
 
 def is_drive(path: Path) -> bool:
     """Whether `open_drive` would know what this is."""
-    if not path.is_dir():
-        return _is_bag(path)
-    return _is_cold(path) or any(one.recognizes(path) for one in READERS) or _is_bag(path)
-
-
-def _is_cold(path: Path) -> bool:
-    return (path / IMAGES).is_dir() or (path / PLACES).is_file()
+    return any(reader.recognizes(path) for reader in READERS) or _is_bag(path)
 
 
 def _is_bag(path: Path) -> bool:
@@ -53,12 +47,9 @@ def _open(path: Path, topics: dict[str, str | None]) -> Drive:
     try:
         if not path.exists():
             raise DatasetError(f"{path}: no such file or folder")
-        if path.is_dir():
-            if _is_cold(path):
-                return ColdDrive(path)
-            for reader in READERS:
-                if reader.recognizes(path):
-                    return reader(path)
+        for reader in READERS:
+            if reader.recognizes(path):
+                return reader(path)
         is_bag = _is_bag(path)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error

@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.datasets.files import in_time_order, read_lines
+from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.datasets.files import counted, in_time_order, read_lines
 from kbf_localization.datasets.image_files import (
     IMAGE_SUFFIXES,
     ImageFilesDrive,
@@ -164,7 +165,7 @@ class FolderDrive(TextFilesDrive):
     recognized_by = ("groundtruth.txt",)
 
 
-READERS = (TumDrive, OpenLorisDrive, SevenScenesDrive, KittiDrive, FolderDrive)
+READERS = (ColdDrive, TumDrive, OpenLorisDrive, SevenScenesDrive, KittiDrive, FolderDrive)
 """In the order in which a folder is shown to them."""
 
 
@@ -214,7 +215,6 @@ def _trajectory(
     """The poses that are known, by time, and warnings; those that are not have the `fault`."""
     known = [(stamp, matrix) for stamp, matrix in zip(stamps, matrices) if matrix is not None]
     stamps_ns, first, warnings = in_time_order(path, [stamp for stamp, _ in known], "known poses")
-    if len(known) < len(matrices):
-        warnings.append(f"{path}: {len(matrices) - len(known)} {fault}")
+    warnings += counted(path, len(matrices) - len(known), fault)
     stacked = np.array([known[row][1] for row in first])
     return Trajectory(stamps_ns, stacked[:, :, 3], stacked[:, :, :3]), warnings

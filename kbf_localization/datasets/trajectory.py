@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array, Stamps
-from kbf_localization.datasets.files import in_time_order, parse_lines
+from kbf_localization.datasets.files import counted, in_time_order, parse_lines
 
 NORM_TOLERANCE = 0.01
 """A quaternion further from unit length than this is normalized, and counted."""
@@ -80,11 +80,9 @@ def read_trajectory(path: Path) -> tuple[Trajectory, list[str]]:
     table = np.array([numbers for _, numbers in poses], dtype=np.float64).reshape(-1, 7)
     norms = np.linalg.norm(table[:, 3:], axis=1)
     usable = norms > 1e-6
-    if not usable.all():
-        warnings.append(f"{path}: {int((~usable).sum())} quaternions are zero; left out")
+    warnings += counted(path, int((~usable).sum()), "quaternions are zero; left out")
     off = int((np.abs(norms[usable] - 1.0) > NORM_TOLERANCE).sum())
-    if off:
-        warnings.append(f"{path}: {off} quaternions are not of unit length; normalized")
+    warnings += counted(path, off, "quaternions are not of unit length; normalized")
     given = np.array([stamp for stamp, _ in poses], dtype=np.int64)[usable]
     stamps_ns, first, more = in_time_order(path, given.tolist(), "poses")
     table = table[usable][first]
