@@ -88,13 +88,14 @@ def test_a_known_offset_is_found_to_some_milliseconds(seconds: float) -> None:
     assert found.correlation > 0.95 and found.correlation >= found.uncorrected
 
 
-@pytest.mark.parametrize("seconds", [-0.5, -0.2, 0.0, 0.1, 0.5])
-def test_simulated_drives_are_told_to_20_ms(
-    office_drives: tuple[Path, Path], seconds: float
-) -> None:
+def test_simulated_drives_are_told_to_20_ms(office_drives: tuple[Path, Path]) -> None:
     for path in office_drives:
-        drive: Drive = Offset(open_drive(path), seconds)  # type: ignore[assignment]
-        assert estimate_time_offset(drive).seconds == pytest.approx(-seconds, abs=0.02)
+        drive = open_drive(path)
+        images = list(drive.images())
+        for seconds in (-0.5, -0.2, 0.0, 0.1, 0.5):
+            late: Any = Offset(drive, seconds)
+            late.images = lambda images=images: iter(images)  # decoded once for all offsets
+            assert estimate_time_offset(late).seconds == pytest.approx(-seconds, abs=0.02)
 
 
 @pytest.mark.parametrize(
