@@ -42,7 +42,7 @@ class Atlas:
         source = self.pixels[:, :width]
         for image, (left, top) in zip(images, self.corners.astype(int)):
             padded = cv2.copyMakeBorder(image, _PAD, _PAD, _PAD, _PAD, cv2.BORDER_REPLICATE)
-            paste(source, padded, left - _PAD, top - _PAD)
+            paste(source, np.asarray(padded, dtype=np.uint8), left - _PAD, top - _PAD)
         top = 0
         for level in range(1, LEVELS):
             size = (width >> level, height >> level)
