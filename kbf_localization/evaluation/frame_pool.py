@@ -14,7 +14,7 @@ from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.geometry import embed
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map.build import build_map, map_of_frames, probe_runs
+from kbf_localization.training_map.build import build_map, map_of_frames
 from kbf_localization.training_map.description import Described, describe_frames
 from kbf_localization.training_map.frames import Frames, gather_frames
 from kbf_localization.training_map.learned import Resemblance
@@ -109,7 +109,6 @@ class FramePool:
             part,
             described,
             rows,
-            probe_runs(part, rows),
             self.describer,
             parameters=parameters,
             seed=seed,
@@ -130,12 +129,8 @@ def describe_drives(
     drives = (*training, *test)
     model = build_map(training, poses=1, seed=seed, words=words, workers=workers, progress=progress)
     frames = gather_frames(drives)
-    described = {
-        item.place: item
-        for item in describe_frames(
-            frames, drives, np.arange(len(frames.poses)), model.described_by, workers, progress
-        )
-    }
+    rows = np.arange(len(frames.poses))
+    described = describe_frames(frames, drives, rows, model.described_by, workers, progress)
     return FramePool(drives, frames, described, model.described_by)
 
 

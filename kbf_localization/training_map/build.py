@@ -14,6 +14,7 @@ from kbf_localization.datasets.floor_plan_image import read_floor_plan
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import embed
 from kbf_localization.motion.noise import errors_over_windows, noise_growth
+from kbf_localization.motion.odometry_model import noise_between
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.description import (
@@ -26,7 +27,7 @@ from kbf_localization.training_map.frames import Frames, gather_frames
 from kbf_localization.training_map.kernel_scales import learn_scales
 from kbf_localization.training_map.learned import MotionNoise, Resemblance, triple
 from kbf_localization.training_map.learning import learn
-from kbf_localization.training_map.probes import Probes, runs_along, ways_of
+from kbf_localization.training_map.probes import Probes, runs_along
 from kbf_localization.training_map.selection import SELECTIONS, select_frames
 from kbf_localization.training_map.training_map import Source, TrainingMap
 from kbf_localization.training_map.view import map_spacing, view_parameters
@@ -91,15 +92,11 @@ def build_map(
     if isinstance(describer, Recipe):
         describer = describer.make(pyramid)
     rows = select_frames(frames.poses, poses, select, seed)
-    runs = probe_runs(frames, rows)
-    asked = np.unique(np.concatenate((rows, *runs)))
-    described = {
-        int(asked[item.place]): item
-        for item in describe_frames(frames, drives, asked, describer, workers, progress)
-    }
+    asked = np.unique(np.concatenate((rows, *probe_runs(frames, rows))))
+    described = describe_frames(frames, drives, asked, describer, workers, progress)
     progress(0, 1, "learning from the map's own drives")
     built = map_of_frames(
-        drives, frames, described, rows, runs, describer, parameters=parameters, seed=seed
+        drives, frames, described, rows, describer, parameters=parameters, seed=seed
     )
     return replace(built, floor_plan=plan)
 
@@ -109,16 +106,14 @@ def map_of_frames(
     frames: Frames,
     described: Mapping[int, Described],
     rows: Rows,
-    runs: Sequence[Rows],
     describer: Describer,
     *,
     parameters: Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> TrainingMap:
-    """The map of the frames `rows`, which learns about itself from the `runs` of probes.
+    """The map of the frames `rows`, which learns about itself from those of `probe_runs`.
 
     `described` has the frames' descriptions by their row, without those that cannot be decoded.
-    Without runs the map learns from itself, when it is asked what it knows.
     """
     kept = np.array([row for row in rows if int(row) in described], dtype=np.intp)
     if len(kept) == 0:
@@ -131,7 +126,7 @@ def map_of_frames(
         next_poses=frames.next_poses[kept],
         motions=frames.motions[kept],
         described_by=describer,
-        motion_variances=frames.motion_variances(),
+        motion_variances=noise_between(frames.poses, frames.motions, frames.next_poses),
         sources=tuple(
             Source(
                 name=drive.name,
@@ -150,23 +145,21 @@ def map_of_frames(
         word_grids=np.stack(grids) if len(grids) == len(items) else None,
         ways=tuple(frames.way(number) for number in range(len(drives))),
     )
-    if not runs:
-        return training_map
-    ways = ways_of(frames.poses, frames.drive_of)
-    numbers = [[int(row) for row in run if int(row) in described] for run in runs]
+    runs = [[row for row in run if int(row) in described] for run in probe_runs(frames, rows)]
     probes = Probes.of(
-        numbers,
+        runs,
         frames.poses,
         frames.drive_of,
         frames.odometry,
-        ways,
+        frames.ways,
         lambda row: training_map.observe(described[row].image),
     )
     used = view_parameters(training_map.parameters)
-    training_map, probes = learn_scales(training_map, ways[kept], probes, used, seed)
+    ways = frames.ways[kept]
+    training_map, probes = learn_scales(training_map, ways, probes, used, seed)
     known = learn(
         training_map,
-        ways[kept],
+        ways,
         probes,
         lambda resemblance: _motion_noise(frames, resemblance),
         used,
@@ -177,8 +170,7 @@ def map_of_frames(
 
 def probe_runs(frames: Frames, rows: Rows) -> list[Rows]:
     """Runs of frames, spread over the drives, from which a map of the frames `rows` learns."""
-    ways = ways_of(frames.poses, frames.drive_of)
-    return runs_along(ways, frames.drive_of, map_spacing(embed(frames.poses[rows])))
+    return runs_along(frames.ways, frames.drive_of, map_spacing(embed(frames.poses[rows])))
 
 
 def _motion_noise(frames: Frames, resemblance: Resemblance) -> MotionNoise:

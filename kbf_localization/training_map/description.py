@@ -33,12 +33,11 @@ THUMBNAIL_SIZE = (96, 72)
 
 @dataclass(frozen=True)
 class Described:
-    """An image's description and thumbnail, with its place in the list that was asked for.
+    """An image's description and thumbnail.
 
     `resized` says that it had another size than the pyramid's images.
     """
 
-    place: int
     image: ImageDescription
     thumbnail: bytes
     resized: bool
@@ -78,11 +77,12 @@ def describe_frames(
     describer: Describer,
     workers: Workers,
     progress: Progress,
-) -> Iterator[Described]:
-    """The images in `rows` of the frames, in order, without those that cannot be decoded."""
+) -> dict[int, Described]:
+    """The images by their rows in the frames, without those that cannot be decoded."""
     describe = partial(_describe, describer)
     images = _encoded_images(frames, drives, rows)
-    return _by_workers(describe, images, len(rows), workers, progress, "describing images")
+    found = _by_workers(describe, images, len(rows), workers, progress, "describing images")
+    return {int(rows[place]): described for place, described in found}
 
 
 def _encoded_images(frames: Frames, drives: Sequence[Drive], rows: Rows) -> Iterator[Encoded]:
@@ -133,12 +133,12 @@ def _sample(
         yield descriptors[rng.choice(len(descriptors), count, replace=False)]
 
 
-def _describe(describer: Describer, images: list[Decoded]) -> Iterator[Described]:
+def _describe(describer: Describer, images: list[Decoded]) -> Iterator[tuple[int, Described]]:
     size = None if describer.pyramid is None else describer.pyramid.image_size
     described = describer.describe_all([image for _, image in images])
     for (place, image), description in zip(images, described, strict=True):
         resized = size is not None and image.shape != size[::-1]
-        yield Described(place, description, _thumbnail(image), resized)
+        yield place, Described(description, _thumbnail(image), resized)
 
 
 def _thumbnail(image: Image) -> bytes:

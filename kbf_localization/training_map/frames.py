@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,8 +12,7 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive, check_drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import interpolate, relative
-from kbf_localization.motion.odometry_model import noise_between
-from kbf_localization.training_map.probes import way_along
+from kbf_localization.training_map.probes import ways_of
 
 LONGEST_STEP_NS, LONGEST_STEPS = 1_000_000_000, 3
 """A pause of more than a second, and of three usual steps, is a gap in the drive, not a step."""
@@ -36,14 +36,16 @@ class Frames:
     motions: Array
     odometry: Array
 
-    def motion_variances(self) -> Array:
-        """Noise (4,) of one frame's motion over all drives."""
-        return noise_between(self.poses, self.motions, self.next_poses)
+    @cached_property
+    def ways(self) -> Array:
+        """How far its drive had come at each frame, (t, 2), in metres and radians."""
+        return ways_of(self.poses, self.drive_of)
 
     def way(self, drive: int) -> Array:
         """Where a drive went, (m, 3): its poses, thinned, from the first to the last."""
-        poses = self.poses[self.drive_of == drive]
-        steps = (way_along(poses) / (WAY_STEP_M, WAY_STEP_RAD)).sum(axis=1)
+        own = self.drive_of == drive
+        poses = self.poses[own]
+        steps = (self.ways[own] / (WAY_STEP_M, WAY_STEP_RAD)).sum(axis=1)
         _, first = np.unique(np.floor(steps), return_index=True)
         return np.asarray(poses[np.union1d(first, len(poses) - 1)])
 

@@ -8,7 +8,7 @@ picture supports; their alignments with the picture give a measured pose and an 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,12 +60,9 @@ class ViewParameters:
 
 def view_parameters(stored: Mapping[str, float]) -> ViewParameters:
     """Those that a map keeps as "kbf.<name>" or "<name>"; defaults for the others."""
-    names = {item.name for item in fields(ViewParameters)}
     known = {key.removeprefix("kbf."): value for key, value in stored.items()}
-    kinds = {"bayes_rule": bool}
-    found: dict[str, Any] = {
-        name: kinds.get(name, float)(known[name]) for name in names if name in known
-    }
+    defaults: dict[str, Any] = vars(ViewParameters())
+    found = {name: type(usual)(known[name]) for name, usual in defaults.items() if name in known}
     return ViewParameters(**found)
 
 

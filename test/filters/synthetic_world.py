@@ -18,7 +18,7 @@ from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer
-from kbf_localization.training_map.build import map_of_frames, probe_runs
+from kbf_localization.training_map.build import map_of_frames
 from kbf_localization.training_map.description import Described
 from kbf_localization.training_map.frames import gather_frames
 from kbf_localization.training_map.selection import select_frames
@@ -201,7 +201,6 @@ def map_of(drives: Sequence[SyntheticDrive], count, seed=0, select="random") -> 
         pool.frames,
         pool.described,
         rows,
-        probe_runs(pool.frames, rows),
         DESCRIBER,
         seed=seed,
     )
@@ -211,7 +210,7 @@ def pool_of(drives: Sequence[SyntheticDrive]) -> FramePool:
     """All frames of the drives, described."""
     frames = gather_frames(drives)
     described = {
-        row: Described(row, drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
+        row: Described(drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
         for row in range(len(frames.poses))
     }
     return FramePool(tuple(drives), frames, described, DESCRIBER)

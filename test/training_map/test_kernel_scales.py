@@ -9,7 +9,7 @@ import pytest
 
 from kbf_localization.arrays import Floats, Image
 from kbf_localization.geometry import embed
-from kbf_localization.training_map.build import map_of_frames, probe_runs
+from kbf_localization.training_map.build import map_of_frames
 from kbf_localization.training_map.selection import select_frames
 from kbf_localization.vision.describer import ImageDescription
 from kbf_localization.vision.vectors import VectorDescriber, to_rows
@@ -58,8 +58,7 @@ def test_it_localizes_a_new_drive_nearly_as_well_as_the_best(noise: float) -> No
     ]
     pool = pool_of(drives)
     rows = select_frames(pool.frames.poses, 120, "random", 0)
-    runs = probe_runs(pool.frames, rows)
-    known = map_of_frames(drives, pool.frames, pool.described, rows, runs, Waves())
+    known = map_of_frames(drives, pool.frames, pool.described, rows, Waves())
     (scale,) = known.described_by.scales
     new = drive(world, loop(100, wobble=0.02, phase=0.7), 5, "new")
     cosines = np.stack([known.gallery.compare(view.features)[0] for view in new.views])

@@ -7,6 +7,8 @@ from kbf_localization.errors import MapError
 from kbf_localization.training_map import TrainingMap, subset, without_thumbnails
 from kbf_localization.training_map.remove import remove_box, remove_sources
 
+pytestmark = pytest.mark.usefixtures("quick_learning")
+
 
 def test_a_subset_keeps_rows_together(world_map: TrainingMap) -> None:
     rows = np.array([3, 70, 149])
