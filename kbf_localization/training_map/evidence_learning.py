@@ -13,7 +13,7 @@ from kbf_localization.training_map.fits import FEWEST, Features, fit_evidence, f
 from kbf_localization.training_map.held_out import HEADING_NEAR, THINNED, HeldOutPairs
 from kbf_localization.training_map.learned import SAME_VIEW, Evidence
 from kbf_localization.training_map.probes import RUN_LENGTH
-from kbf_localization.training_map.view import View, offsets_to
+from kbf_localization.training_map.view import View
 
 APART = 0.8
 """Beyond 0.8 d₀ is elsewhere."""
@@ -48,7 +48,7 @@ def _elsewhere(pairs: HeldOutPairs, look: Look) -> tuple[list[View], list[View]]
         """As far beside a map pose as right poses are, with no other one nearer."""
         offset = offsets[generator.integers(len(offsets))]
         place = compose(pairs.poses[column], offset)
-        separation = resemblance.separation(offsets_to(pairs.poses, place))
+        separation = resemblance.separation(relative(pairs.poses, place))
         nearer = separation < float(resemblance.separation(offset)) - 1e-9
         return look(number, place, pairs.rows[nearer | ~pairs.independent[number]])
 
@@ -73,7 +73,7 @@ def _usual_offsets(pairs: HeldOutPairs) -> Array:
     """The probes as seen from the nearest map pose that they are compared with."""
     found = []
     for number, pose in enumerate(pairs.probes.poses):
-        offsets = offsets_to(pairs.poses, pose)
+        offsets = relative(pairs.poses, pose)
         separation = pairs.resemblance.separation(offsets)
         separation[~pairs.independent[number]] = np.inf
         for radius in THINNED[:2]:

@@ -73,22 +73,14 @@ def ways_of(poses: Array, source_of: Rows) -> Array:
 
 
 def runs_along(ways: Array, source_of: Rows, spacing: float) -> list[Rows]:
-    """Runs of frames with `ways` (t, 2), spread over all drives; `spacing` is the map's."""
+    """Runs of frames with `ways` (t, 2), spread over all drives, half the map's `spacing` apart."""
     numbers = np.unique(source_of)
     runs = []
     for number in numbers:
         own = np.flatnonzero(source_of == number)
-        places = probe_places(ways[own], spacing, max(1, RUNS // len(numbers)))
-        runs += [own[run] for run in places]
+        way = ways[own].sum(axis=1)
+        for start in np.linspace(0.02, 0.93, max(1, RUNS // len(numbers))) * way[-1]:
+            at = start + 0.5 * spacing * np.arange(RUN_LENGTH)
+            found = np.unique(np.minimum(np.searchsorted(way, at), len(way) - 1))
+            runs.append(own[found])
     return runs
-
-
-def probe_places(ways: Array, spacing: float, runs: int) -> list[Rows]:
-    """Runs of frames, spread over a drive with `ways` (t, 2), half a map spacing apart."""
-    way = ways.sum(axis=1)
-    places = []
-    for start in np.linspace(0.02, 0.93, runs) * way[-1]:
-        at = start + 0.5 * spacing * np.arange(RUN_LENGTH)
-        found = np.unique(np.minimum(np.searchsorted(way, at), len(way) - 1))
-        places.append(np.asarray(found, dtype=np.intp))
-    return places

@@ -140,7 +140,7 @@ class MapViews:
         if len(rows) == 0:
             return NO_VIEW
         resemblance = self.resemblance
-        separations = resemblance.separation(offsets_to(self.poses[rows], pose))
+        separations = resemblance.separation(relative(self.poses[rows], pose))
         weights = self._posterior(picture, rows, pose, covariance)
         heaviest = np.argsort(-weights, kind="stable")[:ALIGNED]
         heaviest = heaviest[weights[heaviest] > 0.0]
@@ -222,11 +222,6 @@ def map_spacing(points: Array) -> float:
     neighbour = min(3, len(points) - 1)
     distances, _ = cKDTree(points).query(points, k=[neighbour + 1])
     return max(float(np.median(distances)), LEAST_SPACING_M)
-
-
-def offsets_to(poses: Array, pose: Array) -> Array:
-    """`pose` (3,) as seen from each of the poses (m, 3)."""
-    return relative(poses, np.broadcast_to(pose, poses.shape))
 
 
 def mean_pose(poses: Array, weights: Array, near: Array) -> Array:

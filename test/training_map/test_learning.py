@@ -17,7 +17,7 @@ from kbf_localization.training_map.fits import (
 )
 from kbf_localization.training_map.learned import Evidence, Readout, Resemblance
 from kbf_localization.training_map.learning import learn_from_map
-from kbf_localization.training_map.probes import probe_places, way_along
+from kbf_localization.training_map.probes import runs_along, ways_of
 from test.conftest import learning_quickly
 from test.filters.synthetic_world import FIELD_OF_VIEW, World, drive, loop, map_of
 
@@ -217,9 +217,10 @@ def test_a_map_of_a_demo_is_a_map_that_a_user_builds(office_drives, office_map):
 
 def test_probes_are_spread_over_the_way():
     poses = np.column_stack((np.linspace(0.0, 30.0, 400), np.zeros((400, 2))))
-    ways = way_along(poses)
+    one_drive = np.zeros(400, dtype=np.intp)
+    ways = ways_of(poses, one_drive)
     np.testing.assert_allclose(ways[-1], [30.0, 0.0])
-    runs = probe_places(ways, 0.3, 24)
+    runs = runs_along(ways, one_drive, 0.3)
     starts = poses[[run[0] for run in runs], 0]
     assert len(runs) == 24 and np.diff(starts).max() < 30.0 / 20
     steps = [np.diff(poses[run, 0]) for run in runs if len(run) > 1]
