@@ -16,13 +16,13 @@ from kbf_localization.benchmarks._random_network import random_convolutions
 from kbf_localization.datasets.cold import CONDITIONS
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.floor_plan import FloorPlan
-from kbf_localization.simulator.invented_drive import drive_through
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
-from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.plans import plan_office
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import scene
 from kbf_localization.simulator.sensor import Sensor
+from kbf_localization.simulator.trajectory import drive_through
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 
 OFFICES = tuple(range(101, 109))

@@ -10,13 +10,13 @@ import numpy as np
 
 from kbf_localization.benchmarks._timing import case, milliseconds, one_thread_of_opencv
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.simulator.invented_drive import drive_through
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
-from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.plans import plan_office
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import scene
 from kbf_localization.simulator.sensor import Sensor
+from kbf_localization.simulator.trajectory import drive_through
 
 FRAMES, EVERY = 400, 8
 

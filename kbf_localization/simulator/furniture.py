@@ -24,7 +24,7 @@ _CORRIDOR_FURNITURE = {
     "copier": (0.7, 0.6, 1.05),
     "bin": (0.35, 0.35, 0.6),
 }
-_CLEARANCE_M = 0.62
+CLEARANCE_M = 0.62
 
 
 def furnish(plan: FloorPlan, aisles: Sequence[Array] = ()) -> FloorPlan:
@@ -54,7 +54,7 @@ def furnish(plan: FloorPlan, aisles: Sequence[Array] = ()) -> FloorPlan:
 
 
 def _dense(route: Array) -> Array:
-    """The route with points at least every 0.1 m, gaps above a metre left open."""
+    """The route with points at least every 0.1 m."""
     steps = np.hypot(*np.diff(route, axis=0).T)
     pieces = [route]
     for start, end, step in zip(route[:-1], route[1:], steps):
@@ -81,7 +81,7 @@ def _fits(box: Box, plan: FloorPlan, others: list[Box], ways: cKDTree) -> bool:
         ),
         axis=-1,
     ).reshape(-1, 2)
-    if np.any(plan.room_at(grid) != box.room) or np.min(ways.query(grid)[0]) < _CLEARANCE_M:
+    if np.any(plan.room_at(grid) != box.room) or np.min(ways.query(grid)[0]) < CLEARANCE_M:
         return False
     return not any(
         box.x[0] < other.x[1]

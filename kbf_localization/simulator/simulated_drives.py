@@ -18,16 +18,19 @@ from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.simulator.floor_plan import FloorPlan
-from kbf_localization.simulator.invented_drive import drive_through
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
 from kbf_localization.simulator.people import walkers_along
-from kbf_localization.simulator.plan_invented import plan_office
-from kbf_localization.simulator.plan_round_path import plan_round
+from kbf_localization.simulator.plans import plan_office, plan_round
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import scene
 from kbf_localization.simulator.sensor import Sensor
-from kbf_localization.simulator.trajectory import Trajectory, perturbed, read_trajectory
+from kbf_localization.simulator.trajectory import (
+    Trajectory,
+    drive_through,
+    perturbed,
+    read_trajectory,
+)
 from kbf_localization.simulator.wheel_odometry import drive_wheels
 
 _CHUNK = 50

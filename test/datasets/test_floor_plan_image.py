@@ -12,7 +12,7 @@ from kbf_localization.datasets.floor_plan_image import (
     write_floor_plan,
 )
 from kbf_localization.errors import DatasetError
-from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.plans import plan_office
 
 POSES = np.array([[1.0, 1.0, 0.0], [2.0, 1.5, 3.0]])
 

@@ -9,12 +9,11 @@ import pytest
 
 from kbf_localization.errors import DatasetError
 from kbf_localization.simulator.floor_plan import FloorPlan
-from kbf_localization.simulator.invented_drive import drive_through
-from kbf_localization.simulator.plan_invented import plan_office
-from kbf_localization.simulator.plan_round_path import plan_round
+from kbf_localization.simulator.plans import plan_office, plan_round
 from kbf_localization.simulator.ray_casting import FARTHEST_M, WallRays
 from kbf_localization.simulator.trajectory import (
     Trajectory,
+    drive_through,
     named,
     perturbed,
     read_trajectory,

@@ -10,7 +10,7 @@ from kbf_localization.simulator.floor_plan import CEILING_M
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
 from kbf_localization.simulator.people import Walker
-from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.plans import plan_office
 from kbf_localization.simulator.ray_casting import WallRays
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import scene

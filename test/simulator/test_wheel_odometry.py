@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import compose, interpolate, relative, wrap_angle
-from kbf_localization.simulator.invented_drive import drive_through
-from kbf_localization.simulator.plan_invented import plan_office
+from kbf_localization.simulator.plans import plan_office
+from kbf_localization.simulator.trajectory import drive_through
 from kbf_localization.simulator.wheel_odometry import drive_wheels
 
 # Published statistics of the real log: frames apart, position RMS (m), heading RMS (degrees).

@@ -1,4 +1,4 @@
-"""An office built round real trajectories: free space near the path, walls elsewhere."""
+"""Offices to drive through: an invented one, or one built round real trajectories."""
 
 from __future__ import annotations
 
@@ -11,16 +11,65 @@ from numpy.typing import NDArray
 from kbf_localization.arrays import Array
 from kbf_localization.errors import DatasetError
 from kbf_localization.simulator.floor_plan import FloorPlan
-from kbf_localization.simulator.furniture import furnish
+from kbf_localization.simulator.furniture import CLEARANCE_M, furnish
 from kbf_localization.simulator.trajectory import Trajectory
 
 _CELL_M = 0.4
 _FINE_M = 0.05
 _MARGIN_M = 3.2
 _WIDEST_M = 120.0
-_CLEARANCE_M = 0.62
 _CORRIDOR_REACH_M = 1.05
 _ROOM_REACH_M = 1.9
+_LABELS = ("2PO", "1PO", "2PO", "PA", "2PO", "KT", "2PO", "CNR", "TL", "LAB")
+
+
+def plan_office(seed: int) -> FloorPlan:
+    """The office of this seed, some 28 by 18 m; its routes are round trips into each open room."""
+    rng = np.random.default_rng([seed, 1])
+    nx, ny = 74, 48
+    rooms = np.zeros((ny, nx), dtype=np.int16)
+    open_x = np.zeros((ny, nx + 1), dtype=bool)
+    open_y = np.zeros((ny + 1, nx), dtype=bool)
+    labels = ["CR-A"]
+    low, high = 19, 24
+    bend = 64
+    rooms[low:high, 3:bend] = 1
+    rooms[low:45, bend - 1 : bend + 5] = 1
+    at = _CELL_M * np.array([1.0, 1.0])
+    middle = (low + high) / 2
+    routes = []
+
+    def add_room(x0: int, x1: int, y0: int, y1: int, below: bool) -> None:
+        labels.append(f"{_LABELS[int(rng.integers(len(_LABELS)))]}{len(labels)}-A")
+        rooms[y0:y1, x0:x1] = len(labels)
+        door = int(rng.integers(x0 + 1, x1 - 3))
+        open_y[y1 if below else y0, door : door + 3] = True
+        way = door + 1.5
+        inner = y1 - 2.0 if below else y0 + 2.0
+        far = y0 + 3.5 if below else y1 - 3.5
+        left, right = x0 + 3.2, x1 - 3.2
+        inside = [(way, inner), (right, (inner + far) / 2), ((left + right) / 2, far)]
+        inside += [(left, (inner + far) / 2), (way, inner)]
+        routes.append(np.array([(way, middle), *inside, (way, middle)]) * at)
+
+    for below in (True, False):
+        x = 3
+        end = bend + 4 if below else bend - 2
+        while x + 9 <= end:
+            # Rooms of one width in a row look alike from the corridor.
+            width = int(rng.choice([9, 11, 11, 14]))
+            width = width if x + width <= end else end - x
+            depth = int(rng.choice([12, 13, 16]))
+            if rng.random() < 0.85:
+                y0, y1 = (low - depth, low) if below else (high, min(high + depth, 46))
+                add_room(x, x + width, max(y0, 2), y1, below)
+            x += width
+    routes.append(np.array([(bend + 2.0, middle), (bend + 2.0, 42.0), (bend + 2.0, middle)]) * at)
+    aisle = np.array([(5.0, middle), (bend + 2.0, middle)]) * at
+    bare = FloorPlan(
+        (0.0, 0.0), _CELL_M, rooms, tuple(labels), open_x, open_y, (), tuple(routes), seed
+    )
+    return furnish(bare, [aisle])
 
 
 def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
@@ -89,7 +138,7 @@ def _rooms(away: Array, labels: Sequence[str]) -> NDArray[np.int16]:
         mask = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
         mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
         rooms[(mask > 0) & (owner == k)] = k + 1
-    near = away.min(axis=0) < _CLEARANCE_M
+    near = away.min(axis=0) < CLEARANCE_M
     rooms[near] = owner[near] + 1
     rooms[:2], rooms[-2:], rooms[:, :2], rooms[:, -2:] = 0, 0, 0, 0
     return rooms
