@@ -110,13 +110,10 @@ def _read_image(path: Path) -> Image:
     try:
         with PillowImage.open(io.BytesIO(data), formats=("PPM", "PNG", "BMP")) as picture:
             if picture.width * picture.height > MAX_PLAN_PIXELS:
-                raise DatasetError(_too_large(path))
+                raise PillowImage.DecompressionBombError
             return np.asarray(picture.convert("L"))
     except PillowImage.DecompressionBombError as error:
-        raise DatasetError(_too_large(path)) from error
+        megapixels = MAX_PLAN_PIXELS // 1_000_000
+        raise DatasetError(f"{path}: has more than {megapixels} megapixels") from error
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise DatasetError(f"{path}: is no image in PGM, PNG or BMP") from error
-
-
-def _too_large(path: Path) -> str:
-    return f"{path}: has more than {MAX_PLAN_PIXELS // 1_000_000} megapixels"

@@ -26,8 +26,6 @@ _COLOUR: dict[str, tuple[int, int | None]] = {
     "bayer_gbrg": (1, cv2.COLOR_BayerGR2GRAY),
     "bayer_grbg": (1, cv2.COLOR_BayerGB2GRAY),
 }
-# OpenCV's own names say nothing about colours; cv_bridge takes them for blue, green, red.
-_OPENCV_NAMES = {"C1": "mono", "C3": "bgr", "C4": "bgra"}
 _PACKED_YUV = {
     "yuv422": cv2.COLOR_YUV2GRAY_UYVY,
     "uyvy": cv2.COLOR_YUV2GRAY_UYVY,
@@ -38,18 +36,16 @@ _PACKED_YUV = {
 _PLANAR_YUV = {"nv12": 1.5, "nv21": 1.5, "nv24": 3.0}
 
 
-def _layouts() -> dict[str, tuple[int, int, int | None]]:
-    """encoding -> (channels, bytes a channel, conversion)."""
-    layouts: dict[str, tuple[int, int, int | None]] = {}
-    for size, bits in ((1, "8"), (2, "16")):
-        layouts |= {name + bits: (one[0], size, one[1]) for name, one in _COLOUR.items()}
-        for suffix, name in _OPENCV_NAMES.items():
-            layouts[f"{bits}U{suffix}"] = (_COLOUR[name][0], size, _COLOUR[name][1])
-    layouts |= {name: (2, 1, conversion) for name, conversion in _PACKED_YUV.items()}
-    return layouts
-
-
-_LAYOUTS = _layouts()
+# encoding -> (channels, bytes a channel, conversion).
+_LAYOUTS: dict[str, tuple[int, int, int | None]] = {
+    **{f"{name}8": (one[0], 1, one[1]) for name, one in _COLOUR.items()},
+    **{f"{name}16": (one[0], 2, one[1]) for name, one in _COLOUR.items()},
+    **{name: (2, 1, conversion) for name, conversion in _PACKED_YUV.items()},
+}
+# OpenCV's own names say nothing about colours; cv_bridge takes them for blue, green, red.
+for _channels, _name in (("C1", "mono"), ("C3", "bgr"), ("C4", "bgra")):
+    _LAYOUTS[f"8U{_channels}"] = _LAYOUTS[f"{_name}8"]
+    _LAYOUTS[f"16U{_channels}"] = _LAYOUTS[f"{_name}16"]
 ENCODINGS = (*_LAYOUTS, *_PLANAR_YUV)
 
 

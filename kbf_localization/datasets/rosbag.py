@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -92,25 +93,21 @@ class RosbagDrive:
 
     def _image_messages(self, indices: Sequence[int] | None) -> Iterator[tuple[int, Any]]:
         """(index, message or None where its bytes are damaged) in the order of the stamps."""
-        wanted = sorted({int(i) for i in (range(len(self)) if indices is None else indices)})
+        wanted = deque(sorted({int(i) for i in (range(len(self)) if indices is None else indices)}))
         if not wanted:
             return
-        # A wanted image is the first message with its stamp: the scan took it by the same rule.
-        waiting = iter(wanted)
-        index = next(waiting)
         first, last = (int(self.recorded_ns[wanted[i]]) for i in (0, -1))
         with open_bag(self.path) as bag:
             for topic, _, cdr in bag.messages([self.image_topic], first, last + 1):
-                if stamp_ns(cdr) != self.stamps_ns[index]:
+                # A wanted image is the first message with its stamp: the scan took it by the
+                # same rule.
+                if not wanted or stamp_ns(cdr) != self.stamps_ns[wanted[0]]:
                     continue
                 try:
-                    yield index, bag.decode(cdr, topic.type)
+                    message = bag.decode(cdr, topic.type)
                 except DatasetError:
-                    yield index, None
-                following = next(waiting, None)
-                if following is None:
-                    return
-                index = following
+                    message = None
+                yield wanted.popleft(), message
 
 
 def _grey(message: Any | None) -> Image | None:

@@ -208,17 +208,14 @@ COMPUTING_TABLES = {
 
 
 @pytest.mark.parametrize("statement", COMPUTING_TABLES.values(), ids=COMPUTING_TABLES.keys())
-def test_tables_that_compute_what_they_hold_are_refused(tmp_path: Path, statement: str) -> None:
+def test_tables_that_compute_what_they_hold_are_refused(sqlite_bag: Path, statement: str) -> None:
     """A message of 1 GB from a file of 30 kB, and no signal that SQLite would heed meanwhile."""
-    bag = tmp_path / "bag"
-    write_bag(MemoryDrive(frames=3), bag, storage="sqlite3")
-    connection = sqlite3.connect(next(bag.glob("*.db3")))
-    connection.execute("ALTER TABLE messages RENAME TO recorded")
-    connection.execute(statement.format("messages"))
-    connection.execute(
-        "INSERT INTO messages(id, topic_id, timestamp) SELECT id, topic_id, timestamp FROM recorded"
-    )
-    connection.commit()
-    connection.close()
+    with sqlite3.connect(sqlite_bag / "bag.db3") as database:
+        database.execute("ALTER TABLE messages RENAME TO recorded")
+        database.execute(statement.format("messages"))
+        database.execute(
+            "INSERT INTO messages(id, topic_id, timestamp) "
+            "SELECT id, topic_id, timestamp FROM recorded"
+        )
     with pytest.raises(DatasetError, match="its tables compute what they hold"):
-        open_drive(bag)
+        open_drive(sqlite_bag)
