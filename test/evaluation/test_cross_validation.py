@@ -25,10 +25,14 @@ from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.vocabulary import Vocabulary
 from test.filters.synthetic_world import DESCRIBER, drive, localizer, loop, map_of, pool_of
 
+FRAMES = 60
+
 
 @pytest.fixture(scope="module")
 def drives(world):
-    return [drive(world, loop(100, wobble=0.02 * i), seed=i, name=f"drive {i}") for i in range(3)]
+    return [
+        drive(world, loop(FRAMES, wobble=0.02 * i), seed=i, name=f"drive {i}") for i in range(3)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +87,7 @@ def test_a_pose_of_the_map_is_covered_wholly_and_a_far_one_not_at_all(pool):
 
 @pytest.mark.usefixtures("quick_learning")
 def test_tuning_is_not_worse_than_the_defaults_on_what_it_saw(pool):
-    found = tune(pool, [0, 1], ["nn", "nai"], 40, budget=4)
+    found = tune(pool, [0, 1], ["nn", "nai"], 40, budget=3)
     assert found["nn"].rmse_m <= found["nn"].default_rmse_m
     assert set(found["nn"].parameters) <= set(SEARCH_RANGES["nn"])
     assert found["nai"].parameters == {}
@@ -109,7 +113,7 @@ def test_the_work_that_is_announced_is_at_least_what_is_done(pool, monkeypatch):
     maps, frames = planned_work(pool, [0, 1], "nn", 20, budget=2)
     last_trial = 2 * CHOICES_OF_POSES
     assert done["maps"] in (maps, maps - last_trial)
-    assert done["frames"] in (frames, frames - last_trial * 100), "drives of 100 frames"
+    assert done["frames"] in (frames, frames - last_trial * FRAMES)
     assert expected_seconds(pool, [0, 1], ["nn"], 20, budget=2) > 0.0
 
 

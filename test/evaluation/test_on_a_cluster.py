@@ -50,11 +50,11 @@ def test_a_map_built_on_the_cluster_is_the_same_map(
 def test_tuning_on_the_cluster_finds_the_same(
     cluster: DaskCluster, drives: list[ColdDrive]
 ) -> None:
-    found = []
-    for workers in (Serial(), cluster):
-        pool = describe_drives(drives, words=20, workers=workers)
-        found.append(tune(pool, range(2), ["nn"], 6, budget=1, workers=workers)["nn"])
-    here, there = found
+    pool = describe_drives(drives, words=20)
+    here, there = (
+        tune(pool, range(2), ["nn"], 6, budget=1, workers=workers)["nn"]
+        for workers in (Serial(), cluster)
+    )
     assert there.parameters == here.parameters
     # Worker processes may have another number of BLAS threads, which rounds sums differently.
     assert there.rmse_m == pytest.approx(here.rmse_m, rel=1e-9)

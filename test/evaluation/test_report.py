@@ -1,5 +1,6 @@
 """The report's page as text: self-contained, within its size, and deaf to what names say."""
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -73,7 +74,7 @@ def test_names_of_several_drives_stay_text(tmp_path: Path) -> None:
     assert "Found itself after" in page and 'href="01-a/report.html"' in page
 
 
-def test_a_thousand_vga_frames_fit_into_thirty_megabytes(tmp_path: Path) -> None:
+def test_vga_frames_fit_into_fifteen_kilobytes_each() -> None:
     """Noise is the worst that a camera can send: the images shrink until they fit."""
 
     class Noisy(SyntheticDrive):
@@ -85,14 +86,12 @@ def test_a_thousand_vga_frames_fit_into_thirty_megabytes(tmp_path: Path) -> None
 
         @staticmethod
         def _noise(rng: np.random.Generator) -> bytes:
-            import cv2
-
             image = rng.integers(0, 256, (480, 640, 3), dtype=np.uint8)
             return cv2.imencode(".jpg", image)[1].tobytes()
 
-    frames, images = small_images(Noisy(300), budget_bytes=4_500_000)
-    assert sum(map(len, images)) * 3 / 4 <= 4_500_000 * 1.02
-    assert len(frames) == len(images) > 100
+    frames, images = small_images(Noisy(100), budget_bytes=1_500_000)
+    assert sum(map(len, images)) * 3 / 4 <= 1_500_000 * 1.02
+    assert len(frames) == len(images) > 30
 
 
 def test_what_is_no_image_becomes_no_image() -> None:
@@ -119,8 +118,6 @@ def test_belief_weights_keep_sign_and_place() -> None:
     run = synthetic_run(drive, training_map.poses, "kbf")
     assert run.beliefs is not None and run.beliefs[0] is not None
     belief = report_data({"kbf": run}, training_map, drive)["methods"][0]["belief"]
-    import base64
-
     ends = np.frombuffer(base64.b64decode(belief["ends"]), "<u4")
     rows = np.frombuffer(base64.b64decode(belief["rows"]), "<u4")[: ends[1]]
     levels = np.frombuffer(base64.b64decode(belief["values"]), "i1")[: ends[1]]

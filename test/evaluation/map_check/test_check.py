@@ -1,6 +1,7 @@
 """`check_map` names what is wrong with a map, and predicts what a later drive will meet."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -13,7 +14,7 @@ from kbf_localization.arrays import Image
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import MapError
 from kbf_localization.evaluation.frame_pool import covered_share
-from kbf_localization.evaluation.map_check import held_out
+from kbf_localization.evaluation.map_check import check, held_out
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, make_folds
 from kbf_localization.evaluation.map_check.page import write_check
 from kbf_localization.evaluation.map_check.result import CheckedWay, MapCheck
@@ -60,8 +61,17 @@ def holes(training_map: TrainingMap, drives: int = 2) -> list[Stretch]:
     return [one for one in without_repeats(training_map, found) if one.drives == 0]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_samples() -> Iterator[None]:
+    """What is found does not depend on how often it is looked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "LOOK_ALIKE_SAMPLES", 24)
+        patch.setattr(check, "STARTS", 4)
+        yield
+
+
 @pytest.fixture(scope="module")
-def checked(world_map: TrainingMap) -> MapCheck:
+def checked(world_map: TrainingMap, few_samples: None) -> MapCheck:
     return check_map(world_map)
 
 
