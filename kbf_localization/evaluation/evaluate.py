@@ -20,7 +20,7 @@ from kbf_localization.evaluation.report import write_drives_report, write_report
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run, replay, smoothed_run
 from kbf_localization.evaluation.stopwatch import Stopwatch
-from kbf_localization.evaluation.training_data import training_warnings
+from kbf_localization.evaluation.training_data import training_warning
 from kbf_localization.evaluation.verdict import verdict
 from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.filters.registry import make_filter
@@ -133,9 +133,9 @@ def write_results(
         "odometry": odometry_origin(results),
         "methods": metrics_by_method(results),
     }
-    warnings = training_warnings(training_map, [result.drive for result in results])
-    if warnings:
-        metrics["warnings"] = warnings
+    warnings = [training_warning(training_map, result.drive) for result in results]
+    if any(warnings):
+        metrics["warnings"] = [line for line in warnings if line]
     if conditions := metrics_by_condition(results):
         metrics["conditions"] = conditions
     parts = _parts(results)
@@ -152,7 +152,7 @@ def write_results(
         }
     watch = stopwatch or Stopwatch()
     folder.write_config(config)
-    for part, result in zip(parts, results, strict=True):
+    for part, result, warning in zip(parts, results, warnings, strict=True):
         _write_trajectories(folder, part, result)
         if pictures:
             with watch.measuring("pictures"):
@@ -167,8 +167,8 @@ def write_results(
                     result.runs,
                     training_map,
                     result.drive,
-                    warnings=training_warnings(training_map, [result.drive]),
-                    progress=progress,
+                    warning,
+                    progress,
                 )
     if report and len(results) > 1:
         write_drives_report(folder, config, metrics, parts)

@@ -78,14 +78,13 @@ def write_report(
     runs: Mapping[str, Run],
     training_map: TrainingMap,
     drive: Drive,
-    *,
-    warnings: Sequence[str] = (),
+    warning: str | None = None,
     progress: Progress = no_progress,
 ) -> Path:
     """The report of one drive with its replay player; the first run is the one shown at first.
 
     `config["command"]` is the command that makes it again, the rest is shown as settings. The
-    player shows the belief of those runs that kept theirs. `warnings` stand above everything else.
+    player shows the belief of those runs that kept theirs. A `warning` stands above all else.
     """
     data = report_data(runs, training_map, drive, progress)
     subtitle = (
@@ -95,10 +94,9 @@ def write_report(
     if drive.condition:
         subtitle += f" · {drive.condition}"
     notes = "".join(f"<li>{escape(line)}</li>" for line in (CAMERA_NOTE, *drive.warnings[:20]))
-    body = "".join(
-        f'<section role="alert"><h2>Warning</h2><p>{escape(line)}</p></section>'
-        for line in warnings
-    )
+    body = ""
+    if warning:
+        body = f'<section role="alert"><h2>Warning</h2><p>{escape(warning)}</p></section>'
     body += _verdict_html(runs) + _page_part("drive.html") + _section("Notes", f"<ul>{notes}</ul>")
     return _write(folder, name, title, config, body, DRIVE_SCRIPTS, data, subtitle)
 

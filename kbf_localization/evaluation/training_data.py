@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 from scipy.spatial import cKDTree
 
@@ -18,39 +16,35 @@ SHARE = 0.02
 """Of a drive's images: a robot that starts on its dock may know a few poses exactly."""
 
 
-def training_warnings(training_map: TrainingMap, drives: Iterable[Drive]) -> list[str]:
-    """A line for each drive whose own images are in the map.
+def training_warning(training_map: TrainingMap, drive: Drive) -> str | None:
+    """A line about a drive whose own images are in the map; None for others.
 
     It is known by its poses, or by name and stamps: a drive of the same name is another one if it
     was recorded before or after the map's, and one of another name is the same if it begins and
     ends at the same nanosecond.
     """
-    tree = cKDTree(embed(training_map.poses))
-    found = []
-    for drive in drives:
-        share = _share_in(tree, drive)
-        source = next((one for one in training_map.sources if _is_of(drive, one)), None)
-        if share >= SHARE:
-            how = f"{100 * share:.0f} % of the images of {drive.name} are in the map themselves"
-        elif source is not None:
-            how = f"{drive.name} was recorded at the time of {source.name}, which is in the map"
-        else:
-            continue
-        found.append(
-            f"EVALUATED ON TRAINING DATA: {how}. The errors say nothing about a later drive; "
-            "evaluate on a drive that the map does not know."
-        )
-    return found
+    share = _share_in(training_map, drive)
+    source = next((one for one in training_map.sources if _is_of(drive, one)), None)
+    if share >= SHARE:
+        how = f"{100 * share:.0f} % of the images of {drive.name} are in the map themselves"
+    elif source is not None:
+        how = f"{drive.name} was recorded at the time of {source.name}, which is in the map"
+    else:
+        return None
+    return (
+        f"EVALUATED ON TRAINING DATA: {how}. The errors say nothing about a later drive; "
+        "evaluate on a drive that the map does not know."
+    )
 
 
-def _share_in(tree: cKDTree, drive: Drive) -> float:
+def _share_in(training_map: TrainingMap, drive: Drive) -> float:
     """The share of the drive's poses that the map has exactly."""
     if drive.poses is None:
         return 0.0
     known = np.isfinite(drive.poses).all(axis=1)
     if not known.any():
         return 0.0
-    distances, _ = tree.query(embed(drive.poses[known]))
+    distances, _ = cKDTree(embed(training_map.poses)).query(embed(drive.poses[known]))
     return float(np.mean(distances < SAME_M))
 
 

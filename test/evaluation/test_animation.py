@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,7 @@ DRIVE, MAP = SyntheticDrive(24), synthetic_map(50)
 
 
 def run_with_states(*states: str) -> Run:
-    run = synthetic_run(DRIVE, MAP.poses, "kbf")
-    return Run(**{**vars(run), "states": states})
+    return replace(synthetic_run(DRIVE, MAP.poses, "kbf"), states=states)
 
 
 KIDNAPPED = run_with_states(
@@ -42,8 +42,7 @@ def test_an_animation_has_every_so_many_frames_and_moves(tmp_path: Path) -> None
 
 
 def test_a_run_that_kept_no_belief_cannot_be_animated() -> None:
-    run = synthetic_run(DRIVE, MAP.poses, "kbf")
-    without = Run(**{**vars(run), "beliefs": None})
+    without = replace(synthetic_run(DRIVE, MAP.poses, "kbf"), beliefs=None)
     with pytest.raises(KbfError, match="beliefs"):
         next(animation.pictures([animation.Shot(0)], without, MAP, DRIVE))
 

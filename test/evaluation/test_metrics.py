@@ -1,5 +1,6 @@
 """Metrics against the definitions and against evo, an independent implementation."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_heading_error_is_along_the_shorter_arc() -> None:
     truth[:, 2] = np.pi - 0.01
     estimates = truth.copy()
     estimates[:, 2] = -np.pi + 0.01
-    run = Run(**{**vars(run), "truth": truth, "estimates": estimates})
+    run = replace(run, truth=truth, estimates=estimates)
     assert trajectory_metrics(run)["heading_rmse_deg"] == pytest.approx(np.degrees(0.02))
 
 
@@ -85,7 +86,7 @@ def test_share_beyond_a_metre_counts_frames() -> None:
     assert run.truth is not None
     estimates = run.truth.copy()
     estimates[:3, 0] += 1.5
-    run = Run(**{**vars(run), "estimates": estimates})
+    run = replace(run, estimates=estimates)
     assert trajectory_metrics(run)["share_beyond_1m"] == pytest.approx(0.3)
 
 
@@ -94,14 +95,14 @@ def test_frames_without_truth_do_not_count_in_errors() -> None:
     assert run.truth is not None
     truth = run.truth.copy()
     truth[10:] = np.nan
-    partly = trajectory_metrics(Run(**{**vars(run), "truth": truth}))
+    partly = trajectory_metrics(replace(run, truth=truth))
     errors = np.hypot(*(run.estimates - run.truth)[:10, :2].T)
     assert partly["position_rmse_m"] == pytest.approx(np.sqrt(np.mean(errors**2)))
     assert partly["frames"] == 20
 
 
 def test_without_truth_there_are_no_errors_but_timing() -> None:
-    figures = trajectory_metrics(Run(**{**vars(make_run()), "truth": None}))
+    figures = trajectory_metrics(replace(make_run(), truth=None))
     assert "position_rmse_m" not in figures
     assert figures["step_ms_p99"] > figures["step_ms_p50"] > 0
 
@@ -112,7 +113,7 @@ def test_errors_in_sigmas_are_mahalanobis_lengths() -> None:
     rng = np.random.default_rng(1)
     roots = rng.normal(size=(30, 3, 3))
     covariances = roots @ roots.transpose(0, 2, 1)
-    run = Run(**{**vars(run), "covariances": covariances})
+    run = replace(run, covariances=covariances)
     offset = (run.estimates - run.truth)[:, :2]
     expected = [
         np.sqrt(error @ np.linalg.inv(covariance[:2, :2]) @ error)
@@ -135,18 +136,8 @@ def test_pooling_runs_is_the_metric_of_their_frames_together() -> None:
 
 
 def test_a_run_without_frames_is_a_known_error() -> None:
-    run = make_run()
-    empty = Run(
-        **{
-            **vars(run),
-            **{
-                name: getattr(run, name)[:0]
-                for name in ("stamps_ns", "estimates", "covariances", "truth", "step_ms", "states")
-            },
-        }
-    )
     with pytest.raises(KbfError, match="no image got an estimate"):
-        trajectory_metrics(empty)
+        trajectory_metrics(replace(make_run(frames=0), states=()))
 
 
 def test_tum_files_keep_stamps_and_poses(tmp_path: Path) -> None:

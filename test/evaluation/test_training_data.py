@@ -9,7 +9,7 @@ import numpy as np
 from kbf_localization.arrays import Stamps
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.evaluation.training_data import training_warnings
+from kbf_localization.evaluation.training_data import training_warning
 from kbf_localization.training_map import TrainingMap
 from test.filters.synthetic_world import SyntheticDrive
 
@@ -18,9 +18,10 @@ def test_a_drive_of_the_map_is_known_whatever_its_name(
     office_map: TrainingMap, office_drives: tuple[Path, Path]
 ) -> None:
     own, other = (ColdDrive(path) for path in office_drives)
-    (warning,) = training_warnings(office_map, [own, other])
-    assert warning.startswith("EVALUATED ON TRAINING DATA")
+    warning = training_warning(office_map, own)
+    assert warning is not None and warning.startswith("EVALUATED ON TRAINING DATA")
     assert own.name in warning
+    assert training_warning(office_map, other) is None
 
 
 def test_a_pose_that_two_drives_share_is_no_reason(
@@ -28,7 +29,7 @@ def test_a_pose_that_two_drives_share_is_no_reason(
 ) -> None:
     docked = world_drive.poses.copy()
     docked[0] = world_map.poses[0]
-    assert training_warnings(world_map, [replace(world_drive, poses=docked)]) == []
+    assert training_warning(world_map, replace(world_drive, poses=docked)) is None
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,7 @@ def test_a_drive_without_poses_is_known_by_name_and_stamps(world_map: TrainingMa
     stamps = np.arange(1, 6) * 10**9
 
     def warned(name: str, stamps_ns: Stamps) -> bool:
-        drive = cast(Drive, _Unposed(name, stamps_ns))
-        return bool(training_warnings(stamped, [drive]))
+        return training_warning(stamped, cast(Drive, _Unposed(name, stamps_ns))) is not None
 
     assert warned(first.name, stamps)
     assert warned(first.name, stamps[3:] + 1)
