@@ -141,18 +141,18 @@ class FramePainter:
 
     def _hypotheses(self, page: Image, row: int) -> None:
         """Each with its way, ellipse and heading; the improbable ones are pale."""
-        told = self._run.hypotheses
-        if told is None:
+        hypotheses = self._run.hypotheses
+        if hypotheses is None:
             self._robot(page, self._run.estimates[row], self._colour(row))
             return
         set_down = 0 if self._carried is None else self._carried.set_down_at
         first = max(row - TRAIL, set_down if row >= set_down else 0)
-        for one in sorted(told[row], key=lambda hypothesis: hypothesis.probability):
+        for one in sorted(hypotheses[row], key=lambda one: one.probability):
             strength = 0.25 + 0.75 * min(one.probability, 1.0)
             colour = mixed(self._colour(row), strength)
             way = [
                 earlier.pose
-                for past in told[first : row + 1]
+                for past in hypotheses[first : row + 1]
                 for earlier in past
                 if earlier.number == one.number
             ]
@@ -241,8 +241,8 @@ class FramePainter:
 
     def _percentages(self, draw: ImageDraw.ImageDraw, row: int) -> None:
         """What each hypothesis is worth, while there is a doubt."""
-        told = () if self._run.hypotheses is None else self._run.hypotheses[row]
-        for one in told:
+        hypotheses = () if self._run.hypotheses is None else self._run.hypotheses[row]
+        for one in hypotheses:
             if 0.005 <= one.probability < 0.995:
                 x, y = self._pixels(one.pose[None])[0]
                 text = f"{100 * one.probability:.0f} %"
@@ -259,7 +259,8 @@ class FramePainter:
         error = float(self._errors[row])
         size = f"{100 * error:.0f} cm" if error < 1.0 else f"{error:.1f} m"
         about = "" if np.isnan(error) else f"{size} from the truth"
-        told = self._carried
-        if told is None or told.tracking_again_at is None or row < told.tracking_again_at:
+        kidnapped = self._carried
+        found_at = None if kidnapped is None else kidnapped.tracking_again_at
+        if kidnapped is None or found_at is None or row < found_at:
             return about
-        return f"{about}   ·   found itself after {told.seconds_to_recover:.1f} s"
+        return f"{about}   ·   found itself after {kidnapped.seconds_to_recover:.1f} s"

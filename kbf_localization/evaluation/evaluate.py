@@ -97,7 +97,7 @@ def metrics_by_method(results: Sequence[SourceResult]) -> dict[str, Figures]:
 
 
 def metrics_by_condition(results: Sequence[SourceResult]) -> dict[str, dict[str, Figures]]:
-    """The figures for each lighting, empty when no drive says its own."""
+    """The figures for each lighting, empty where no drive has one."""
     conditions = sorted({result.drive.condition for result in results if result.drive.condition})
     return {
         condition: metrics_by_method(
@@ -203,5 +203,5 @@ def _write_trajectories(folder: ResultsFolder, part: str, result: SourceResult) 
 
 def _why(runs: Mapping[str, Run]) -> str:
     counts = next(iter(runs.values())).counts
-    told = ", ".join(f"{reason.replace('_', ' ')} ({count})" for reason, count in counts.items())
-    return f"{told or 'it has no images'}; check that odometry and images overlap in time"
+    reasons = ", ".join(f"{reason.replace('_', ' ')} ({count})" for reason, count in counts.items())
+    return f"{reasons or 'it has no images'}; check that odometry and images overlap in time"

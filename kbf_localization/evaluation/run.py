@@ -37,10 +37,10 @@ class Run:
     with NaN where it is unknown or None where all of it is, `states` (t,) such as "tracking",
     `evidence` (t,), `step_ms` (t,) from the decoded image to the pose, `counts` of what went wrong,
     `frames_dropped` the images that got no estimate. `highest_weight` (t, 3) is the paper's
-    estimate. `odometry` (t, 3) is the odometry's pose at each frame, `used` (t,) says which frames
+    estimate. `odometry` (t, 3) is the odometry's pose at each frame, `used` (t,) marks frames that
     were given to the filter; the others are dead-reckoned. `beliefs` (t,) weights on the map's
     poses, `best_rows` (t,) the map's best-matching image (-1: none) and `hypotheses` (t,) are there
-    when they were asked for. `looks_back` says that each pose was told by later images too.
+    when they were asked for. `looks_back`: each pose is smoothed by later images.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""Places far apart whose pictures a map confuses, and how many pictures tell them apart."""
+"""Places far apart that look alike to a map (perceptual aliasing), and what tells them apart."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JITTER = np.array([0.08, 0.08, 0.14])
 """How far off, in d₀ and φ₀, a hypothesis is while it tracks."""
 
 NEEDED_EVIDENCE = float(np.log(FIRST_PROOF / (1.0 - FIRST_PROOF)))
-"""The log odds at which the localizer says "tracking"."""
+"""The log odds at which the localizer's state becomes "tracking"."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,19 @@ def look_alikes(fold: Fold, samples: int, progress: Progress = no_progress) -> I
         description, truth = drive.descriptions[frame], fold.truth[frame]
         if description is None:
             continue
-        picture = held.observe(description)
-        best = picture.best_rows(BEST_MATCHES)
+        observation = held.observe(description)
+        best = observation.best_rows(BEST_MATCHES)
         away = best[np.hypot(*(held.poses[best, :2] - truth[:2]).T) > far]
         if len(away) == 0:
             continue
-        here, there = pair.look(picture, truth), pair.look(picture, held.poses[away[0]])
+        here, there = pair.look(observation, truth), pair.look(observation, held.poses[away[0]])
         if here.share < LEAST_SHARE or pair.ratio(there) <= pair.ratio(here):
             continue
         yield LookAlike(truth, held.poses[away[0]], pair.images(fold, int(frame), int(away[0])))
 
 
 class _Pair:
-    """Evidence for two places from the same pictures, as the filter weighs it."""
+    """Evidence for two places from the same images, as the filter weighs it."""
 
     def __init__(self, training_map: TrainingMap) -> None:
         self._map, self._learned = training_map, training_map.learned
@@ -74,8 +74,8 @@ class _Pair:
         self._views = MapViews(training_map, resemblance, view_parameters(training_map.parameters))
         self._covariance = np.diag((JITTER * resemblance.scales) ** 2)
 
-    def look(self, picture: MapObservation, pose: Array) -> View:
-        return self._views.look(picture, pose, self._covariance, self._learned.readout)
+    def look(self, observation: MapObservation, pose: Array) -> View:
+        return self._views.look(observation, pose, self._covariance, self._learned.readout)
 
     def ratio(self, view: View) -> float:
         return view.ratio(self._learned.evidence)
@@ -94,10 +94,10 @@ class _Pair:
                 float(np.hypot(step[0], step[1])), abs(float(step[2]))
             )
             new = 1.0 if frame == start else evidence.novelty(travel)
-            picture = self._map.observe(description)
+            observation = self._map.observe(description)
             wrong = compose(elsewhere, relative(origin, pose))
             ahead += new * (
-                self.ratio(self.look(picture, pose)) - self.ratio(self.look(picture, wrong))
+                self.ratio(self.look(observation, pose)) - self.ratio(self.look(observation, wrong))
             )
             last = pose
             if ahead >= NEEDED_EVIDENCE:

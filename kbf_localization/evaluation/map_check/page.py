@@ -230,8 +230,8 @@ def _numbered(lines: Sequence[str]) -> list[tuple[str]]:
 
 def _told(pair: LookAlike) -> str:
     count = pair.images_to_tell_apart
-    told = "not told apart by the images that follow" if count is None else f"{count} images"
-    return f"{_place(pair.a)} is taken for {_place(pair.b)}; to tell them apart: {told}"
+    images = "not told apart by the images that follow" if count is None else f"{count} images"
+    return f"{_place(pair.a)} is taken for {_place(pair.b)}; to tell them apart: {images}"
 
 
 def _place(pose: Array) -> str:

@@ -24,7 +24,7 @@ class CheckedWay(NamedTuple):
     """The replayed poses `path` (t, 3), and how the localizer did at each.
 
     `errors` (t,) is how far off it was, in metres, and `expected` (t,) their running median;
-    `in_sigmas` (t,) are the errors in published standard deviations, `covered` (t,) says whether
+    `in_sigmas` (t,) are the errors in published standard deviations, `covered` (t,) is whether
     the part of the map without that drive covers the pose.
     """
 
@@ -39,8 +39,8 @@ class CheckedWay(NamedTuple):
 class MapCheck:
     """What came out of a check.
 
-    `stretches` come in the order of what driving them again would gain. `flatters` says that drives
-    were held against their own poses.
+    `stretches` come in the order of what driving them again would gain. `flatters`: drives were
+    held against their own poses.
     """
 
     training_map: TrainingMap
@@ -148,7 +148,7 @@ class MapCheck:
         return spread
 
     def sees_nothing(self, poses: Array) -> Flags:
-        """Which poses (t, 3) are on a stretch that it names, looking where there is no picture."""
+        """Which poses (t, 3) are on a stretch that it names, looking where there is no image."""
         return sees_nothing(self.training_map, self.stretches, poses)
 
     @cached_property
@@ -164,21 +164,21 @@ class MapCheck:
             word = "It will work, except where the list below says"
         else:
             word = "It will not work reliably"
-        told = (
+        sentence = (
             f"{word}: expect an error of {median:.2f} m (median), beyond 1 m in "
             f"{100 * beyond:.0f} % of the images"
         )
         if open_m > 0.0:
-            told += f"; {open_m:.0f} m of the way have no picture in the map"
+            sentence += f"; {open_m:.0f} m of the way have no picture in the map"
         once = 100.0 * (1.0 - float(np.mean(self.way.covered)))
         if once >= 1.0:
-            told += f"; {once:.0f} % of the way was seen by one drive only and is not checked"
+            sentence += f"; {once:.0f} % of the way was seen by one drive only and is not checked"
         if self.flatters:
-            told += (
+            sentence += (
                 "; this flatters, for no place was seen by two drives: the images were held "
                 "against neighbours of the same drive"
             )
-        return told + "."
+        return sentence + "."
 
     @cached_property
     def advice(self) -> list[str]:

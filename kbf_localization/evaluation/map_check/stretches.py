@@ -34,8 +34,8 @@ class Stretch:
 
     `why` is "uncovered", "one_way", "look_alike" or "light"; of an uncovered one `drives` is how
     many of the map's drives show it, 0 or 1. `expected_error_m` is how far off to expect the robot.
-    `blind` (s, DIRECTIONS) says where the map has no picture for a robot that looks that far to the
-    left of the way.
+    `blind` (s, DIRECTIONS) is true where the map has no image for a robot that looks that far to
+    the left of the way.
     """
 
     poses: Array
@@ -47,7 +47,7 @@ class Stretch:
 
     @property
     def blind_poses(self) -> Array:
-        """Poses (b, 3) on the stretch, looking where the map has no picture."""
+        """Poses (b, 3) on the stretch, looking where the map has no image."""
         return _all_round(self.poses)[self.blind.ravel()]
 
     @property
@@ -152,11 +152,11 @@ def without_repeats(training_map: TrainingMap, stretches: Sequence[Stretch]) -> 
 def _distinct(training_map: TrainingMap, stretches: Sequence[Stretch]) -> Iterator[Stretch]:
     """Of stretches for one reason, what is not on an earlier one."""
     # A hole is one hole from whichever side it is driven into.
-    told = [one.blind_poses if one.drives == 0 else one.poses for one in stretches]
-    ends = np.cumsum([len(poses) for poses in told])
-    tree = cKDTree(in_scales(training_map.learned.resemblance, np.concatenate(told)))
+    covered = [one.blind_poses if one.drives == 0 else one.poses for one in stretches]
+    ends = np.cumsum([len(poses) for poses in covered])
+    tree = cKDTree(in_scales(training_map.learned.resemblance, np.concatenate(covered)))
     listed = np.zeros(tree.n, dtype=bool)
-    for one, poses, end in zip(stretches, told, ends, strict=True):
+    for one, poses, end in zip(stretches, covered, ends, strict=True):
         near = tree.query_ball_point(in_scales(training_map.learned.resemblance, one.poses), ON)
         new = np.array([not listed[rows].any() for rows in near])
         listed[end - len(poses) : end] = True
@@ -171,7 +171,7 @@ def _distinct(training_map: TrainingMap, stretches: Sequence[Stretch]) -> Iterat
 
 
 def sees_nothing(training_map: TrainingMap, stretches: Sequence[Stretch], poses: Array) -> Flags:
-    """Which poses (t, 3) are on one of the stretches and look where the map has no picture."""
+    """Which poses (t, 3) are on one of the stretches and look where the map has no image."""
     blind = np.concatenate([np.zeros((0, 3)), *(one.blind_poses for one in stretches)])
     tree = cKDTree(in_scales(training_map.learned.resemblance, blind))
     return np.asarray(tree.query(in_scales(training_map.learned.resemblance, poses))[0] < ON)
@@ -195,5 +195,5 @@ def length_m(poses: Array) -> float:
 
 
 def scale_m(training_map: TrainingMap) -> float:
-    """d₀: so far apart, two pictures no longer look alike."""
+    """d₀: so far apart, two images no longer look alike."""
     return training_map.learned.resemblance.distance_m
