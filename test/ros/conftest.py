@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import rclpy
 from rclpy.context import Context
 
 from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.ros import node_process
 from kbf_localization.ros.node_process import NodeProcess
 from kbf_localization.training_map import build_map, save_map
 from test.conftest import MadeOnce
 from test.ros.robot import Robot
+from test.ros.warm_nodes import WarmNodes
 from test.ros.world import World
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_nodes() -> Iterator[None]:
+    """Nodes of these tests start within a tenth of a second."""
+    nodes = WarmNodes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_process, "subprocess", _subprocess_with(nodes.popen))
+        yield
+    nodes.close()
+
+
+def _subprocess_with(popen: object) -> SimpleNamespace:
+    return SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+
+
+@pytest.fixture
+def cold_nodes(warm_nodes: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are started from nothing, as users start them."""
+    monkeypatch.setattr(node_process, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

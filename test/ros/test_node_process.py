@@ -11,6 +11,8 @@ from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import PATIENCE
 from test.test_parallel import running, wait_until_gone
 
+pytestmark = pytest.mark.usefixtures("cold_nodes")
+
 
 def test_two_nodes_of_one_name_are_warned_of_by_both(map_file: Path) -> None:
     parameters = {"map": str(map_file)}

@@ -179,6 +179,7 @@ def nodes_of(map_file: Path) -> list[int]:
     return found
 
 
+@pytest.mark.usefixtures("cold_nodes")
 def test_the_command_writes_metrics_and_trajectories(
     bag: Path, map_file: Path, tmp_path: Path
 ) -> None:

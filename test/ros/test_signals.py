@@ -26,6 +26,7 @@ from test.ros.robot import Robot
 from test.ros.test_soak import cpu_seconds
 from test.ros.world import World
 
+pytestmark = pytest.mark.usefixtures("cold_nodes")
 STATES = (
     "active", "starting", "configuring", "unconfigured", "inactive", "driving", "deactivating",
     "shutting down",
