@@ -46,7 +46,7 @@ def evaluate_each(
     `how` as for `evaluate_describers`.
     """
     from kbf_localization.evaluation.describers import evaluate_describers
-    from kbf_localization.evaluation.evaluate import odometry_origin, write_results
+    from kbf_localization.evaluation.evaluate import write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.stopwatch import Stopwatch
     from kbf_localization.training_map import save_map
@@ -76,8 +76,7 @@ def evaluate_each(
             )
             size = variant.bytes_per_pose
             found[variant.describer] = {"folder": part, "bytes_per_pose": size, **figures}
-            odometry = odometry_origin(variant.results)
-            folder.write_metrics({"odometry": odometry, "describers": found})
+            folder.write_metrics({"odometry": figures["odometry"], "describers": found})
     print_notes([*training, *tests])
     print_missing_truth(tests)
     _print(", ".join(drive.name for drive in tests), found)

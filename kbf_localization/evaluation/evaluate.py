@@ -96,23 +96,6 @@ def metrics_by_method(results: Sequence[SourceResult]) -> dict[str, Figures]:
     }
 
 
-def metrics_by_condition(results: Sequence[SourceResult]) -> dict[str, dict[str, Figures]]:
-    """The figures for each lighting, empty where no drive has one."""
-    conditions = sorted({result.drive.condition for result in results if result.drive.condition})
-    return {
-        condition: metrics_by_method(
-            [result for result in results if result.drive.condition == condition]
-        )
-        for condition in conditions
-    }
-
-
-def odometry_origin(results: Sequence[SourceResult]) -> str:
-    """How the drives' odometry was got: simulated as soon as one of them has simulated odometry."""
-    simulated = any(result.drive.odometry_origin == SIMULATED for result in results)
-    return SIMULATED if simulated else MEASURED
-
-
 def write_results(
     folder: ResultsFolder,
     results: Sequence[SourceResult],
@@ -129,15 +112,19 @@ def write_results(
     `config["command"]` is what the report tells a reader to run again. Several drives get a folder
     each, and a report that leads to theirs.
     """
+    simulated = any(result.drive.odometry_origin == SIMULATED for result in results)
     metrics: dict[str, Any] = {
-        "odometry": odometry_origin(results),
+        "odometry": SIMULATED if simulated else MEASURED,
         "methods": metrics_by_method(results),
     }
     warnings = [training_warning(training_map, result.drive) for result in results]
     if any(warnings):
         metrics["warnings"] = [line for line in warnings if line]
-    if conditions := metrics_by_condition(results):
-        metrics["conditions"] = conditions
+    if lights := sorted({result.drive.condition for result in results if result.drive.condition}):
+        metrics["conditions"] = {
+            light: metrics_by_method([one for one in results if one.drive.condition == light])
+            for light in lights
+        }
     parts = _parts(results)
     if len(results) > 1:
         metrics["sources"] = {
