@@ -68,9 +68,9 @@ def demo(
     ros = ros_replay()
     from kbf_localization.datasets.floor_plan_image import FLOOR_PLAN
     from kbf_localization.datasets.open import open_drive
-    from kbf_localization.evaluation.agreement import with_beliefs
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.evaluation.run import with_beliefs
     from kbf_localization.simulator import simulate
     from kbf_localization.training_map import build_map, load_map, save_map
 

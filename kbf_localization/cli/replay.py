@@ -49,9 +49,9 @@ def replay(
     files: Files,
 ) -> None:
     from kbf_localization.datasets.rosbag import RosbagDrive
-    from kbf_localization.evaluation.agreement import with_beliefs
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.evaluation.run import with_beliefs
     from kbf_localization.training_map import load_map
 
     ros = ros_replay()

@@ -15,7 +15,7 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_images
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.smoothing import Step, smoothed
-from kbf_localization.geometry import compose, relative
+from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 WHOLE_MAP_MATCHING_LIMIT = 5000
 """Up to this many poses the best match is sought in the whole map, above it in the belief alone."""
+
+EQUAL = 1e-9
+"""Metres or radians by which the node's estimates may differ from the offline replay's."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,24 @@ def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
         hypotheses=None,
         looks_back=True,
     )
+
+
+def with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
+    """The node's run with the offline replay's beliefs, where the two agree frame by frame.
+
+    The node does not publish its whole belief; that of an equal estimate is equal. Also gives the
+    largest difference of the two estimates, in metres or radians; None where frames are missing.
+    """
+    if not np.array_equal(node.stamps_ns, offline.stamps_ns):
+        return node, None
+    difference = node.estimates - offline.estimates
+    difference[:, 2] = wrap_angle(difference[:, 2])
+    largest = float(np.abs(difference).max(initial=0.0))
+    if largest > EQUAL:
+        return node, largest
+    return replace(
+        node, beliefs=offline.beliefs, best_rows=offline.best_rows, hypotheses=offline.hypotheses
+    ), largest
 
 
 def _best_row(observation: MapObservation, weights: Weights | None, poses: int) -> int:

@@ -1,19 +1,20 @@
-"""The replay: nothing is lost, and threads do not change the result."""
+"""The replay: nothing is lost, threads do not change the result, and the node gives the same."""
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from kbf_localization.arrays import Image
 from kbf_localization.evaluation.described_drive import describe_drive
-from kbf_localization.evaluation.run import Run, localize_drive, replay
+from kbf_localization.evaluation.run import Run, localize_drive, replay, with_beliefs
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.training_map import TrainingMap, build_map
 from test.conftest import learning_quickly
-from test.evaluation.synthetic import SyntheticDrive
+from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +119,29 @@ def test_an_image_that_cannot_be_decoded_is_counted(training_map: TrainingMap) -
     run = replayed(Damaged(10), training_map, "nai")
     assert len(run) == 8 and run.frames_dropped == 2
     assert run.counts["image_not_decodable"] == 2
+
+
+OFFLINE = synthetic_run(SyntheticDrive(10), synthetic_map(30).poses, "kbf")
+NODE = replace(OFFLINE, method="node", beliefs=None, best_rows=None)
+
+
+def test_a_node_that_agrees_gets_the_offline_beliefs() -> None:
+    run, largest = with_beliefs(NODE, OFFLINE)
+    assert largest == 0.0 and run.method == "node"
+    assert run.beliefs is OFFLINE.beliefs and run.best_rows is OFFLINE.best_rows
+
+
+def test_a_full_turn_of_heading_is_no_difference() -> None:
+    turned = replace(NODE, estimates=NODE.estimates + np.array([0.0, 0.0, 2 * np.pi]))
+    run, largest = with_beliefs(turned, OFFLINE)
+    assert largest is not None and largest < 1e-12 and run.beliefs is not None
+
+
+def test_another_pose_has_another_belief() -> None:
+    run, largest = with_beliefs(replace(NODE, estimates=NODE.estimates + 1e-6), OFFLINE)
+    assert largest is not None and largest > 5e-7 and run.beliefs is None
+
+
+def test_a_dropped_frame_changes_every_belief_after_it() -> None:
+    shorter = replace(NODE, stamps_ns=NODE.stamps_ns[1:], estimates=NODE.estimates[1:])
+    assert with_beliefs(shorter, OFFLINE) == (shorter, None)
