@@ -61,6 +61,44 @@ class Tuned:
     default_rmse_m: float
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """Scores one candidate on all folds; a picklable function."""
+
+    pool: FramePool
+    drives: tuple[int, ...]
+    final: bool
+
+    def __call__(self, candidate: Candidate) -> float:
+        squared = np.concatenate(list(self._squared_errors(candidate)))
+        return float(np.sqrt(squared.mean()))
+
+    def _squared_errors(self, candidate: Candidate) -> Iterator[Array]:
+        """What is tuned is what runs: a whole localizer on a map built with the candidate."""
+        stored = {f"{candidate.method}.{key}": one for key, one in candidate.parameters.items()}
+        for trained, tested in permutations(self.drives, 2):
+            for choice in range(CHOICES_OF_POSES if self.final else 1):
+                training_map = self.pool.random_map(
+                    [trained], candidate.poses, 1000 * candidate.poses + choice, stored
+                )
+                for piece in self.pieces(tested):
+                    pose_filter = make_filter(candidate.method, training_map, seed=choice)
+                    run = replay(piece, Localizer(training_map, pose_filter), candidate.method)
+                    assert run.truth is not None
+                    counted = covered_share(training_map, run.truth) > LEAST_COVERED
+                    yield (position_errors(run) ** 2)[counted]
+
+    def pieces(self, number: int) -> Iterator[DescribedDrive]:
+        """Two pieces of the drive, or all of it where it is short."""
+        drive = self.pool.drive(number)
+        length = FINAL_FRAMES if self.final else FIRST_ROUND_FRAMES
+        if len(drive) <= 2 * length:
+            yield drive
+            return
+        for start in (len(drive) // 6, 4 * len(drive) // 6):
+            yield drive.part(slice(start, start + length))
+
+
 def tune(
     pool: FramePool,
     drives: Sequence[int],
@@ -181,44 +219,6 @@ def _scores(
         scores[candidate.number] = rmse
         progress(len(scores), len(candidates), doing)
     return scores
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """Scores one candidate on all folds; a picklable function."""
-
-    pool: FramePool
-    drives: tuple[int, ...]
-    final: bool
-
-    def __call__(self, candidate: Candidate) -> float:
-        squared = np.concatenate(list(self._squared_errors(candidate)))
-        return float(np.sqrt(squared.mean()))
-
-    def _squared_errors(self, candidate: Candidate) -> Iterator[Array]:
-        """What is tuned is what runs: a whole localizer on a map built with the candidate."""
-        stored = {f"{candidate.method}.{key}": one for key, one in candidate.parameters.items()}
-        for trained, tested in permutations(self.drives, 2):
-            for choice in range(CHOICES_OF_POSES if self.final else 1):
-                training_map = self.pool.random_map(
-                    [trained], candidate.poses, 1000 * candidate.poses + choice, stored
-                )
-                for piece in self.pieces(tested):
-                    pose_filter = make_filter(candidate.method, training_map, seed=choice)
-                    run = replay(piece, Localizer(training_map, pose_filter), candidate.method)
-                    assert run.truth is not None
-                    counted = covered_share(training_map, run.truth) > LEAST_COVERED
-                    yield (position_errors(run) ** 2)[counted]
-
-    def pieces(self, number: int) -> Iterator[DescribedDrive]:
-        """Two pieces of the drive, or all of it where it is short."""
-        drive = self.pool.drive(number)
-        length = FINAL_FRAMES if self.final else FIRST_ROUND_FRAMES
-        if len(drive) <= 2 * length:
-            yield drive
-            return
-        for start in (len(drive) // 6, 4 * len(drive) // 6):
-            yield drive.part(slice(start, start + length))
 
 
 class Journal:

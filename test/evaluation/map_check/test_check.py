@@ -71,6 +71,12 @@ def few_samples() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def cut(world_map: TrainingMap) -> TrainingMap:
+    """The map without its western part."""
+    return subset(world_map, np.flatnonzero(world_map.poses[:, 0] >= -1.0))
+
+
+@pytest.fixture(scope="module")
 def checked(world_map: TrainingMap, few_samples: None) -> MapCheck:
     return check_map(world_map)
 
@@ -102,8 +108,7 @@ def test_a_loop_driven_one_way_round_is_one_way(checked: MapCheck) -> None:
     assert not [stretch for stretch in checked.stretches if stretch.drives == 0]
 
 
-def test_a_hole_is_found_where_it_was_cut(world_map: TrainingMap) -> None:
-    cut = subset(world_map, np.flatnonzero(world_map.poses[:, 0] >= -1.0))
+def test_a_hole_is_found_where_it_was_cut(world_map: TrainingMap, cut: TrainingMap) -> None:
     for known in (cut, replace(cut, ways=())):
         found = holes(known)
         assert found
@@ -112,9 +117,8 @@ def test_a_hole_is_found_where_it_was_cut(world_map: TrainingMap) -> None:
     assert not holes(world_map)
 
 
-def test_who_turns_in_a_hole_sees_nothing_either(world_map: TrainingMap) -> None:
+def test_who_turns_in_a_hole_sees_nothing_either(world_map: TrainingMap, cut: TrainingMap) -> None:
     """The map's drives went round the loop; nobody drove across its hole or looked aside there."""
-    cut = subset(world_map, np.flatnonzero(world_map.poses[:, 0] >= -1.0))
     found = holes(cut)
     way = world_map.way(0)
     deep = way[covered_share(cut, way) < 0.1]
@@ -126,8 +130,9 @@ def test_who_turns_in_a_hole_sees_nothing_either(world_map: TrainingMap) -> None
     assert not sees_nothing(cut, found, known).any()
 
 
-def test_a_hole_is_one_hole_from_whichever_side_it_is_driven_into(world_map: TrainingMap) -> None:
-    cut = subset(world_map, np.flatnonzero(world_map.poses[:, 0] >= -1.0))
+def test_a_hole_is_one_hole_from_whichever_side_it_is_driven_into(
+    world_map: TrainingMap, cut: TrainingMap
+) -> None:
     way = world_map.way(0)
     into = way[covered_share(cut, way) < LEAST_SHARE]
     back = into[::-1] + np.array([0.0, 0.0, np.pi])
@@ -137,9 +142,8 @@ def test_a_hole_is_one_hole_from_whichever_side_it_is_driven_into(world_map: Tra
 
 
 def test_a_drive_that_the_map_does_not_know_shows_the_hole(
-    world_map: TrainingMap, world_drive: SyntheticDrive
+    cut: TrainingMap, world_drive: SyntheticDrive
 ) -> None:
-    cut = subset(world_map, np.flatnonzero(world_map.poses[:, 0] >= -1.0))
     found = check_map(cut, [replace(world_drive, name="later").described])
     missing = [one for one in found.stretches if one.drives == 0]
     assert missing
