@@ -18,13 +18,19 @@ _ODOMETRY = "measured, or simulate[:scale,noise,seed]: derived from the known po
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A group of options: how the given drives are to be read."""
+class Topics:
+    """A group of options: which of a bag's topics are read."""
 
-    odometry: Annotated[str, Option(metavar="HOW", help=_ODOMETRY)] = "measured"
     odom_topic: Annotated[Optional[str], Option(help="A bag's odometry topic, or /tf.")] = None
     image_topic: Annotated[Optional[str], Option(help="A bag's image topic.")] = None
     pose_topic: Annotated[Optional[str], Option(help="A bag's true-pose topic.")] = None
+
+
+@dataclass(frozen=True)
+class Reading(Topics):
+    """A group of options: how the given drives are to be read."""
+
+    odometry: Annotated[str, Option(metavar="HOW", help=_ODOMETRY)] = "measured"
 
     def open(self, source: Path, part: str | None = None) -> Drive:
         from kbf_localization.datasets.open import open_drive

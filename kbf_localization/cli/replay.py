@@ -7,7 +7,7 @@ Watch it in RViz meanwhile: `rviz2 -d rviz/localization.rviz --ros-args -p use_s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -15,13 +15,12 @@ from typer import Option
 
 from kbf_localization.cli.console import command_line, print_line, print_methods
 from kbf_localization.cli.describers import Model
-from kbf_localization.cli.drives import print_missing_truth
+from kbf_localization.cli.drives import Topics, print_missing_truth
 from kbf_localization.cli.options import Bag, Files, OnMap, takes_groups
 from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import KbfError
 
 if TYPE_CHECKING:
-    from kbf_localization.datasets.rosbag import RosbagDrive
     from kbf_localization.ros.replay import Replayed
 
 app = typer.Typer(add_completion=False)
@@ -42,10 +41,8 @@ def replay(
         int, Option(help="Images that may wait in the node; 1 is what a robot has.", min=1)
     ] = 1,
     model: Model = None,
-    odom_topic: Annotated[Optional[str], Option(help="The bag's odometry topic.")] = None,
-    image_topic: Annotated[Optional[str], Option(help="The bag's image topic.")] = None,
-    pose_topic: Annotated[Optional[str], Option(help="The bag's true-pose topic.")] = None,
     *,
+    topics: Topics,
     files: Files,
 ) -> None:
     from kbf_localization.datasets.rosbag import RosbagDrive
@@ -56,7 +53,7 @@ def replay(
 
     ros = ros_replay()
     training_map = load_map(map_path, model)
-    drive = RosbagDrive(bag, odom_topic, image_topic, pose_topic)
+    drive = RosbagDrive(bag, **vars(topics))
     settings = ros.ReplaySettings(rate, start, duration, loop)
     of_node = {"image_queue_depth": queue, "descriptor_model": str(model or "")}
     with show_progress() as progress:
@@ -84,7 +81,7 @@ def replay(
             folder, results, training_map, config, progress=progress, **files.wanted
         )
         folder.write_metrics({**metrics, "replay": replay_figures(replayed, rate)})
-    for line in replay_notes(drive, replayed):
+    for line in [*drive.warnings, *_notes(replayed)]:
         print_line(f"Note: {line}")
     print_missing_truth([drive])
     print_methods(f"{drive.name} through the node, {rate:g} times as fast", metrics["methods"])
@@ -105,32 +102,33 @@ def ros_replay() -> Any:
 
 def replay_figures(replayed: Replayed, rate: float) -> dict[str, Any]:
     """How the replay itself went, for metrics.json."""
-    import numpy as np
-
     return {
         "rate": rate,
         "passes": replayed.passes,
         "frames_played": len(replayed.played_frames),
         "messages": int(sum(replayed.played.counts.values())),
-        "lateness_ms_p50": float(np.percentile(replayed.played.lateness_ms, 50)),
-        "lateness_ms_p99": float(np.percentile(replayed.played.lateness_ms, 99)),
+        "lateness_ms_p50": _lateness_ms(replayed, 50),
+        "lateness_ms_p99": _lateness_ms(replayed, 99),
     }
 
 
-def replay_notes(drive: RosbagDrive, replayed: Replayed) -> Sequence[str]:
-    """What a user should know about the replay beside its figures."""
+def _lateness_ms(replayed: Replayed, percent: float) -> float:
     import numpy as np
 
-    lines = [*drive.warnings, *replayed.notes]
+    return float(np.percentile(replayed.played.lateness_ms, percent))
+
+
+def _notes(replayed: Replayed) -> Iterator[str]:
+    """What a user should know about the replay beside its figures."""
+    yield from replayed.notes
     if replayed.run.frames_dropped:
-        lines.append(
+        yield (
             f"the node dropped {replayed.run.frames_dropped} of {len(replayed.played_frames)} "
             "frames; play slower with --rate, or let more images wait with --queue"
         )
-    late = float(np.percentile(replayed.played.lateness_ms, 99))
-    if late > 10.0:
-        lines.append(
-            f"1 % of the messages came {late:.0f} ms or more after their time: this computer is "
+    late_ms = _lateness_ms(replayed, 99)
+    if late_ms > 10.0:
+        yield (
+            f"1 % of the messages came {late_ms:.0f} ms or more after their time: this computer is "
             "too slow or too busy for this rate"
         )
-    return lines

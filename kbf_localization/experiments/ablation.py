@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
+from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
@@ -55,9 +55,7 @@ def run_trials(
     results: list[Trial] = []
     for office, setup in enumerate(setups):
         for fold in setup.folds:
-            pool = describe_drives(
-                fold.training, [fold.test], seed=seed, workers=workers, progress=progress
-            )
+            pool = fold.describe(seed, workers, progress)
             task = partial(_run, pool, len(fold.training), office, seed)
             items = [(name, n, k) for n in sizes for k in range(trials) for name in VARIANTS]
             doing = f"parts left out, office {office + 1} of {len(setups)}"

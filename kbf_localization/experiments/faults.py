@@ -14,8 +14,8 @@ from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
 from kbf_localization.evaluation.frame_pool import FramePool, covered_share, share_near
 from kbf_localization.experiments.faults_pictures import (
-    Crowd,
     covered,
+    crowd,
     dimmed,
     in_the_dark,
     mirrored,
@@ -250,8 +250,8 @@ def all_faults(kidnappings_each: int) -> Mapping[str, Fault]:
         "wrong_map": wrong_map,
         "wrong_map_same_words": wrong_map_same_words,
         "off_the_map": partial(off_the_map, BEGIN_S),
-        "crowd_50": partial(pictures, Crowd(0.5), 30.0),
-        "crowd_70": partial(pictures, Crowd(0.7), 30.0),
+        "crowd_50": partial(pictures, partial(crowd, 0.5), 30.0),
+        "crowd_70": partial(pictures, partial(crowd, 0.7), 30.0),
         "odometry_frozen": partial(odometry, (0.0, 0.0, 0.0), 30.0),
         "odometry_scaled": partial(odometry, (SCALE, SCALE, 1.0), forever),
         "odometry_heading_inverted": partial(odometry, (1.0, 1.0, -1.0), forever),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbf_localization.evaluation.cross_validation import Tuned, tune
-from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
+from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
@@ -76,9 +76,7 @@ def run_trials(
     results: list[Trial] = []
     tuned: dict[str, dict[int, Mapping[str, Tuned]]] = {}
     for fold in setup.folds:
-        pool = describe_drives(
-            fold.training, [fold.test], seed=seed, workers=workers, progress=progress
-        )
+        pool = fold.describe(seed, workers, progress)
         drives = list(range(len(fold.training)))
         for poses in sizes:
             known = tuned.get(fold.test.name, {}).get(sizes[0]) if tune_at else None

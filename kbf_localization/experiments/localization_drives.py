@@ -13,6 +13,7 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
+from kbf_localization.evaluation.frame_pool import FramePool, describe_drives
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
 from kbf_localization.simulator import simulate, simulate_along
@@ -28,6 +29,12 @@ class Fold:
 
     training: tuple[Drive, ...]
     test: Drive
+
+    def describe(self, seed: int, workers: Workers, progress: Progress) -> FramePool:
+        """All frames, the test's last, with words of the training drives alone."""
+        return describe_drives(
+            self.training, [self.test], seed=seed, workers=workers, progress=progress
+        )
 
 
 @dataclass(frozen=True)

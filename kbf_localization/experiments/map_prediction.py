@@ -16,7 +16,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.evaluation.described_drive import DescribedDrive
-from kbf_localization.evaluation.frame_pool import FramePool, covered_share, describe_drives
+from kbf_localization.evaluation.frame_pool import FramePool, covered_share
 from kbf_localization.evaluation.map_check.check import check_map
 from kbf_localization.evaluation.map_check.first_fix import fix_from
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE
@@ -69,13 +69,11 @@ def predict(
 
     Each has a fold of the map's two drives and a later one.
     """
-    offices = []
-    for seed, setup in setups.items():
-        (fold,) = setup.folds
-        pool = describe_drives(
-            fold.training, [fold.test], seed=seed, workers=workers, progress=progress
-        )
-        offices.append((seed, pool))
+    offices = [
+        (seed, fold.describe(seed, workers, progress))
+        for seed, setup in setups.items()
+        for fold in setup.folds
+    ]
     found = workers.map(partial(_predictions, poses), offices)
     done = tracked(found, "checking maps with holes", progress, len(offices))
     return [prediction for some in done for prediction in some]

@@ -11,12 +11,9 @@ from kbf_localization.vision.describer import ImageDescription
 @pytest.fixture(scope="module")
 def figures() -> scale.Figures:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scale, "BLOCKS", 2)
-        patch.setattr(scale, "STEPS_PER_BLOCK", 3)
-        patch.setattr(scale, "WARM_UP", 3)
-        patch.setattr(scale, "GLOBAL_STARTS", 2)
-        patch.setattr(scale, "SMALL", 100)
-        patch.setattr(scale, "LARGE", 1000)
+        sizes = {"SMALL": 100, "LARGE": 1000, "WARM_UP": 3, "BLOCKS": 2, "STEPS_PER_BLOCK": 3}
+        for name, size in (sizes | {"GLOBAL_STARTS": 2, "STEPS_AFTER_START": 3}).items():
+            patch.setattr(scale, name, size)
         return scale.run()
 
 

@@ -22,8 +22,8 @@ from kbf_localization.experiments.faults import (
     pictures,
 )
 from kbf_localization.experiments.faults_pictures import (
-    Crowd,
     covered,
+    crowd,
     dimmed,
     mirrored,
     upside_down,
@@ -206,8 +206,7 @@ IMAGE = np.random.default_rng(5).integers(0, 256, (240, 320)).astype(np.uint8)
 
 @pytest.mark.parametrize("share", [0.5, 0.7])
 def test_a_crowd_hides_its_share_of_the_pixels_and_moves(share):
-    crowd, rng = Crowd(share), np.random.default_rng(0)
-    now, later = crowd(IMAGE, 0.0, rng), crowd(IMAGE, 3.0, rng)
+    now, later = (crowd(share, IMAGE, at, np.random.default_rng(0)) for at in (0.0, 3.0))
     # A pixel behind the crowd may have the scene's grey by chance, one time in 256.
     assert share - 0.02 < np.mean(now != IMAGE) < share + 0.1
     assert np.mean((now != IMAGE) & (later == IMAGE)) > 0.05

@@ -22,11 +22,11 @@ from test.filters.synthetic_world import drive, loop, pool_of
 @pytest.mark.usefixtures("quick_learning")
 def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
     pool = pool_of([drive(world, loop(30, wobble=0.03 * i), seed=i) for i in range(3)])
-    monkeypatch.setattr(localization, "describe_drives", lambda *_args, **_options: pool)
+    monkeypatch.setattr(Fold, "describe", lambda *_: pool)
     named = SimpleNamespace(name="tested")
     outcome = localization.run_trials(
         Setup("synthetic", (Fold((named, named), named),)),
-        trials=2,
+        trials=1,
         sizes=(15, 25),
         methods=list(METHODS),
         budget=1,
@@ -48,7 +48,7 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
     assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
     found.write(ResultsFolder(tmp_path), {})
     assert (tmp_path / "localization.png").read_bytes().startswith(b"\x89PNG")
-    assert len((tmp_path / "localization.csv").read_text().splitlines()) == 1 + 2 * 2 * 7
+    assert len((tmp_path / "localization.csv").read_text().splitlines()) == 1 + 2 * 7
 
 
 def test_takes_the_papers_sequences_unpacked_or_as_archives(tmp_path, office_drives):

@@ -9,6 +9,7 @@ from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.run import Run
+from kbf_localization.experiments import recovery_trials
 from kbf_localization.experiments.recovery import (
     AFTER_KIDNAPPING,
     BEFORE_KIDNAPPING,
@@ -139,7 +140,8 @@ def test_the_robot_is_carried_far_and_trials_stay_where_the_map_covers_their_dri
     assert [piece.count for (piece,) in whole_drives(drives)] == [400, 300]
 
 
-def test_a_map_that_covers_nothing_gives_no_trials():
+def test_a_map_that_covers_nothing_gives_no_trials(monkeypatch):
+    monkeypatch.setattr(recovery_trials, "MOST_DRAWS", 1000)
     nowhere = [np.zeros(400, dtype=bool)]
     with pytest.raises(KbfError, match="covers no 30"):
         global_starts([drive()], nowhere, 1, START_UPDATES, seed=1)
