@@ -6,25 +6,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from kbf_localization.cli.main import app
 from kbf_localization.datasets.floor_plan_image import FREE, write_floor_plan
 from kbf_localization.training_map import TrainingMap, load_map, save_map
+from test.cli.kbf import kbf
 from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 
+LIKE = ("--like", "office.kbfmap", "--poses", 5, "--jobs", 1)
 
-def kbf(*arguments: object, cwd: Path) -> Result:
+
+def kbf_map(*words: object, cwd: Path, exit_code: int = 0) -> str:
+    """What `kbf map` prints in this folder."""
     before = Path.cwd()
     os.chdir(cwd)
     try:
-        return CliRunner(env={"COLUMNS": "120"}).invoke(app, [str(item) for item in arguments])
+        result = kbf("map", *words, width=120)
     finally:
         os.chdir(before)
+    assert result.exit_code == exit_code, result.output
+    return result.output
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +37,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_cold_drive(folder / "seq1_cloudy1", 24)
     (folder / "tuned.yaml").write_text("parameters: {power: 8}\n\n")
     with learning_quickly():
-        built = kbf(
-            *("map", "build", "seq1_cloudy1", "--output", "office.kbfmap", "--poses", 10),
+        built = kbf_map(
+            *("build", "seq1_cloudy1", "--output", "office.kbfmap", "--poses", 10),
             *("--words", 20, "--jobs", 1, "--parameters", "tuned.yaml"),
             cwd=folder,
         )
-    assert built.exit_code == 0, built.output
-    assert "seq1_cloudy1" in built.output
+    assert "seq1_cloudy1" in built
     return folder
 
 
@@ -51,47 +53,38 @@ def test_build_writes_the_map_with_its_parameters(folder: Path) -> None:
 
 
 def test_info_shows_a_table_and_writes_a_picture(folder: Path) -> None:
-    shown = kbf("map", "info", "office.kbfmap", "--output", "shown", cwd=folder)
-    assert shown.exit_code == 0, shown.output
+    shown = kbf_map("info", "office.kbfmap", "--output", "shown", cwd=folder)
     for text in ("160 x 120", "cloudy", load_map(folder / "office.kbfmap").identity):
-        assert text in shown.output
+        assert text in shown
     assert (folder / "shown" / "map.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_floor_plan_given_to_build_stays_in_the_map(folder: Path) -> None:
     grey = np.full((40, 60), FREE, dtype=np.uint8)
     write_floor_plan(folder, grey, 0.5, (-10.0, -10.0))
-    build = ("map", "build", "seq1_cloudy1", "--like", "office.kbfmap", "--poses", 5, "--jobs", 1)
     plan = ("--floor-plan", "floor_plan.yaml")
-    built = kbf(*build, *plan, "--output", "walls.kbfmap", cwd=folder)
-    assert built.exit_code == 0, built.output
+    kbf_map("build", "seq1_cloudy1", *LIKE, *plan, "--output", "walls.kbfmap", cwd=folder)
     (folder / "floor_plan.pgm").unlink()
     kept = load_map(folder / "walls.kbfmap").floor_plan
     assert kept is not None and kept.origin == (-10.0, -10.0, 0.0)
     np.testing.assert_array_equal(kept.image, grey)
-    shown = kbf("map", "info", "walls.kbfmap", "--output", "with walls", cwd=folder)
-    assert "30.0 x 20.0" in shown.output
-    failed = kbf("map", "info", "walls.kbfmap", *plan, cwd=folder)
-    assert failed.exit_code == 2
-    assert "floor_plan.pgm: cannot be read" in failed.output
+    shown = kbf_map("info", "walls.kbfmap", "--output", "with walls", cwd=folder)
+    assert "30.0 x 20.0" in shown
+    failed = kbf_map("info", "walls.kbfmap", *plan, cwd=folder, exit_code=2)
+    assert "floor_plan.pgm: cannot be read" in failed
 
 
 def test_info_leaves_the_latest_results_where_they_are(folder: Path) -> None:
-    shown = kbf("map", "info", "office.kbfmap", cwd=folder)
-    path = shown.output.strip().splitlines()[-1].removeprefix("Picture: ")
+    shown = kbf_map("info", "office.kbfmap", cwd=folder)
+    path = shown.strip().splitlines()[-1].removeprefix("Picture: ")
     assert (folder / path).is_file()
     assert not (folder / "results" / "latest").exists()
 
 
 def test_maps_of_the_same_words_merge(folder: Path) -> None:
     make_cold_drive(folder / "seq1_night1", 12, seed=4)
-    like = ("--like", "office.kbfmap", "--poses", 5, "--jobs", 1)
-    built = kbf("map", "build", "seq1_night1", *like, "--output", "night.kbfmap", cwd=folder)
-    assert built.exit_code == 0, built.output
-    merged = kbf(
-        "map", "merge", "office.kbfmap", "night.kbfmap", "--output", "both.kbfmap", cwd=folder
-    )
-    assert merged.exit_code == 0, merged.output
+    kbf_map("build", "seq1_night1", *LIKE, "--output", "night.kbfmap", cwd=folder)
+    kbf_map("merge", "office.kbfmap", "night.kbfmap", "--output", "both.kbfmap", cwd=folder)
     both = load_map(folder / "both.kbfmap")
     assert len(both) == 15
     assert [source.condition for source in both.sources] == ["cloudy", "night"]
@@ -99,33 +92,27 @@ def test_maps_of_the_same_words_merge(folder: Path) -> None:
 
 def test_a_map_that_is_there_is_replaced_by_force_alone(folder: Path) -> None:
     make_cold_drive(folder / "seq1_sunny1", 12, seed=5)
-    build = ("map", "build", "seq1_sunny1", "--like", "office.kbfmap", "--poses", 5, "--jobs", 1)
-    assert kbf(*build, "--output", "sunny.kbfmap", cwd=folder).exit_code == 0
+    build = ("build", "seq1_sunny1", *LIKE, "--output", "sunny.kbfmap")
+    kbf_map(*build, cwd=folder)
     before = (folder / "sunny.kbfmap").read_bytes()
-    refused = kbf(*build, "--output", "sunny.kbfmap", cwd=folder)
-    assert refused.exit_code == 2
-    assert "--force" in refused.output
+    assert "--force" in kbf_map(*build, cwd=folder, exit_code=2)
     assert (folder / "sunny.kbfmap").read_bytes() == before
-    forced = kbf(*build, "--output", "sunny.kbfmap", "--force", "--no-thumbnails", cwd=folder)
-    assert forced.exit_code == 0, forced.output
+    kbf_map(*build, "--force", "--no-thumbnails", cwd=folder)
     assert not any(load_map(folder / "sunny.kbfmap").thumbnails)
 
 
 def test_a_drive_is_added_and_removed(folder: Path) -> None:
     make_cold_drive(folder / "seq1_night2", 12, seed=6)
-    add = ("map", "add", "office.kbfmap", "seq1_night2", "--poses", 5, "--jobs", 1)
-    added = kbf(*add, "--output", "more.kbfmap", cwd=folder)
-    assert added.exit_code == 0, added.output
+    add = ("add", "office.kbfmap", "seq1_night2", "--poses", 5, "--jobs", 1)
+    kbf_map(*add, "--output", "more.kbfmap", cwd=folder)
     assert [one.name for one in load_map(folder / "more.kbfmap").sources] == [
         "seq1_cloudy1",
         "seq1_night2",
     ]
-    again = kbf("map", "add", "more.kbfmap", "seq1_night2", "--output", "x.kbfmap", cwd=folder)
-    assert again.exit_code == 2
-    assert "is in the map already" in again.output
-    less = ("map", "remove", "more.kbfmap", "--source", "seq1_night2", "--output", "more.kbfmap")
-    removed = kbf(*less, "--force", cwd=folder)
-    assert removed.exit_code == 0, removed.output
+    again = ("add", "more.kbfmap", "seq1_night2", "--output", "x.kbfmap")
+    assert "is in the map already" in kbf_map(*again, cwd=folder, exit_code=2)
+    less = ("remove", "more.kbfmap", "--source", "seq1_night2", "--output", "more.kbfmap")
+    kbf_map(*less, "--force", cwd=folder)
     left, office = load_map(folder / "more.kbfmap"), load_map(folder / "office.kbfmap")
     assert left.identity == office.identity
     assert list(left.thumbnails) == list(office.thumbnails)
@@ -133,16 +120,14 @@ def test_a_drive_is_added_and_removed(folder: Path) -> None:
 
 def test_a_check_below_the_bar_has_exit_code_one(tmp_path: Path, office_map: TrainingMap) -> None:
     save_map(office_map, tmp_path / "office.kbfmap")
-    check = ("map", "check", "office.kbfmap", "--json", "--output", "out", "--require-median")
-    refused = kbf(*check, 1e-9, cwd=tmp_path)
-    assert refused.exit_code == 1, refused.output
-    printed = json.loads(refused.output[refused.output.index("{") :])
+    check = ("check", "office.kbfmap", "--json", "--output", "out", "--require-median")
+    bad = kbf_map(*check, 1e-9, cwd=tmp_path, exit_code=1)
+    printed = json.loads(bad[bad.index("{") :])
     assert printed == json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert printed["expected_median_m"] > 1e-9
     assert "flatters" in printed["verdict"]
     assert (tmp_path / "out" / "check.html").is_file()
-    passed = kbf(*check, printed["expected_median_m"], cwd=tmp_path)
-    assert passed.exit_code == 0, passed.output
+    kbf_map(*check, printed["expected_median_m"], cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +152,7 @@ def test_a_users_mistake_is_one_line(
 ) -> None:
     (folder / "bad.yaml").write_text("parameters: [1, 2]")
     before = set(folder.iterdir())
-    failed = kbf("map", *arguments, cwd=folder)
-    assert failed.exit_code == 2
-    lines = failed.output.strip().splitlines()
-    assert says in lines[-1]
-    assert "Traceback" not in failed.output
+    failed = kbf_map(*arguments, cwd=folder, exit_code=2)
+    assert says in failed.strip().splitlines()[-1]
+    assert "Traceback" not in failed
     assert set(folder.iterdir()) == before
