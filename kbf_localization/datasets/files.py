@@ -1,4 +1,4 @@
-"""Foreign files, read only if they are regular and of a size that makes sense; new folders."""
+"""Foreign files: only regular ones of a size that makes sense, and their lines; new folders."""
 
 from __future__ import annotations
 

@@ -105,15 +105,9 @@ Messages = Iterable[tuple[str, int, Any]]
 
 
 def write_messages(path: Path, messages: Messages, storage: str = "mcap") -> Path:
-    """A rosbag2 of (topic, time of recording, message)."""
-    connections: dict[str, Any] = {}
-    plugin = StoragePlugin[storage.upper()]
-    with Writer(path, version=9, storage_plugin=plugin) as writer:
-        for topic, recorded_ns, message in messages:
-            name = message.__msgtype__
-            if topic not in connections:
-                connections[topic] = writer.add_connection(topic, name, typestore=TYPES)
-            writer.write(connections[topic], recorded_ns, TYPES.serialize_cdr(message, name))
+    """A rosbag2 of (topic, time of recording, message), by time."""
+    with Writer(path, version=9, storage_plugin=StoragePlugin[storage.upper()]) as writer:
+        _write(writer, TYPES, TYPES.serialize_cdr, messages)
     return path
 
 
@@ -123,15 +117,22 @@ def write_messages_ros1(path: Path, messages: Messages) -> Path:
     types.register(
         get_types_from_msg("geometry_msgs/TransformStamped[] transforms", "tf2_msgs/msg/TFMessage")
     )
-    connections: dict[str, Any] = {}
+
+    def serialize(message: Any, name: str) -> bytes | memoryview:
+        return types.serialize_ros1(_with_sequence_number(message, types), name)
+
     with Writer1(path) as writer:
-        for topic, recorded_ns, message in messages:
-            name = message.__msgtype__
-            if topic not in connections:
-                connections[topic] = writer.add_connection(topic, name, typestore=types)
-            raw = types.serialize_ros1(_with_sequence_number(message, types), name)
-            writer.write(connections[topic], recorded_ns, raw)
+        _write(writer, types, serialize, messages)
     return path
+
+
+def _write(writer: Any, types: Any, serialize: Any, messages: Messages) -> None:
+    connections: dict[str, Any] = {}
+    for topic, recorded_ns, message in sorted(messages, key=lambda one: one[1]):
+        name = message.__msgtype__
+        if topic not in connections:
+            connections[topic] = writer.add_connection(topic, name, typestore=types)
+        writer.write(connections[topic], recorded_ns, serialize(message, name))
 
 
 def _with_sequence_number(message: Any, types: Any) -> Any:
@@ -167,4 +168,4 @@ def drive_messages(drive: MemoryDrive, poses: str = "ground_truth") -> list[tupl
     images = drive.encoded_images()
     for stamp, (_, data) in zip(drive.stamps_ns.tolist(), images):
         messages.append(("/camera/compressed", stamp, compressed(stamp, data)))
-    return sorted(messages, key=lambda one: one[1])
+    return messages

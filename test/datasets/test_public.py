@@ -98,6 +98,14 @@ def test_a_scene_of_seven_scenes_points_to_its_sequences(tmp_path: Path) -> None
         open_drive(tmp_path)
 
 
+def scale(path: Path, columns: slice, factor: float) -> None:
+    """Multiply some columns of a trajectory."""
+    lines = [line.split() for line in path.read_text().splitlines()]
+    for fields in lines:
+        fields[columns] = [f"{factor * float(field):.4f}" for field in fields[columns]]
+    path.write_text("\n".join(map(" ".join, lines)))
+
+
 def warnings(folder: Path) -> str:
     return "\n".join(open_drive(folder, odometry="simulate").warnings)
 
@@ -131,24 +139,14 @@ def test_stamps_of_another_clock_are_refused_with_the_offset(tmp_path: Path) -> 
 def test_quaternions_of_another_length_are_normalized_and_counted(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)
     before = open_drive(folder).poses
-    lines = []
-    for line in (folder / "groundtruth.txt").read_text().splitlines():
-        fields = line.split()
-        lines.append(" ".join([*fields[:4], *(f"{3 * float(one):.4f}" for one in fields[4:])]))
-    (folder / "groundtruth.txt").write_text("\n".join(lines))
+    scale(folder / "groundtruth.txt", slice(4, 8), 3.0)
     assert "20 quaternions are not of unit length; normalized" in warnings(folder)
     np.testing.assert_allclose(open_drive(folder).poses, before, atol=5e-4)
 
 
 def test_a_trajectory_in_millimetres_is_doubted(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)
-    lines = []
-    for line in (folder / "groundtruth.txt").read_text().splitlines():
-        fields = line.split()
-        lines.append(
-            " ".join([fields[0], *(f"{1e3 * float(one):.1f}" for one in fields[1:4]), *fields[4:]])
-        )
-    (folder / "groundtruth.txt").write_text("\n".join(lines))
+    scale(folder / "groundtruth.txt", slice(1, 4), 1e3)
     assert "are its positions in metres" in warnings(folder)
 
 

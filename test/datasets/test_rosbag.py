@@ -68,7 +68,7 @@ def test_map_to_odom_is_composed_with_the_odometry(tmp_path: Path) -> None:
     messages = drive_messages(DRIVE, "none")
     for stamp, edge in zip(log.stamps_ns.tolist(), map_to_odom.tolist()):
         messages.append(("/tf", stamp, transforms(stamp, {("map", "odom"): edge})))
-    bag = write_messages(tmp_path / "bag", sorted(messages, key=lambda one: one[1]))
+    bag = write_messages(tmp_path / "bag", messages)
     close(RosbagDrive(bag).poses, DRIVE.poses)
 
 
@@ -76,7 +76,7 @@ def test_a_static_map_to_odom_holds_at_all_times(tmp_path: Path) -> None:
     static = transforms(0, {("/map", "odom"): (1.0, 2.0, 0.5)})
     messages = [("/tf_static", START_NS, static), *drive_messages(DRIVE, "none")]
     messages.append(("/tf", START_NS, transforms(START_NS, {("base_link", "arm"): (0, 0, 0)})))
-    bag = write_messages(tmp_path / "bag", sorted(messages, key=lambda one: one[1]))
+    bag = write_messages(tmp_path / "bag", messages)
     expected = compose(np.array([1.0, 2.0, 0.5]), circle(DRIVE.stamps_ns, 0.7))
     close(RosbagDrive(bag, pose_topic="/tf").poses, expected)
 
@@ -121,7 +121,7 @@ def test_a_gap_in_the_known_poses_is_bridged_only_where_the_robot_stood(tmp_path
     for second, x in ((1, 0.0), (4, 0.1), (8, 3.0), (9, 3.1), (10, 3.2)):
         stamp = START_NS + second * 10**9
         messages.append(("/truth", stamp, pose_stamped(stamp, x, 0.0, 0.0)))
-    bag = write_messages(tmp_path / "bag", sorted(messages, key=lambda one: one[1]))
+    bag = write_messages(tmp_path / "bag", messages)
     poses = RosbagDrive(bag).poses
     assert poses is not None
     assert np.isnan(poses[:, 0]).tolist() == [False] * 4 + [True] * 3 + [False] * 3
@@ -353,7 +353,7 @@ def test_odometry_is_read_from_transforms_where_no_topic_has_it(
     for stamp, pose in zip(log.stamps_ns.tolist(), log.poses.tolist()):
         edges = {("odom", "base_footprint"): tuple(pose), ("base_footprint", "laser"): (0.1, 0, 0)}
         messages.append(("/tf", stamp, transforms(stamp, edges)))
-    bag = write_messages(tmp_path / "bag", sorted(messages, key=lambda one: one[1]))
+    bag = write_messages(tmp_path / "bag", messages)
     drive = RosbagDrive(bag, odom_topic=named)
     assert drive.odom_topic.name == "/tf"
     assert (drive.odom_frame, drive.base_frame) == ("odom", "base_footprint")
@@ -419,7 +419,7 @@ def test_odometry_that_carries_the_camera_is_not_taken_for_known_poses(tmp_path:
     for stamp, pose in zip(DRIVE.odometry.stamps_ns.tolist(), DRIVE.odometry.poses.tolist()):
         edges = {("odom", "base_link"): tuple(pose), ("base_link", "camera"): (0.1, 0.0, 0.0)}
         messages.append(("/tf", stamp, transforms(stamp, edges)))
-    bag = write_messages(tmp_path / "bag", sorted(messages, key=lambda one: one[1]))
+    bag = write_messages(tmp_path / "bag", messages)
     assert RosbagDrive(bag).poses is None
 
 

@@ -7,9 +7,7 @@ import pytest
 
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.datasets.silent_threads import silently
-from test.datasets.test_image_messages import png_with
-
-PNG = png_with()
+from test.datasets.test_image_messages import PNG, png_with
 
 
 def test_libpng_complains_in_vain(capfd: pytest.CaptureFixture[str]) -> None:
