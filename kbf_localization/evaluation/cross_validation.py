@@ -179,7 +179,7 @@ def _fingerprint(pool: FramePool, drives: Sequence[int], seed: int) -> str:
     if pool.describer.pyramid is not None:
         digest.update(np.ascontiguousarray(pool.describer.pyramid.vocabulary.words).tobytes())
     for number in drives:
-        drive = pool.drives[number]
+        drive = pool.frames.drives[number]
         digest.update(repr((drive.name, drive.condition, len(drive))).encode())
         for array in (
             pool.frames.poses[pool.rows_of(number)],

@@ -31,7 +31,6 @@ MAPS_KEPT = 16
 class FramePool:
     """The frames of several drives with their descriptions, of words that some of them taught."""
 
-    drives: tuple[Drive, ...]
     frames: Frames
     described: Mapping[int, Described]
     describer: Describer
@@ -48,7 +47,7 @@ class FramePool:
 
     def drive(self, number: int) -> DescribedDrive:
         """One of the drives, to be replayed."""
-        drive, rows = self.drives[number], self.rows_of(number)
+        drive, rows = self.frames.drives[number], self.rows_of(number)
         stamps = np.asarray(drive.stamps_ns)[self.frames.index_of[rows]]
         described = [self.described.get(int(row)) for row in rows]
         return DescribedDrive(
@@ -92,11 +91,7 @@ class FramePool:
         parameters: Mapping[str, float] | None = None,
     ) -> TrainingMap:
         """A map of `count` of the frames `own` (increasing) that has learned from them alone."""
-        numbers = np.unique(self.frames.drive_of[own])
-        part = Frames(*(column[own] for column in vars(self.frames).values()))
-        part = replace(part, drive_of=np.searchsorted(numbers, part.drive_of))
-        gaps = np.flatnonzero(np.diff(own) > 1)
-        part.motions[gaps] = part.next_poses[gaps] = np.nan
+        part = self.frames.part(own)
         described = {
             place: self.described[int(row)]
             for place, row in enumerate(own)
@@ -104,15 +99,7 @@ class FramePool:
         }
         usable = np.array(sorted(described), dtype=np.intp)
         rows = usable[select_frames(part.poses[usable], count, select, seed)]
-        return map_of_frames(
-            [self.drives[int(number)] for number in numbers],
-            part,
-            described,
-            rows,
-            self.describer,
-            parameters=parameters,
-            seed=seed,
-        )
+        return map_of_frames(part, described, rows, self.describer, parameters, seed)
 
 
 def describe_drives(
@@ -126,12 +113,11 @@ def describe_drives(
 ) -> FramePool:
     """Describe all frames with words learned from the training drives alone."""
     workers = workers or Serial()
-    drives = (*training, *test)
     model = build_map(training, poses=1, seed=seed, words=words, workers=workers, progress=progress)
-    frames = gather_frames(drives)
+    frames = gather_frames([*training, *test])
     rows = np.arange(len(frames.poses))
-    described = describe_frames(frames, drives, rows, model.described_by, workers, progress)
-    return FramePool(drives, frames, described, model.described_by)
+    described = describe_frames(frames, rows, model.described_by, workers, progress)
+    return FramePool(frames, described, model.described_by)
 
 
 def covered_share(training_map: TrainingMap, poses: Array) -> Array:

@@ -186,7 +186,7 @@ def wrong_map(here: Building, there: Building) -> Iterator[Case]:
 
 def wrong_map_same_words(here: Building, there: Building) -> Iterator[Case]:
     """Another building's map, built like this building's."""
-    drives, like = there.pool.drives, here.training_map
+    drives, like = there.pool.frames.drives, here.training_map
     wrong = build_map(drives, poses=there.poses, seed=there.seed, like=like)
     for one in here.described:
         yield Case(one, wrong, _always(one), no_pose_is_right=True)

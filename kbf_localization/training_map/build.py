@@ -75,14 +75,13 @@ def build_map(
         raise MapError(f"a map needs at least one pose, not {poses}")
     if select not in SELECTIONS:
         raise MapError(f"select must be one of {', '.join(SELECTIONS)}, not '{select}'")
-    drives = list(drives) if isinstance(drives, Sequence) else [drives]
     workers = workers or Serial()
-    frames = gather_frames(drives)
+    frames = gather_frames(drives if isinstance(drives, Sequence) else [drives])
     plan = None if floor_plan is None else read_floor_plan(Path(floor_plan), frames.poses)
 
     def pyramid() -> PyramidDescriber:
-        layout = settings or _settings_for(frames, drives, words)
-        vocabulary = _learn_words(frames, drives, layout, seed, workers, progress)
+        layout = settings or _settings_for(frames, words)
+        vocabulary = _learn_words(frames, layout, seed, workers, progress)
         return PyramidDescriber(vocabulary, layout)
 
     if like is not None:
@@ -93,21 +92,17 @@ def build_map(
         describer = describer.make(pyramid)
     rows = select_frames(frames.poses, poses, select, seed)
     asked = np.unique(np.concatenate((rows, *probe_runs(frames, rows))))
-    described = describe_frames(frames, drives, asked, describer, workers, progress)
+    described = describe_frames(frames, asked, describer, workers, progress)
     progress(0, 1, "learning from the map's own drives")
-    built = map_of_frames(
-        drives, frames, described, rows, describer, parameters=parameters, seed=seed
-    )
+    built = map_of_frames(frames, described, rows, describer, parameters, seed)
     return replace(built, floor_plan=plan)
 
 
 def map_of_frames(
-    drives: Sequence[Drive],
     frames: Frames,
     described: Mapping[int, Described],
     rows: Rows,
     describer: Describer,
-    *,
     parameters: Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> TrainingMap:
@@ -117,7 +112,7 @@ def map_of_frames(
     """
     kept = np.array([row for row in rows if int(row) in described], dtype=np.intp)
     if len(kept) == 0:
-        raise MapError(f"{drives[0].path}: none of {len(rows)} chosen images can be decoded")
+        raise MapError(f"{frames.drives[0].path}: none of {len(rows)} chosen images can be decoded")
     items = [described[int(row)] for row in kept]
     grids = [item.image.words for item in items if item.image.words is not None]
     training_map = TrainingMap(
@@ -136,14 +131,14 @@ def map_of_frames(
                 chosen=int((frames.drive_of[kept] == number).sum()),
                 stamps_ns=(int(drive.stamps_ns[0]), int(drive.stamps_ns[-1])),
             )
-            for number, drive in enumerate(drives)
+            for number, drive in enumerate(frames.drives)
         ),
         source_of=frames.drive_of[kept],
         thumbnails=[item.thumbnail for item in items],
         parameters=dict(parameters or {}),
-        warnings=tuple(_warnings(drives, items, len(rows), describer)),
+        warnings=tuple(_warnings(frames, items, len(rows), describer)),
         word_grids=np.stack(grids) if len(grids) == len(items) else None,
-        ways=tuple(frames.way(number) for number in range(len(drives))),
+        ways=tuple(frames.way(number) for number in range(len(frames.drives))),
     )
     runs = [[row for row in run if int(row) in described] for run in probe_runs(frames, rows)]
     probes = Probes.of(
@@ -183,9 +178,9 @@ def _motion_noise(frames: Frames, resemblance: Resemblance) -> MotionNoise:
 
 
 def _warnings(
-    drives: Sequence[Drive], items: Sequence[Described], asked: int, describer: Describer
+    frames: Frames, items: Sequence[Described], asked: int, describer: Describer
 ) -> Iterator[str]:
-    for drive in drives:
+    for drive in frames.drives:
         yield from drive.warnings
     if len(items) < asked:
         yield f"{asked - len(items)} of {asked} chosen images cannot be decoded; left out"
@@ -195,19 +190,18 @@ def _warnings(
         yield f"{resized} of {asked} chosen images were resized to {width}x{height}"
 
 
-def _settings_for(frames: Frames, drives: Sequence[Drive], words: int) -> DescriberSettings:
-    size = image_size(frames, drives)
+def _settings_for(frames: Frames, words: int) -> DescriberSettings:
+    size = image_size(frames)
     if size is None:
-        raise MapError(f"{drives[0].path}: no image can be decoded")
+        raise MapError(f"{frames.drives[0].path}: no image can be decoded")
     try:
         return replace(DescriberSettings(), image_width=size[0], image_height=size[1], words=words)
     except ValueError as error:
-        raise MapError(f"{drives[0].path}: {error}") from error
+        raise MapError(f"{frames.drives[0].path}: {error}") from error
 
 
 def _learn_words(
     frames: Frames,
-    drives: Sequence[Drive],
     settings: DescriberSettings,
     seed: int,
     workers: Workers,
@@ -216,9 +210,9 @@ def _learn_words(
     """The vocabulary of images spread over the drives."""
     rows = select_frames(frames.poses, VOCABULARY_IMAGES, "random", seed)
     per_image = min(settings.patches, -(-VOCABULARY_DESCRIPTORS // len(rows)))
-    descriptors = sample_descriptors(
-        frames, drives, rows, per_image, seed, settings, workers, progress
-    )
+    descriptors = sample_descriptors(frames, rows, per_image, seed, settings, workers, progress)
     if len(descriptors) == 0:
-        raise MapError(f"{drives[0].path}: none of {len(rows)} sampled images can be decoded")
+        raise MapError(
+            f"{frames.drives[0].path}: none of {len(rows)} sampled images can be decoded"
+        )
     return learn_vocabulary(descriptors, settings.words, seed, progress=progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from kbf_localization.arrays import Floats, Image, Rows
-from kbf_localization.datasets.drive import Drive, grey_images
+from kbf_localization.datasets.drive import grey_images
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
@@ -43,9 +43,9 @@ class Described:
     resized: bool
 
 
-def image_size(frames: Frames, drives: Sequence[Drive]) -> tuple[int, int] | None:
+def image_size(frames: Frames) -> tuple[int, int] | None:
     """Width and height of the first image that can be decoded."""
-    for number, drive in enumerate(drives):
+    for number, drive in enumerate(frames.drives):
         indices = [int(index) for index in frames.index_of[frames.drive_of == number]]
         for _, image in grey_images(drive, indices):
             if image is not None:
@@ -55,7 +55,6 @@ def image_size(frames: Frames, drives: Sequence[Drive]) -> tuple[int, int] | Non
 
 def sample_descriptors(
     frames: Frames,
-    drives: Sequence[Drive],
     rows: Rows,
     per_image: int,
     seed: int,
@@ -65,14 +64,13 @@ def sample_descriptors(
 ) -> Floats:
     """At most `per_image` descriptors, drawn from `seed`, of each image in `rows` of the frames."""
     sample = partial(_sample, settings, per_image, seed)
-    images = _encoded_images(frames, drives, rows)
+    images = _encoded_images(frames, rows)
     parts = list(_by_workers(sample, images, len(rows), workers, progress, "sampling descriptors"))
     return np.concatenate(parts) if parts else np.empty((0, 128), dtype=np.float32)
 
 
 def describe_frames(
     frames: Frames,
-    drives: Sequence[Drive],
     rows: Rows,
     describer: Describer,
     workers: Workers,
@@ -80,13 +78,13 @@ def describe_frames(
 ) -> dict[int, Described]:
     """The images by their rows in the frames, without those that cannot be decoded."""
     describe = partial(_describe, describer)
-    images = _encoded_images(frames, drives, rows)
+    images = _encoded_images(frames, rows)
     found = _by_workers(describe, images, len(rows), workers, progress, "describing images")
     return {int(rows[place]): described for place, described in found}
 
 
-def _encoded_images(frames: Frames, drives: Sequence[Drive], rows: Rows) -> Iterator[Encoded]:
-    for number, drive in enumerate(drives):
+def _encoded_images(frames: Frames, rows: Rows) -> Iterator[Encoded]:
+    for number, drive in enumerate(frames.drives):
         places = np.flatnonzero(frames.drive_of[rows] == number)
         indices = [int(index) for index in frames.index_of[rows[places]]]
         for place, (_, data) in zip(places, drive.encoded_images(indices), strict=True):

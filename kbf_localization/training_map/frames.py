@@ -23,12 +23,13 @@ WAY_STEP_M, WAY_STEP_RAD = 0.2, 0.2
 
 @dataclass(frozen=True)
 class Frames:
-    """All frames with known poses of all drives, one after the other.
+    """All frames with known poses of the `drives`, one after the other.
 
     `drive_of` (t,) and `index_of` (t,) say whose and which image; `poses`, `next_poses` and
     `motions` (t, 3) as in the map; `odometry` (t, 3) is the odometry's pose at each image.
     """
 
+    drives: Sequence[Drive]
     drive_of: Rows
     index_of: Rows
     poses: Array
@@ -40,6 +41,22 @@ class Frames:
     def ways(self) -> Array:
         """How far its drive had come at each frame, (t, 2), in metres and radians."""
         return ways_of(self.poses, self.drive_of)
+
+    def part(self, rows: Rows) -> Frames:
+        """These frames (increasing) alone, with a gap in their drive where some are left out."""
+        numbers = np.unique(self.drive_of[rows])
+        part = Frames(
+            drives=[self.drives[int(number)] for number in numbers],
+            drive_of=np.searchsorted(numbers, self.drive_of[rows]),
+            index_of=self.index_of[rows],
+            poses=self.poses[rows],
+            next_poses=self.next_poses[rows],
+            motions=self.motions[rows],
+            odometry=self.odometry[rows],
+        )
+        gaps = np.flatnonzero(np.diff(rows) > 1)
+        part.motions[gaps] = part.next_poses[gaps] = np.nan
+        return part
 
     def way(self, drive: int) -> Array:
         """Where a drive went, (m, 3): its poses, thinned, from the first to the last."""
@@ -84,7 +101,7 @@ def gather_frames(drives: Sequence[Drive]) -> Frames:
         )
     if not parts:
         raise MapError("a map needs at least one drive")
-    frames = Frames(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    frames = Frames(drives, *(np.concatenate(column) for column in zip(*parts, strict=True)))
     if not np.isfinite(np.hstack((frames.next_poses, frames.motions))).all(axis=1).any():
         raise MapError(
             f"{drives[0].path}: no two consecutive images have known poses and odometry, so the "

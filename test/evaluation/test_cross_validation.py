@@ -154,9 +154,13 @@ def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
         pool,
         describer=PyramidDescriber(Vocabulary(2.0 * DESCRIBER.vocabulary.words), DESCRIBER.layout),
     )
-    first, *rest = pool.drives
-    renamed = replace(pool, drives=(replace(first, name="elsewhere"), *rest))
-    wheels = replace(pool, drives=(replace(first, motions=1.1 * first.motions), *rest))
+    first, *rest = pool.frames.drives
+
+    def with_first(drive):
+        return replace(pool, frames=replace(pool.frames, drives=[drive, *rest]))
+
+    renamed = with_first(replace(first, name="elsewhere"))
+    wheels = with_first(replace(first, motions=1.1 * first.motions))
     assert new_scores(pool, [0, 1], 0) > 0
     assert new_scores(pool, [0, 1], 0) == 0
     assert new_scores(pool, [0, 1], 1) > 0

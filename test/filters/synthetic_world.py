@@ -196,14 +196,7 @@ def map_of(drives: Sequence[SyntheticDrive], count, seed=0, select="random") -> 
     """The map that `build_map` would make of these drives, whose words are known already."""
     pool = pool_of(drives)
     rows = select_frames(pool.frames.poses, count, select, seed)
-    return map_of_frames(
-        drives,
-        pool.frames,
-        pool.described,
-        rows,
-        DESCRIBER,
-        seed=seed,
-    )
+    return map_of_frames(pool.frames, pool.described, rows, DESCRIBER, seed=seed)
 
 
 def pool_of(drives: Sequence[SyntheticDrive]) -> FramePool:
@@ -213,7 +206,7 @@ def pool_of(drives: Sequence[SyntheticDrive]) -> FramePool:
         row: Described(drives[frames.drive_of[row]].views[frames.index_of[row]], b"", False)
         for row in range(len(frames.poses))
     }
-    return FramePool(tuple(drives), frames, described, DESCRIBER)
+    return FramePool(frames, described, DESCRIBER)
 
 
 def synthetic_map(world, count=150, seed=1) -> TrainingMap:

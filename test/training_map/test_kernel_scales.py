@@ -58,7 +58,7 @@ def test_it_localizes_a_new_drive_nearly_as_well_as_the_best(noise: float) -> No
     ]
     pool = pool_of(drives)
     rows = select_frames(pool.frames.poses, 120, "random", 0)
-    known = map_of_frames(drives, pool.frames, pool.described, rows, Waves())
+    known = map_of_frames(pool.frames, pool.described, rows, Waves())
     (scale,) = known.described_by.scales
     new = drive(world, loop(100, wobble=0.02, phase=0.7), 5, "new")
     cosines = np.stack([known.gallery.compare(view.features)[0] for view in new.views])
