@@ -40,6 +40,14 @@ EXTRAS = {
 """The optional packages, with the extra of setup.py that installs each."""
 
 
+def missing_package(package: str) -> MissingPackageError:
+    """The error that says how to install an optional package."""
+    return MissingPackageError(
+        f"this needs the package {package}: pip install 'kbf_localization[{EXTRAS[package]}]', "
+        f"or pip install {package}"
+    )
+
+
 @contextmanager
 def naming_missing_extras() -> Iterator[None]:
     """Within it, the failed import of an optional package says what to install."""
@@ -49,7 +57,4 @@ def naming_missing_extras() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        raise MissingPackageError(
-            f"this needs the package {package}: pip install 'kbf_localization[{EXTRAS[package]}]', "
-            f"or pip install {package}"
-        ) from error
+        raise missing_package(package) from error

@@ -16,7 +16,7 @@ import numpy as np
 
 from kbf_localization.arrays import Floats, Image
 from kbf_localization.child_process import python_command
-from kbf_localization.errors import EXTRAS, DescriberError, MissingPackageError
+from kbf_localization.errors import DescriberError, KbfError, missing_package
 from kbf_localization.limits import MAX_NETWORK_VECTOR
 from kbf_localization.threads import THREAD_VARIABLES
 from kbf_localization.vision.network_child import receive, send
@@ -91,12 +91,9 @@ class NetworkProcess:
             raise self._error(str(reply["error"]))
         return reply, vectors
 
-    def _error(self, text: str) -> DescriberError | MissingPackageError:
+    def _error(self, text: str) -> KbfError:
         if text.startswith("missing: onnxruntime"):
-            return MissingPackageError(
-                "this needs the package onnxruntime: pip install "
-                f"'kbf_localization[{EXTRAS['onnxruntime']}]', or pip install onnxruntime"
-            )
+            return missing_package("onnxruntime")
         memory = ("out of memory", "bad_alloc", "bad allocation", "Failed to allocate")
         if any(sign in text for sign in memory):
             return DescriberError(f"{self.name}: {self._too_large()}")
