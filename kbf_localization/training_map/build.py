@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -152,14 +153,7 @@ def map_of_frames(
     used = view_parameters(training_map.parameters)
     ways = frames.ways[kept]
     training_map, probes = learn_scales(training_map, ways, probes, used, seed)
-    known = learn(
-        training_map,
-        ways,
-        probes,
-        lambda resemblance: _motion_noise(frames, resemblance),
-        used,
-        seed,
-    )
+    known = learn(training_map, ways, probes, partial(_motion_noise, frames), used, seed)
     return replace(training_map, known=known)
 
 

@@ -152,6 +152,18 @@ def test_a_gap_ends_a_step(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(frames.motions[:, 0])), [7, 13])
 
 
+def test_a_part_of_the_frames_has_gaps_where_some_are_left_out(
+    tmp_path: Path, wall_drive: ColdDrive
+) -> None:
+    other = ColdDrive(make_cold_drive(tmp_path / "other", 12, seed=5))
+    part = gather_frames([wall_drive, other]).part(np.array([40, 41, 42, 45, 46, 51]))
+    assert part.drives == [other] and not part.drive_of.any()
+    np.testing.assert_array_equal(part.index_of, [0, 1, 2, 5, 6, 11])
+    np.testing.assert_array_equal(part.poses, other.poses[part.index_of])
+    for steps in (part.motions, part.next_poses):
+        np.testing.assert_array_equal(np.flatnonzero(np.isnan(steps).all(axis=1)), [2, 4, 5])
+
+
 def test_asking_for_no_poses_or_no_drives_is_refused(wall_drive: ColdDrive) -> None:
     with pytest.raises(MapError, match="at least one pose"):
         build_map([wall_drive], poses=0)
