@@ -142,16 +142,15 @@ class ColdDrive(ImageFiles):
         self._warnings += counted(
             folder, len(names) - len(frames), "files are named unlike COLD's images"
         )
-        by_stamp = {frame.stamp_ns: frame for frame in reversed(frames)}
-        self._warnings += counted(
-            folder, len(frames) - len(by_stamp), "images repeat another's stamp"
-        )
-        if len(by_stamp) < 2:
+        if len(frames) < 2:
             raise DatasetError(
-                f"{folder}: {len(by_stamp)} images named like t1152212857.193444_x0.3_"
+                f"{folder}: {len(frames)} images named like t1152212857.193444_x0.3_"
                 "y-0.0_a-0.1.jpeg; a drive needs two or more"
             )
-        return [by_stamp[stamp] for stamp in sorted(by_stamp)]
+        frames.sort(key=lambda frame: frame.stamp_ns)
+        _, first, warnings = in_time_order(folder, [frame.stamp_ns for frame in frames], "images")
+        self._warnings += warnings
+        return [frames[row] for row in first]
 
     def _read_labels(self, names: Sequence[str]) -> tuple[str, ...] | None:
         """The images' rooms by `places.lst`, empty for one that it does not name."""

@@ -13,6 +13,7 @@ from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog, 
 from kbf_localization.datasets.files import (
     MAX_IMAGE_BYTES,
     counted,
+    in_time_order,
     parse_lines,
     printable,
     read_regular,
@@ -122,15 +123,10 @@ class ImageFilesDrive(ImageFiles):
         ]
         gone = f"of {len(files)} images are not on disk; left out"
         self._warnings += counted(self.path, len(files) - len(found), gone)
-        by_stamp: dict[int, Path] = {}
-        for stamp, file in found:
-            by_stamp.setdefault(stamp, file)
-        repeated = "images repeat another's stamp; left out"
-        self._warnings += counted(self.path, len(found) - len(by_stamp), repeated)
-        if len(by_stamp) < 2:
-            raise DatasetError(f"{self.path}: {len(by_stamp)} images; a drive needs two or more")
-        stamps = sorted(by_stamp)
-        return [by_stamp[stamp] for stamp in stamps], np.array(stamps, dtype=np.int64)
+        given = [stamp for stamp, _ in found]
+        ordered, first, warnings = in_time_order(self.path, given, "images")
+        self._warnings += warnings
+        return [found[row][1] for row in first], ordered
 
     def _check_sizes(self) -> None:
         """Count the sizes of some images by their headers; mixed ones are resized later."""
