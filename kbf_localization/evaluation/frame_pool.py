@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.spatial import cKDTree
 
-from kbf_localization.arrays import Array, Rows
+from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.geometry import embed
@@ -120,9 +120,10 @@ def describe_drives(
     return FramePool(frames, described, model.described_by)
 
 
-def covered_share(training_map: TrainingMap, poses: Array) -> Array:
-    """How well a map covers each of the poses (t, 3), in [0, 1] (`Resemblance.share`)."""
-    return share_near(training_map.learned.resemblance, training_map.poses, poses)
+def covered_share(training_map: TrainingMap, poses: Array, rows: Flags | None = None) -> Array:
+    """How well a map, or `rows` (n,) of it, covers each of the poses (t, 3), in [0, 1]."""
+    own = training_map.poses if rows is None else training_map.poses[rows]
+    return share_near(training_map.learned.resemblance, own, poses)
 
 
 def share_near(resemblance: Resemblance, map_poses: Array, poses: Array) -> Array:

@@ -33,20 +33,9 @@ if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
 
 PAGE = Path(__file__).with_name("report_page")
-DRIVE_SCRIPTS = (
-    "theme.js",
-    "tooltips.js",
-    "format.js",
-    "data.js",
-    "charts.js",
-    "map_view.js",
-    "hypotheses.js",
-    "timeline.js",
-    "player.js",
-    "main.js",
-)
-SIMPLE_SCRIPTS = ("theme.js", "tooltips.js")
-CHART_SCRIPTS = (*SIMPLE_SCRIPTS, "format.js", "charts.js", "compare.js")
+SIMPLE_SCRIPTS = "theme tooltips"
+CHART_SCRIPTS = f"{SIMPLE_SCRIPTS} format charts compare"
+DRIVE_SCRIPTS = f"{SIMPLE_SCRIPTS} format data charts map_view hypotheses timeline player main"
 CAMERA_NOTE = (
     "This page embeds camera images, of the drive or of the map. People may be seen in them: treat "
     "it like the recording itself before you pass it on."
@@ -167,12 +156,12 @@ def _write(
     title: str,
     config: Mapping[str, Any],
     body: str,
-    scripts: Sequence[str] = SIMPLE_SCRIPTS,
+    scripts: str = SIMPLE_SCRIPTS,
     data: Mapping[str, Any] | None = None,
     subtitle: str = "",
 ) -> Path:
     style = _page_part("style.css")
-    script = "\n".join(_page_part(part) for part in scripts)
+    script = "\n".join(_page_part(f"{name}.js") for name in scripts.split())
     values = {
         "POLICY": f"style-src {_checksum(style)}; script-src {_checksum(script)}",
         "STYLE": style,

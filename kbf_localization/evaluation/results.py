@@ -7,8 +7,9 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +102,11 @@ def to_plain(value: Any) -> Any:
 def _make_dated_folder(command: str, latest: bool) -> Path:
     RESULTS.mkdir(exist_ok=True)
     stem = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{command.replace(' ', '-')}"
-    attempt = 1
-    while True:
+    for attempt in count(1):
         path = RESULTS / (stem if attempt == 1 else f"{stem}-{attempt}")
-        try:
+        with suppress(FileExistsError):
             path.mkdir()
             break
-        except FileExistsError:
-            attempt += 1
     if latest:
         _point_latest_at(path)
     return path

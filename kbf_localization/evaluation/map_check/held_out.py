@@ -12,7 +12,7 @@ from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.errors import DatasetError, MapError
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
-from kbf_localization.evaluation.frame_pool import share_near
+from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.localization.localizer import Localizer
@@ -37,8 +37,7 @@ METRES_PER_SECOND, RADIANS_PER_SECOND, SHORTEST_STEP_S = 0.5, 0.8, 0.1
 
 def covers(training_map: TrainingMap, poses: Array, rows: Flags | None = None) -> Flags:
     """Which of the poses (t, 3) the map, or those `rows` (n,) of it, covers well enough."""
-    own = training_map.poses if rows is None else training_map.poses[rows]
-    return np.asarray(share_near(training_map.learned.resemblance, own, poses) >= LEAST_SHARE)
+    return np.asarray(covered_share(training_map, poses, rows) >= LEAST_SHARE)
 
 
 @dataclass(frozen=True)

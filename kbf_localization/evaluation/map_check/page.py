@@ -87,13 +87,8 @@ def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any
                 "Drives",
                 ("Drive", "Lighting", "Recorded", "Poses in the map"),
                 [
-                    (
-                        source.name,
-                        source.condition or "unknown",
-                        when(source) or "unknown",
-                        source.chosen,
-                    )
-                    for source in check.training_map.sources
+                    (one.name, one.condition or "unknown", when(one) or "unknown", one.chosen)
+                    for one in check.training_map.sources
                 ],
             ),
         ],

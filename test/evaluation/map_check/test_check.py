@@ -4,14 +4,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
 
 from kbf_localization import check_map
-from kbf_localization.arrays import Image
-from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import MapError
 from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.map_check import check, held_out
@@ -29,9 +26,7 @@ from kbf_localization.evaluation.map_check.stretches import (
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import replay
-from kbf_localization.progress import no_progress
 from kbf_localization.training_map import TrainingMap, subset
-from kbf_localization.vision.describer import Describer
 from test.evaluation.synthetic import picture
 from test.filters.synthetic_world import (
     SyntheticDrive,
@@ -42,13 +37,6 @@ from test.filters.synthetic_world import (
     loop,
     map_of,
 )
-
-
-class NoDescriber:
-    """Nothing is kept of an image."""
-
-    def describe(self, image: Image) -> None:
-        return None
 
 
 def holes(training_map: TrainingMap, drives: int = 2) -> list[Stretch]:
@@ -266,16 +254,15 @@ def test_a_map_of_few_poses_is_refused(world_map: TrainingMap) -> None:
 
 
 def test_of_many_images_windows_are_sampled_and_no_more_are_described(
-    world_map: TrainingMap, office_drives: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    world_map: TrainingMap, world_drive: SyntheticDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two windows of 40 of the 150 images, without one in common."""
+    """Two windows of 40 of the 220 images, without one in common."""
     monkeypatch.setattr(held_out, "MOST_FRAMES", 80)
     monkeypatch.setattr(held_out, "WINDOW", 40)
-    drive = ColdDrive(office_drives[0])
-    described, windows = held_out._sampled(drive, cast(Describer, NoDescriber()), 80, no_progress)
-    assert [rows.tolist() for rows in windows] == [[*range(40)], [*range(40, 80)]]
-    assert len(described) == len(described.descriptions) == 80
-    expected = np.r_[drive.stamps_ns[:40], drive.stamps_ns[-40:]]
-    np.testing.assert_array_equal(described.stamps_ns, expected)
-    folds = list(make_folds(world_map))
-    assert all(len(rows) == 40 for fold in folds for rows in fold.windows)
+    (fold,) = make_folds(world_map, [replace(world_drive, name="later")])
+    assert [rows.tolist() for rows in fold.windows] == [[*range(40)], [*range(40, 80)]]
+    both_ends = np.r_[0:40, 180:220]
+    np.testing.assert_array_equal(fold.drive.stamps_ns, world_drive.stamps_ns[both_ends])
+    np.testing.assert_array_equal(fold.truth, world_drive.poses[both_ends])
+    assert len(fold.drive.descriptions) == 80
+    assert all(len(rows) == 40 for one in make_folds(world_map) for rows in one.windows)
