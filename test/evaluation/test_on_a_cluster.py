@@ -52,7 +52,7 @@ def test_tuning_on_the_cluster_finds_the_same(
 ) -> None:
     pool = describe_drives(drives, words=20)
     here, there = (
-        tune(pool, range(2), ["nn"], 6, budget=1, workers=workers)["nn"]
+        tune(pool, range(2), ["nai"], 6, budget=1, workers=workers)["nai"]
         for workers in (Serial(), cluster)
     )
     assert there.parameters == here.parameters
