@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 from typer import Argument, Option
@@ -36,9 +36,6 @@ from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
-
-if TYPE_CHECKING:
-    from kbf_localization.experiments.public import Outcome
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -133,10 +130,10 @@ def localization(
             setup = rendered_drives(folder, trajectories, pixels, seed, workers, progress)
         print_line(f"Data: {setup.description}")
         record.note(data=setup.description)
-        outcome = run_trials(
+        results, tunings = run_trials(
             setup, **settings, journals=record.folder.path, workers=workers, progress=progress
         )
-    record.finish(findings(outcome, setup.description))
+    record.finish(findings(results, tunings, setup.description))
 
 
 @app.command()
@@ -186,29 +183,29 @@ def public(
 
     Example: `kbf experiment public ~/datasets/7scenes`
     """
-    from kbf_localization.experiments.public import findings, metrics_of, run_protocol
+    from kbf_localization.experiments.public import findings, run_protocol
     from kbf_localization.experiments.public_protocols import find_protocols
 
     names = chosen_methods(methods, "kbf,fkbf,nn,nai,kmcf")
     protocols = find_protocols(folders)
     record = Record("public", output, folders=folders, methods=names, poses=poses, seeds=seeds)
     workers = make_workers(jobs)
-    outcomes: list[Outcome] = []
+    sets: list[tuple[str, dict[str, Any]]] = []
     with show_progress() as progress:
         for protocol in protocols:
             try:
-                outcome = run_protocol(
+                figures = run_protocol(
                     protocol, names, poses=poses, seeds=seeds, workers=workers, progress=progress
                 )
             except DatasetError as error:
                 print_line(f"Note: left out: {error}")
                 continue
-            outcomes.append(outcome)
+            sets.append((protocol.name, figures))
             # What is done is kept, should a later set be interrupted.
-            record.folder.write_metrics(metrics_of(outcomes))
-    if not outcomes:
+            record.folder.write_metrics(findings(sets).metrics)
+    if not sets:
         raise DatasetError("none of the data sets could be used")
-    record.finish(findings(outcomes))
+    record.finish(findings(sets))
 
 
 @app.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,12 +47,8 @@ FIGURES = (
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """All trials, and what was tuned for each fold, size and method."""
-
-    trials: tuple[Trial, ...]
-    tuned: Mapping[str, Mapping[int, Mapping[str, Tuned]]]
+Tunings = Mapping[str, Mapping[int, Mapping[str, Tuned]]]
+"""What was tuned, by the test drive's name, the map's size and the method."""
 
 
 def run_trials(
@@ -68,7 +63,7 @@ def run_trials(
     journals: Path,
     workers: Workers,
     progress: Progress = no_progress,
-) -> Outcome:
+) -> tuple[list[Trial], Tunings]:
     """All methods, tuned on the training drives alone, on `trials` random choices of poses.
 
     They are tuned at each size, or once, with `tune_at` poses: the parameters have no scale.
@@ -100,7 +95,7 @@ def run_trials(
             ]
             doing = f"testing on {fold.test.name} at {poses} poses"
             results += tracked(workers.map(task, items), doing, progress, len(items))
-    return Outcome(tuple(results), tuned)
+    return results, tuned
 
 
 def _test(
@@ -129,9 +124,9 @@ def _test(
     return Trial(fold, poses, name, choice, figures)
 
 
-def findings(outcome: Outcome, data: str) -> Findings:
+def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Findings:
     """Errors against the map's size, every trial, and what was tuned, on such `data`."""
-    metrics = summaries(outcome.trials, FIGURES)
+    metrics = summaries(trials, FIGURES)
     rows = [
         (
             f"n = {size}, {method}",
@@ -144,13 +139,13 @@ def findings(outcome: Outcome, data: str) -> Findings:
         for method, figures in by_method.items()
     ]
     columns = ("Map and method", "RMSE [m]", "Median [m]", "Beyond 1 m", "Median, highest weight")
-    trials = (
+    raw = (
         (one.place, one.poses, one.method, one.choice, *(one.figures[key] for key in FIGURES))
-        for one in outcome.trials
+        for one in trials
     )
     tuned = (
         (fold, poses, method, found.rmse_m, name, value)
-        for fold, by_size in outcome.tuned.items()
+        for fold, by_size in tunings.items()
         for poses, by_method in by_size.items()
         for method, found in by_method.items()
         for name, value in (*found.parameters.items(), ("defaults_rmse_m", found.default_rmse_m))
@@ -162,7 +157,7 @@ def findings(outcome: Outcome, data: str) -> Findings:
         metrics,
         tables=[Table("Robot localization, mean ± std over choices of poses", columns, rows)],
         csv={
-            "localization.csv": ((*of_drive, "choice", *FIGURES), trials),
+            "localization.csv": ((*of_drive, "choice", *FIGURES), raw),
             "tuned.csv": ((*of_drive, "cross_validated_rmse_m", "parameter", "value"), tuned),
         },
         pictures={"localization.png": (_draw(metrics), caption)},

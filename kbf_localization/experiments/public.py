@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kbf_localization.datasets.drive import SIMULATED
@@ -12,8 +11,8 @@ from kbf_localization.evaluation.report import Table
 from kbf_localization.experiments.findings import Findings
 from kbf_localization.experiments.public_protocols import Protocol, coverage
 from kbf_localization.experiments.trials import summary
-from kbf_localization.parallel import Serial, Workers
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.parallel import Workers
+from kbf_localization.progress import Progress
 from kbf_localization.training_map import TrainingMap, build_map
 
 FIGURES = {
@@ -28,32 +27,20 @@ FIGURES = {
 """The figures of the table with their headings."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A protocol's results: `figures` by method and figure, one value for each odometry seed."""
-
-    protocol: Protocol
-    odometry: str
-    covered: float
-    images: int
-    figures: Mapping[str, Mapping[str, Sequence[float]]]
-    notes: tuple[str, ...]
-
-
 def run_protocol(
     protocol: Protocol,
     methods: Sequence[str],
     *,
-    poses: int = 1000,
-    seeds: int = 3,
-    workers: Workers | None = None,
-    progress: Progress = no_progress,
-) -> Outcome:
+    poses: int,
+    seeds: int,
+    workers: Workers,
+    progress: Progress,
+) -> dict[str, Any]:
     """Build the map with defaults and replay the test; once for each seed of the odometry.
 
-    Measured odometry has no seed: there it is done once.
+    Measured odometry has no seed: there it is done once. Gives what `metrics.json` holds of it:
+    each method's figures are summaries over the seeds.
     """
-    workers = workers or Serial()
     figures: dict[str, dict[str, list[float]]] = {method: {} for method in methods}
     test = protocol.test.open()
     covered = coverage([one.open() for one in protocol.training], test)
@@ -73,44 +60,36 @@ def run_protocol(
             for key in FIGURES:
                 if key in found:
                     figures[method].setdefault(key, []).append(float(found[key]))
-    return Outcome(protocol, test.odometry_origin, covered, len(test), figures, test.warnings)
-
-
-def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """{"sets": {name: {"odometry", "protocol", ..., "methods": {method: {figure: summary}}}}}."""
     return {
-        "sets": {
-            one.protocol.name: {
-                "odometry": one.odometry,
-                "protocol": one.protocol.how,
-                "training": [str(drive) for drive in one.protocol.training],
-                "test": str(one.protocol.test),
-                "covered_share": one.covered,
-                "images": one.images,
-                "methods": {
-                    method: {key: summary(values) for key, values in found.items()}
-                    for method, found in one.figures.items()
-                },
-                "notes": list(one.notes),
-            }
-            for one in outcomes
-        }
+        "odometry": test.odometry_origin,
+        "protocol": protocol.how,
+        "training": [str(drive) for drive in protocol.training],
+        "test": str(protocol.test),
+        "covered_share": covered,
+        "images": len(test),
+        "methods": {
+            method: {key: summary(values) for key, values in found.items()}
+            for method, found in figures.items()
+        },
+        "notes": list(test.warnings),
     }
 
 
-def findings(outcomes: Sequence[Outcome]) -> Findings:
-    """A table for each protocol: the methods' figures, means over the odometry's seeds."""
-    return Findings("Public data sets", metrics_of(outcomes), [_table(one) for one in outcomes])
+def findings(sets: Sequence[tuple[str, Mapping[str, Any]]]) -> Findings:
+    """A table for each protocol's name and figures: means over the odometry's seeds."""
+    tables = [_table(name, figures) for name, figures in sets]
+    return Findings("Public data sets", {"sets": dict(sets)}, tables)
 
 
-def _table(outcome: Outcome) -> Table:
-    shown = [key for key in FIGURES if any(key in found for found in outcome.figures.values())]
+def _table(name: str, figures: Mapping[str, Any]) -> Table:
+    methods = figures["methods"]
+    shown = [key for key in FIGURES if any(key in found for found in methods.values())]
     rows = [
-        (method, *(summary(found[key])["mean"] if key in found else None for key in shown))
-        for method, found in outcome.figures.items()
+        (method, *(found[key]["mean"] if key in found else None for key in shown))
+        for method, found in methods.items()
     ]
     title = (
-        f"{outcome.protocol.name}: {outcome.protocol.how}, {outcome.images} images, "
-        f"{100 * outcome.covered:.0f} % seen by the map, odometry {outcome.odometry}"
+        f"{name}: {figures['protocol']}, {figures['images']} images, "
+        f"{100 * figures['covered_share']:.0f} % seen by the map, odometry {figures['odometry']}"
     )
     return Table(title, ("Method", *(FIGURES[key] for key in shown)), rows)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Array, Flags
+from kbf_localization.arrays import Flags
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
 from kbf_localization.evaluation.frame_pool import covered_share
@@ -43,18 +43,16 @@ BATCH = 10
 """Trials that share a localizer, whose preparation costs as much as some hundred updates."""
 
 
-@dataclass(frozen=True)
-class Trace:
-    """One value an update: the position's error (m), its distance from the truth in standard
-    deviations, its standard deviation (m), the state, and whether the map has covered the frames
-    of the last `AFTER_UNCOVERED` updates.
-    """
+Trace = NDArray[np.void]
+"""A table (t,) with a row an update, of `COLUMNS`."""
 
-    error_m: Array
-    standard_distance: Array
-    sigma_m: Array
-    states: NDArray[np.str_]
-    covered: Flags
+COLUMNS = [
+    ("error_m", float),  # of the position
+    ("standard_distance", float),  # from the truth, in standard deviations
+    ("sigma_m", float),
+    ("state", "U16"),
+    ("covered", bool),  # by the map, for the last `AFTER_UNCOVERED` updates
+]
 
 
 @dataclass(frozen=True)
@@ -86,13 +84,11 @@ class Scene:
 
 def trace_of(run: Run, covered: Flags) -> Trace:
     """What the experiment keeps of a run."""
-    return Trace(
-        error_m=position_errors(run),
-        standard_distance=error_in_sigmas(run),
-        sigma_m=position_sigmas(run),
-        states=np.array(run.states),
-        covered=covered,
-    )
+    trace = np.empty(len(run), COLUMNS)
+    trace["error_m"], trace["standard_distance"] = position_errors(run), error_in_sigmas(run)
+    trace["sigma_m"], trace["state"] = position_sigmas(run), run.states
+    trace["covered"] = covered
+    return trace
 
 
 def _lasting(covered: Flags) -> Flags:

@@ -30,9 +30,7 @@ def findings(outcome: Outcome) -> Findings:
         (group, trial, update, error, sigma, state)
         for group, traces in outcome.items()
         for trial, trace in enumerate(traces)
-        for update, (error, sigma, state) in enumerate(
-            zip(trace.error_m, trace.sigma_m, trace.states, strict=True)
-        )
+        for update, (error, _, sigma, state, _) in enumerate(trace.tolist())
     )
     header = ("group", "trial", "update", "position_error_m", "sigma_m", "state")
     caption = "Errors after global starts and after kidnappings, every trial"
@@ -47,12 +45,14 @@ def findings(outcome: Outcome) -> Findings:
 
 def metrics_of(outcome: Outcome) -> dict[str, Any]:
     """The figures of `metrics.json`."""
-    found = [_first(trace.error_m <= FOUND_WITHIN_M) for trace in outcome["global_start"]]
+    found = [_first(trace["error_m"] <= FOUND_WITHIN_M) for trace in outcome["global_start"]]
     after = slice(BEFORE_KIDNAPPING, None)
-    detected = [_first((trace.states == "lost")[after], 1) for trace in outcome["kidnapping"]]
-    recovered = [_first(trace.error_m[after] <= FOUND_WITHIN_M) for trace in outcome["kidnapping"]]
-    whole = _joined(outcome["undisturbed"])
-    day = _part(whole, whole.covered)
+    detected = [_first((trace["state"] == "lost")[after], 1) for trace in outcome["kidnapping"]]
+    recovered = [
+        _first(trace["error_m"][after] <= FOUND_WITHIN_M) for trace in outcome["kidnapping"]
+    ]
+    whole = np.concatenate(outcome["undisturbed"])
+    day = whole[whole["covered"]]
     return {
         "global_start": {
             "starts": len(found),
@@ -67,41 +67,32 @@ def metrics_of(outcome: Outcome) -> dict[str, Any]:
             "median_updates_to_recover": float(np.median(recovered)),
         },
         "undisturbed": {
-            "updates": len(day.error_m),
+            "updates": len(day),
             "false_lost": sum(_times_lost(trace) for trace in outcome["undisturbed"]),
-            "updates_off_the_map": int((~whole.covered).sum()),
-            "share_tracking_off_the_map": _share_tracking(_part(whole, ~whole.covered)),
+            "updates_off_the_map": int((~whole["covered"]).sum()),
+            "share_tracking_off_the_map": _share_tracking(whole[~whole["covered"]]),
         },
         "covariance": {
-            "within_three_sigma_share": float((day.standard_distance <= 3.0).mean()),
-            "median_sigma_m": float(np.median(day.sigma_m)),
-            "position_rmse_m": float(np.sqrt((day.error_m**2).mean())),
+            "within_three_sigma_share": float((day["standard_distance"] <= 3.0).mean()),
+            "median_sigma_m": float(np.median(day["sigma_m"])),
+            "position_rmse_m": float(np.sqrt((day["error_m"] ** 2).mean())),
         },
-        "night_on_cloudy": _lighting(_joined(outcome["night_on_cloudy"])),
-        "night_on_merged": _lighting(_joined(outcome["night_on_merged"])),
+        "night_on_cloudy": _lighting(np.concatenate(outcome["night_on_cloudy"])),
+        "night_on_merged": _lighting(np.concatenate(outcome["night_on_merged"])),
     }
-
-
-def _joined(traces: Sequence[Trace]) -> Trace:
-    columns = zip(*(vars(trace).values() for trace in traces), strict=True)
-    return Trace(*map(np.concatenate, columns))
-
-
-def _part(trace: Trace, chosen: Flags) -> Trace:
-    return Trace(*(column[chosen] for column in vars(trace).values()))
 
 
 def _share_tracking(trace: Trace) -> float | None:
     """None where there are no updates."""
-    return float((trace.states == "tracking").mean()) if len(trace.states) else None
+    return float((trace["state"] == "tracking").mean()) if len(trace) else None
 
 
 def _lighting(trace: Trace) -> dict[str, float | None]:
     """How drives in another light went."""
     return {
-        "position_rmse_m": float(np.sqrt((trace.error_m**2).mean())),
-        "position_median_m": float(np.median(trace.error_m)),
-        "share_beyond_1m": float((trace.error_m > 1.0).mean()),
+        "position_rmse_m": float(np.sqrt((trace["error_m"] ** 2).mean())),
+        "position_median_m": float(np.median(trace["error_m"])),
+        "share_beyond_1m": float((trace["error_m"] > 1.0).mean()),
         "share_tracking": _share_tracking(trace),
     }
 
@@ -114,9 +105,9 @@ def _first(happened: Flags, lasting: int = 3) -> float:
 
 def _times_lost(trace: Trace) -> int:
     """How often "lost" was reported anew where the map covers the drive."""
-    lost = trace.states == "lost"
+    lost = trace["state"] == "lost"
     anew = lost & ~np.concatenate(([False], lost[:-1]))
-    return int((anew & trace.covered).sum())
+    return int((anew & trace["covered"]).sum())
 
 
 def _share(updates: Sequence[float], at_most: int) -> float:
@@ -131,7 +122,7 @@ def _draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:
     left.set(title=f"{len(starts)} global starts", xlabel="updates since the start")
     _draw_errors(right, carried, -BEFORE_KIDNAPPING)
     right.set(title=f"{len(carried)} kidnappings", xlabel="updates since the robot was carried off")
-    lost = np.mean([one.states == "lost" for one in carried], axis=0)
+    lost = np.mean([one["state"] == "lost" for one in carried], axis=0)
     share = right.twinx()
     share.plot(np.arange(len(lost)) - BEFORE_KIDNAPPING, lost, color=COLOURS[1], linewidth=2)
     share.set(ylim=(0.0, 1.05))
@@ -140,8 +131,8 @@ def _draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:
 
 
 def _draw_errors(axes: Axes, traces: Sequence[Trace], first: int) -> None:
-    updates = np.arange(len(traces[0].error_m)) + first
-    errors = np.array([trace.error_m for trace in traces])
+    updates = np.arange(len(traces[0])) + first
+    errors = np.array([trace["error_m"] for trace in traces])
     axes.plot(updates, errors.T, color=COLOURS[5], alpha=0.25, linewidth=0.7)
     axes.plot(updates, np.median(errors, axis=0), color=COLOURS[0], label="median")
     axes.axhline(FOUND_WITHIN_M, color="0.4", linestyle="--", label=f"{FOUND_WITHIN_M} m")

@@ -39,9 +39,11 @@ def variants() -> list[Trial]:
 
 def recoveries() -> recovery.Outcome:
     def trace(updates: int) -> recovery.Trace:
-        errors, covered = np.linspace(2.0, 0.1, updates), np.ones(updates, dtype=bool)
-        states = np.array(["localizing"] + ["tracking"] * (updates - 1))
-        return recovery.Trace(errors, errors, np.full(updates, 0.2), states, covered)
+        trace = np.empty(updates, recovery.COLUMNS)
+        trace["error_m"] = trace["standard_distance"] = np.linspace(2.0, 0.1, updates)
+        trace["sigma_m"], trace["covered"] = 0.2, True
+        trace["state"] = ["localizing"] + ["tracking"] * (updates - 1)
+        return trace
 
     carried = trace(recovery.BEFORE_KIDNAPPING + recovery.AFTER_KIDNAPPING)
     drives = ("undisturbed", "night_on_cloudy", "night_on_merged")

@@ -24,7 +24,7 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
     pool = pool_of([drive(world, loop(30, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(Fold, "describe", lambda *_: pool)
     named = SimpleNamespace(name="tested")
-    outcome = localization.run_trials(
+    trials, tunings = localization.run_trials(
         Setup("synthetic", (Fold((named, named), named),)),
         trials=1,
         sizes=(15, 25),
@@ -35,15 +35,13 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
         journals=tmp_path,
         workers=Serial(),
     )
-    found = localization.findings(outcome, "synthetic")
+    found = localization.findings(trials, tunings, "synthetic")
     metrics = found.metrics
     assert list(metrics) == ["15", "25"]
     assert set(metrics["15"]) == {*METHODS, "kbf_untuned"}
     rmse = metrics["25"]["nai"]["position_rmse_m"]
     of_trials = [
-        one.figures["position_rmse_m"]
-        for one in outcome.trials
-        if one.method == "nai" and one.poses == 25
+        one.figures["position_rmse_m"] for one in trials if one.method == "nai" and one.poses == 25
     ]
     assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
     found.write(ResultsFolder(tmp_path), {})
