@@ -18,7 +18,7 @@ from kbf_localization.embeddings import (
     ModelBasedSumRule,
     NonparametricSumRule,
 )
-from kbf_localization.experiments.trials import summary
+from kbf_localization.experiments.trials import nested_summaries
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress, tracked
 
@@ -162,13 +162,10 @@ def run_trials(
 
 def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:
     """What `metrics.json` holds: mean and deviation over the trials, nested by the keys."""
-    metrics: dict[str, Any] = {"trials": len(results)}
-    for key in results[0]:
-        place = metrics
-        *parents, last = key.split("/")
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = summary([errors[key] for errors in results])
+    figures = nested_summaries(
+        (key.split("/"), error) for errors in results for key, error in errors.items()
+    )
+    metrics = {"trials": len(results), **figures}
     by_epsilon = metrics["np_ksr"]
     best = min(by_epsilon, key=lambda epsilon: by_epsilon[epsilon]["mean"])
     metrics["np_ksr_best"] = {**by_epsilon[best], "epsilon": float(best)}

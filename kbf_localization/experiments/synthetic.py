@@ -17,7 +17,7 @@ from kbf_localization.experiments.synthetic_filter import (
 )
 from kbf_localization.experiments.synthetic_model import SETTINGS, Setting
 from kbf_localization.experiments.synthetic_search import Grid, validation_errors
-from kbf_localization.experiments.trials import summary
+from kbf_localization.experiments.trials import nested_summaries
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress, tracked
 
@@ -111,13 +111,7 @@ def run_trials(
 
 def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """What `metrics.json` holds: MSE by grid, panel, n and method."""
-    errors: dict[tuple[str, str, int, str], list[float]] = {}
-    for one in outcomes:
-        key = (one.grid, one.task.setting, one.task.size, one.method)
-        errors.setdefault(key, []).append(one.mean_squared_error)
-    sizes = sorted({one.task.size for one in outcomes})
-    metrics: dict[str, Any] = {}
-    for grid, setting, size, method in product(GRIDS, SETTINGS, sizes, METHODS):
-        by_size = metrics.setdefault(grid, {}).setdefault(setting, {})
-        by_size.setdefault(str(size), {})[method] = summary(errors[grid, setting, size, method])
-    return metrics
+    return nested_summaries(
+        ((one.grid, one.task.setting, str(one.task.size), one.method), one.mean_squared_error)
+        for one in sorted(outcomes, key=lambda one: one.task.size)
+    )

@@ -36,19 +36,27 @@ def summary(values: ArrayLike) -> dict[str, float]:
     return {"mean": float(array.mean()), "std": float(array.std())}
 
 
-def summaries(trials: Iterable[Trial], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def nested_summaries(values: Iterable[tuple[Sequence[str], float]]) -> dict[str, Any]:
+    """{a: {b: {…: {"mean", "std"}}}} over all values that have the keys (a, b, …)."""
+    gathered: dict[tuple[str, ...], list[float]] = {}
+    for keys, value in values:
+        gathered.setdefault(tuple(keys), []).append(value)
+    nested: dict[str, Any] = {}
+    for (*parents, last), found in gathered.items():
+        place = nested
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = summary(found)
+    return nested
+
+
+def summaries(trials: Iterable[Trial], names: Sequence[str]) -> dict[str, Any]:
     """{"<poses>": {"<method>": {name: {"mean", "std"}}}} over all places and choices."""
-    gathered: dict[str, dict[str, list[Mapping[str, float]]]] = {}
-    for trial in sorted(trials, key=lambda trial: trial.poses):
-        by_method = gathered.setdefault(str(trial.poses), {})
-        by_method.setdefault(trial.method, []).append(trial.figures)
-    return {
-        poses: {
-            method: {name: summary([one[name] for one in figures]) for name in names}
-            for method, figures in by_method.items()
-        }
-        for poses, by_method in gathered.items()
-    }
+    return nested_summaries(
+        ((str(trial.poses), trial.method, name), trial.figures[name])
+        for trial in sorted(trials, key=lambda trial: trial.poses)
+        for name in names
+    )
 
 
 def trials_text(trials: int) -> str:
