@@ -48,7 +48,7 @@ class Description:
     """What a map file says besides its arrays.
 
     `layout` is that of the pyramid, where the map has one; `describer` is as
-    `registry.specification` gives it, with the scales of its kernel, None for the pyramid;
+    `describer.specification` gives it, with the scales of its kernel, None for the pyramid;
     `learned` is None in a map of version 1, which then learns it.
     """
 

@@ -24,8 +24,8 @@ from kbf_localization.training_map.file_format import (
     seal,
 )
 from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.describer import specification
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
-from kbf_localization.vision.registry import specification
 
 
 def save_map(training_map: TrainingMap, path: Path | str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kbf_localization.arrays import Array, Counts, Image, Rows
-from kbf_localization.vision.describer import Describer, Gallery, ImageDescription
+from kbf_localization.vision.describer import Describer, Gallery, ImageDescription, specification
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
 
 MOST_PARTS = 8
@@ -36,8 +36,6 @@ class _Combination(Describer):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        from kbf_localization.vision.registry import specification
-
         return {"parts": [specification(part) for part in self.parts]}
 
     @property

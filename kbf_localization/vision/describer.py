@@ -104,3 +104,12 @@ class Describer(Protocol):
     def pyramid(self) -> PyramidDescriber | None:
         """The spatial pyramid, where it is this describer or one of its parts."""
         return None
+
+
+def specification(describer: Describer) -> dict[str, Any]:
+    """What a map keeps to make the describer again, but for a pyramid's vocabulary."""
+    return {
+        "name": describer.name,
+        "version": describer.version,
+        "settings": dict(describer.settings),
+    }

@@ -17,7 +17,7 @@ import numpy as np
 from kbf_localization.errors import DescriberError
 from kbf_localization.limits import check_scale, shortened
 from kbf_localization.vision.combination import MOST_PARTS, Product, WeightedSum
-from kbf_localization.vision.describer import Describer
+from kbf_localization.vision.describer import Describer, specification
 from kbf_localization.vision.onnx_describer import OnnxDescriber, read_network
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
 
@@ -32,15 +32,6 @@ OWN = ("sift", "onnx", "product", "sum")
 def describer_names() -> list[str]:
     """The names under which describers are registered."""
     return sorted({*OWN, *(point.name for point in entry_points(group=GROUP))})
-
-
-def specification(describer: Describer) -> dict[str, Any]:
-    """What a map keeps to make the describer again, but for a pyramid's vocabulary."""
-    return {
-        "name": describer.name,
-        "version": describer.version,
-        "settings": dict(describer.settings),
-    }
 
 
 def make_describer(
