@@ -47,18 +47,13 @@ _STARTS = Option(min=2, help="Global starts; kidnappings are half as many.")
 _TUNE_AT = Option(min=10, help="Tune once, with so many poses, instead of at each size.")
 
 
-@app.callback()
-def one_thread() -> None:
-    """Before NumPy is imported: the work is spread over the cores by processes."""
-    limit_threads(1)
-
-
 @app.command()
 def sum_rule(trials: Trials = 30, seed: Seed = 0, jobs: Jobs = -1, output: Results = None) -> None:
     """Section 6.1: the sum rules' exact errors where the truth is known in closed form.
 
     Example: `kbf experiment sum-rule --trials 30`
     """
+    limit_threads(1)
     from kbf_localization.experiments.sum_rule import run_trials
     from kbf_localization.experiments.sum_rule_findings import findings
 
@@ -80,6 +75,7 @@ def synthetic(
 
     Example: `kbf experiment synthetic --trials 3`
     """
+    limit_threads(1)
     from kbf_localization.experiments.synthetic import GRIDS, run_trials
     from kbf_localization.experiments.synthetic_findings import findings
 
@@ -112,6 +108,7 @@ def localization(
     Example: `kbf experiment localization --trials 3 --sizes 100,400`. The paper's own data:
     `kbf experiment localization --cold COLD`
     """
+    limit_threads(1)
     from kbf_localization.experiments.localization import findings, run_trials
     from kbf_localization.experiments.localization_drives import real_archives, rendered_drives
 
@@ -151,6 +148,7 @@ def recovery(
 
     Example: `kbf experiment recovery --trials 20`
     """
+    limit_threads(1)
     from kbf_localization.experiments.recovery import make_world, run_trials
     from kbf_localization.experiments.recovery_findings import findings
 
@@ -183,6 +181,7 @@ def public(
 
     Example: `kbf experiment public ~/datasets/7scenes`
     """
+    limit_threads(1)
     from kbf_localization.experiments.public import findings, run_protocol
     from kbf_localization.experiments.public_protocols import find_protocols
 
@@ -225,6 +224,7 @@ def faults(
 
     Example: `kbf experiment faults --only covered,kidnapped`
     """
+    limit_threads(1)
     from kbf_localization.experiments.faults_buildings import Builder
     from kbf_localization.experiments.faults_run import check_faults, findings, run_faults
 
@@ -258,6 +258,7 @@ def map_check(
 
     Example: `kbf experiment map-check --buildings 4`
     """
+    limit_threads(1)
     from kbf_localization.experiments.localization_drives import rendered_drives
     from kbf_localization.experiments.map_prediction import findings, predict
 
@@ -289,6 +290,7 @@ def ablation(
 
     Example: `kbf experiment ablation --trials 2 --sizes 200`
     """
+    limit_threads(1)
     from kbf_localization.experiments.ablation import findings, run_trials
     from kbf_localization.experiments.localization_drives import rendered_drives
 
