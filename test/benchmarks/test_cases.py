@@ -23,6 +23,7 @@ SMALL: dict[ModuleType, tuple[dict[str, int], dict[str, str]]] = {
 }
 
 
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("benchmark", SMALL, ids=lambda module: module.__name__)
 def test_a_case_is_a_ratio_to_a_named_reference(
     benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch

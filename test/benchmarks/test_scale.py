@@ -6,11 +6,12 @@ import pytest
 from kbf_localization.benchmarks import scale
 from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synthetic_map
 from kbf_localization.vision.describer import ImageDescription
+from test.conftest import learning_quickly
 
 
 @pytest.fixture(scope="module")
 def figures() -> scale.Figures:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, learning_quickly():
         sizes = {"SMALL": 100, "LARGE": 1000, "WARM_UP": 3, "BLOCKS": 2, "STEPS_PER_BLOCK": 3}
         for name, size in (sizes | {"GLOBAL_STARTS": 2, "STEPS_AFTER_START": 3}).items():
             patch.setattr(scale, name, size)
