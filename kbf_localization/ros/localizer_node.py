@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -61,6 +62,9 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
         executor.shutdown(timeout_sec=0.5)
         node.destroy_node()
         rclpy.try_shutdown()
+    # Only with its last handle does the node leave the ROS graph; else others see it for 20 s more.
+    del node, executor
+    gc.collect()
     # A map that was being loaded may still be: Python would end under that thread's hands.
     sys.stdout.flush()
     sys.stderr.flush()

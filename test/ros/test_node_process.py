@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
+import rclpy
+from rclpy.context import Context
 
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import PATIENCE
@@ -24,6 +26,36 @@ def test_two_nodes_of_one_name_are_warned_of_by_both(map_file: Path) -> None:
         while not all("2 nodes are called /twins/localizer" in node.log() for node in (one, other)):
             assert time.monotonic() < end, one.log() + other.log()
             time.sleep(0.05)
+
+
+FOR_AN_HOUR = """<profiles xmlns="http://www.eprosima.com/XMLSchemas/fastRTPS_Profiles">
+  <participant profile_name="for an hour" is_default_profile="true"><rtps><builtin>
+    <discovery_config><leaseDuration><sec>3600</sec></leaseDuration></discovery_config>
+  </builtin></rtps></participant>
+</profiles>"""
+"""So long Fast DDS takes a node for alive that ends without a word; 20 s by default."""
+
+
+def test_a_node_that_ends_leaves_the_graph(
+    map_file: Path, tmp_path: Path, context: Context
+) -> None:
+    profile = tmp_path / "profile.xml"
+    profile.write_text(FOR_AN_HOUR)
+    onlooker = rclpy.create_node("onlooker", context=context)
+
+    def wait_until(seen: bool) -> None:
+        end = time.monotonic() + PATIENCE
+        while (("localizer", "/leaving") in onlooker.get_node_names_and_namespaces()) != seen:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    environment = {"FASTRTPS_DEFAULT_PROFILES_FILE": str(profile)}
+    parameters = {"map": str(map_file)}
+    with NodeProcess(parameters, namespace="/leaving", environment=environment) as node:
+        wait_until(True)
+        assert node.interrupt(PATIENCE) == 0
+    wait_until(False)
+    onlooker.destroy_node()
 
 
 def test_no_module_is_taken_from_the_current_directory(
