@@ -9,16 +9,27 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.evaluation.cross_validation import tune
 from kbf_localization.evaluation.frame_pool import describe_drives
 from kbf_localization.parallel import DaskCluster, Serial
-from kbf_localization.training_map import build_map
+from kbf_localization.training_map import build_map, probes
+from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
+
+
+def learn_quickly() -> None:
+    probes.RUNS = 4
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[DaskCluster]:
+    """Two workers that learn, as this process does, from a sixth of the images."""
     distributed = pytest.importorskip("distributed", reason="Dask is optional")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as started:
+    with (
+        learning_quickly(),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as started,
+    ):
+        with distributed.Client(started) as client:
+            client.run(learn_quickly)
         pool = DaskCluster(started.scheduler_address)
         yield pool
         pool.close()
