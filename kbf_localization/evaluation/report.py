@@ -83,9 +83,7 @@ def write_report(
     if drive.condition:
         subtitle += f" · {drive.condition}"
     notes = "".join(f"<li>{escape(line)}</li>" for line in (CAMERA_NOTE, *drive.warnings[:20]))
-    body = ""
-    if warning:
-        body = f'<section role="alert"><h2>Warning</h2><p>{escape(warning)}</p></section>'
+    body = _warning_html(warning) if warning else ""
     body += _verdict_html(runs) + _page_part("drive.html") + _section("Notes", f"<ul>{notes}</ul>")
     return _write(folder, name, title, config, body, DRIVE_SCRIPTS, data, subtitle)
 
@@ -103,7 +101,8 @@ def write_drives_report(
         f"<br>{escape(source['verdict'])}</li>"
         for part, source in zip(parts, metrics["sources"].values(), strict=True)
     )
-    body = _section("Drives", f"<ul>{links}</ul>")
+    body = "".join(map(_warning_html, metrics.get("warnings", ())))
+    body += _section("Drives", f"<ul>{links}</ul>")
     body += _metrics_html("All drives together", metrics["methods"])
     for condition, by_method in metrics.get("conditions", {}).items():
         body += _metrics_html(f"Lighting: {condition}", by_method)
@@ -198,6 +197,10 @@ def _again_html(config: Mapping[str, Any]) -> str:
     )
     again = f'<pre id="command" tabindex="0">{command}</pre>' if command else ""
     return f'{again}<div class="scroll"><table class="settings">{rows}</table></div>'
+
+
+def _warning_html(line: str) -> str:
+    return f'<section role="alert"><h2>Warning</h2><p>{escape(line)}</p></section>'
 
 
 def _verdict_html(runs: Mapping[str, Run]) -> str:

@@ -68,10 +68,12 @@ def test_names_of_several_drives_stay_text(tmp_path: Path) -> None:
     methods = {"kbf": trajectory_metrics(run)}
     source = {"name": HOSTILE, "condition": HOSTILE, "methods": methods, "verdict": verdict(run)}
     metrics = {"methods": methods, "conditions": {HOSTILE: methods}, "sources": {"01-a/": source}}
+    metrics["warnings"] = [f"EVALUATED ON TRAINING DATA: {HOSTILE}"]
     folder = ResultsFolder(tmp_path)
     page = write_drives_report(folder, {"command": HOSTILE}, metrics, ["01-a/"]).read_text("utf-8")
     assert "<img src=x" not in page and page.count("<script") == 1
     assert "Found itself after" in page and 'href="01-a/report.html"' in page
+    assert "EVALUATED ON TRAINING DATA" in page
 
 
 def test_vga_frames_fit_into_fifteen_kilobytes_each() -> None:
