@@ -22,8 +22,8 @@ class Density(ABC):
 
     def __repr__(self) -> str:
         widths = (np.sqrt(np.diag(part.scale)) for _, part in self.components())
-        told = "; ".join(", ".join(f"{width:.3g}" for width in one) for one in widths)
-        return f"{type(self).__name__}(widths {told})"
+        text = "; ".join(", ".join(f"{width:.3g}" for width in one) for one in widths)
+        return f"{type(self).__name__}(widths {text})"
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ from kbf_localization.training_map.description import Described, describe_frames
 from kbf_localization.training_map.frames import Frames, gather_frames
 from kbf_localization.training_map.learned import Resemblance
 from kbf_localization.training_map.selection import select_frames
-from kbf_localization.training_map.training_map import TrainingMap, with_parameters
+from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.training_map.view import view_parameters
 from kbf_localization.vision.describer import Describer
 
@@ -80,7 +80,7 @@ class FramePool:
             while len(self._maps) >= MAPS_KEPT:
                 del self._maps[next(iter(self._maps))]
             self._maps[key] = found
-        return with_parameters(found, parameters or {})
+        return replace(found, parameters=parameters or {})
 
     def map_of(
         self,

@@ -2,24 +2,20 @@
 
 from kbf_localization.training_map.build import build_map
 from kbf_localization.training_map.load import load_map
-from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.save import save_map
 from kbf_localization.training_map.training_map import (
     Source,
     TrainingMap,
     subset,
-    with_parameters,
     without_thumbnails,
 )
 
 __all__ = [
-    "MapObservation",
     "Source",
     "TrainingMap",
     "build_map",
     "load_map",
     "save_map",
     "subset",
-    "with_parameters",
     "without_thumbnails",
 ]

@@ -63,16 +63,16 @@ def _best_scales(
     """By a search along each scale in turn, with ever smaller steps."""
     describer = training_map.described_by
     pairs = HeldOutPairs(training_map, ways, probes, np.random.default_rng(seed))
-    told = np.flatnonzero((pairs.independent & (pairs.separations < 1.0)).any(axis=1))
-    if len(told) == 0:
+    seen = np.flatnonzero((pairs.independent & (pairs.separations < 1.0)).any(axis=1))
+    if len(seen) == 0:
         return describer.scales
     gallery = training_map.gallery
     compared = np.stack(
-        [gallery.compare(probes.pictures[int(k)].description.features, pairs.rows) for k in told],
+        [gallery.compare(probes.pictures[int(k)].description.features, pairs.rows) for k in seen],
         axis=1,
     )
-    density = np.exp(-0.5 * (pairs.separations[told] / WIDTH) ** 2)
-    allowed = pairs.independent[told]
+    density = np.exp(-0.5 * (pairs.separations[seen] / WIDTH) ** 2)
+    allowed = pairs.independent[seen]
     power = max(1, round(parameters.power))
 
     def loss(scales: tuple[float, ...]) -> float:
@@ -82,7 +82,7 @@ def _best_scales(
         probable = (weights * density).sum(axis=1) / weights.sum(axis=1)
         usual = -float(np.median(np.log(kernel)))
         prior = 0.5 * (float(np.log(max(usual, 1e-9))) / PRIOR_SPREAD) ** 2
-        return -float(np.log(probable + NOWHERE).mean()) + prior * PROBES_AS_ONE / len(told)
+        return -float(np.log(probable + NOWHERE).mean()) + prior * PROBES_AS_ONE / len(seen)
 
     best = (loss(describer.scales), tuple(describer.scales))
     for step in STEPS:

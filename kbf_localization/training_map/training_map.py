@@ -134,11 +134,6 @@ class TrainingMap:
         return self.described_by.kernel(self.gallery.compare_rows(rows_a, rows_b))
 
 
-def with_parameters(training_map: TrainingMap, parameters: Mapping[str, float]) -> TrainingMap:
-    """The same map with other hyper-parameters."""
-    return replace(training_map, parameters=dict(parameters))
-
-
 def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
     """The map of these rows (increasing) alone; what it knows about itself stays as it is.
 

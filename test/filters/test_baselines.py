@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,6 @@ from kbf_localization.filters.parameters import (
     random_parameters,
 )
 from kbf_localization.filters.registry import METHODS, check_methods, make_filter
-from kbf_localization.training_map import with_parameters
 from test.filters.synthetic_world import BLACK, position_errors, run
 
 
@@ -64,7 +65,7 @@ def test_parameters_come_from_the_map_by_their_method(world_map):
     expected = KernelParameters(bandwidth=0.9, delta=2.0)
     assert parameters_of(KernelParameters, "paper", stored) == expected
     narrow, wide = (
-        make_filter("paper", with_parameters(world_map, {"paper.bandwidth": one}))
+        make_filter("paper", replace(world_map, parameters={"paper.bandwidth": one}))
         for one in (0.9, 1.8)
     )
     np.testing.assert_allclose(2.0 * narrow.space.widths[:2], wide.space.widths[:2])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import MapError
-from kbf_localization.training_map import TrainingMap, load_map, save_map, with_parameters
+from kbf_localization.training_map import TrainingMap, load_map, save_map
 from kbf_localization.training_map.file_format import ARRAYS, VERSION
 from test.training_map.forging import resealed
 
@@ -53,7 +53,7 @@ def test_a_map_without_a_floor_plan_or_ways_has_none(
 
 def test_a_loaded_map_can_replace_its_own_file(number_map: TrainingMap, map_path: Path) -> None:
     save_map(number_map, map_path)
-    save_map(with_parameters(load_map(map_path), {"power": 16.0}), map_path)
+    save_map(replace(load_map(map_path), parameters={"power": 16.0}), map_path)
     again = load_map(map_path)
     assert again.parameters == {"power": 16.0}
     assert list(again.thumbnails) == list(number_map.thumbnails)

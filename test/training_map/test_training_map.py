@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kbf_localization.training_map import TrainingMap, with_parameters
+from kbf_localization.training_map import TrainingMap
 from kbf_localization.training_map import observation as observation_module
 from kbf_localization.training_map.picture import image_strip
 from test.datasets.test_image_messages import hidden_behind
@@ -39,11 +39,11 @@ def test_gram_of_rows_is_symmetric_and_made_of_similarities(number_map: Training
 
 
 def test_identity_is_of_poses_and_images_not_of_tuning(number_map: TrainingMap) -> None:
-    tuned = with_parameters(number_map, {"power": 16.0})
+    tuned = replace(number_map, parameters={"power": 16.0})
     assert tuned.identity == number_map.identity
     assert tuned.parameters == {"power": 16.0} and tuned.learned is number_map.learned
     number_map.features[0, 0] ^= 1
-    assert with_parameters(number_map, {}).identity != tuned.identity
+    assert replace(number_map, parameters={}).identity != tuned.identity
 
 
 def test_the_coarse_look_is_at_all_poses(number_map: TrainingMap) -> None:
