@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from kbf_localization.embeddings import (
     NonparametricSumRule,
 )
 from kbf_localization.experiments.trials import nested_summaries
-from kbf_localization.parallel import Serial, Workers
+from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
 
 REGULARIZATIONS = (0.1, 0.05, 0.01, 0.005, 0.001, 0.0005, 0.0001, 0.00005)
@@ -30,6 +30,8 @@ COMPONENTS = 4
 
 Errors = dict[str, float]
 IDENTITY = np.eye(2)
+KERNEL_X, KERNEL_Y = GaussianKernel(0.1 * IDENTITY), GaussianKernel(IDENTITY)
+"""The kernel of z is that of y."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,14 @@ def draw_problem(generator: np.random.Generator) -> Problem:
     )
 
 
-def true_mean(problem: Problem, noise: Array, kernel: GaussianKernel) -> KernelMean:
+def true_mean(problem: Problem, noise: Array) -> KernelMean:
     """The kernel mean of the prior pushed through steps with total covariance `noise`, exact."""
     parts = [
         GaussianNoise(covariance + noise, mean)
         for mean, covariance in zip(problem.means, problem.covariances)
     ]
     mixture = MixtureNoise(np.full(COMPONENTS, 1.0 / COMPONENTS), parts)
-    return KernelMean(np.zeros((1, 2)), [1.0], kernel, mixture)
+    return KernelMean(np.zeros((1, 2)), [1.0], KERNEL_Y, mixture)
 
 
 def error_against(truth: KernelMean) -> Callable[[KernelMean], float]:
@@ -87,77 +89,71 @@ def error_against(truth: KernelMean) -> Callable[[KernelMean], float]:
     return error
 
 
-def linear_model(matrix: Array, covariance: Array, kernel: GaussianKernel) -> ModelBasedSumRule:
+def linear_model(matrix: Array, covariance: Array) -> ModelBasedSumRule:
     """p_M(y | x) = g(y | Ax, Σ)."""
-    return ModelBasedSumRule(AffineMap(matrix), GaussianNoise(covariance), kernel)
+    return ModelBasedSumRule(AffineMap(matrix), GaussianNoise(covariance), KERNEL_Y)
 
 
-def estimated_model(inputs: Array, outputs: Array, kernel: GaussianKernel) -> ModelBasedSumRule:
+def estimated_model(inputs: Array, outputs: Array) -> ModelBasedSumRule:
     """The linear Gaussian model of greatest likelihood for the pairs."""
     matrix = np.linalg.lstsq(inputs, outputs, rcond=None)[0].T
     residuals = outputs - inputs @ matrix.T
-    return linear_model(matrix, residuals.T @ residuals / len(inputs), kernel)
-
-
-def single_rule_errors(problem: Problem) -> Errors:
-    """Errors of one sum rule x → y: NP for each ε, Mb true, estimated and misspecified."""
-    kernel_x, kernel_y = GaussianKernel(0.1 * IDENTITY), GaussianKernel(IDENTITY)
-    prior = KernelMean(problem.prior_points, None, kernel_x)
-    error = error_against(true_mean(problem, IDENTITY, kernel_y))
-    errors: Errors = {
-        "mb_ksr": error(linear_model(IDENTITY, IDENTITY, kernel_y)(prior)),
-        "mb_ksr_estimated": error(
-            estimated_model(problem.inputs, problem.outputs, kernel_y)(prior)
-        ),
-    }
-    for epsilon in REGULARIZATIONS:
-        learnt = NonparametricSumRule(problem.inputs, problem.outputs, kernel_x, kernel_y, epsilon)
-        errors[f"np_ksr/{epsilon:g}"] = error(learnt(prior))
-    for factor in MEAN_FACTORS:
-        model = linear_model(factor * IDENTITY, IDENTITY, kernel_y)
-        errors[f"misspecified_mean/{factor:g}"] = error(model(prior))
-    for factor in NOISE_FACTORS:
-        model = linear_model(IDENTITY, factor * IDENTITY, kernel_y)
-        errors[f"misspecified_noise/{factor:g}"] = error(model(prior))
-    return errors
-
-
-def combined_rule_errors(problem: Problem) -> Errors:
-    """Errors of two sum rules in a row, x → y → z, for each ε."""
-    kernel_x, kernel_y = GaussianKernel(0.1 * IDENTITY), GaussianKernel(IDENTITY)
-    kernel_z = GaussianKernel(IDENTITY)
-    prior = KernelMean(problem.prior_points, None, kernel_x)
-    error = error_against(true_mean(problem, 2.0 * IDENTITY, kernel_z))
-    model_first = linear_model(IDENTITY, IDENTITY, kernel_y)(prior)
-    model_second = linear_model(IDENTITY, IDENTITY, kernel_z)
-    estimated_second = estimated_model(problem.second_inputs, problem.second_outputs, kernel_z)
-    errors: Errors = {}
-    for epsilon in REGULARIZATIONS:
-        first = NonparametricSumRule(problem.inputs, problem.outputs, kernel_x, kernel_y, epsilon)
-        second = NonparametricSumRule(
-            problem.second_inputs, problem.second_outputs, kernel_y, kernel_z, epsilon
-        )
-        learnt_first = first(prior)
-        errors[f"combined/np_np/{epsilon:g}"] = error(second(learnt_first))
-        errors[f"combined/np_mb/{epsilon:g}"] = error(model_second(learnt_first))
-        errors[f"combined/np_mb_estimated/{epsilon:g}"] = error(estimated_second(learnt_first))
-        errors[f"combined/mb_np/{epsilon:g}"] = error(second(model_first))
-    return errors
+    return linear_model(matrix, residuals.T @ residuals / len(inputs))
 
 
 def run_trial(seed: np.random.SeedSequence) -> Errors:
     """All errors of one trial; a key such as `combined/np_mb/0.01` says which."""
     problem = draw_problem(np.random.default_rng(seed))
-    return single_rule_errors(problem) | combined_rule_errors(problem)
+    prior = KernelMean(problem.prior_points, None, KERNEL_X)
+    learnt = {}
+    for epsilon in REGULARIZATIONS:
+        rule = NonparametricSumRule(problem.inputs, problem.outputs, KERNEL_X, KERNEL_Y, epsilon)
+        learnt[epsilon] = rule(prior)
+    return _single_rule(problem, prior, learnt) | _combined_rules(problem, prior, learnt)
+
+
+def _single_rule(problem: Problem, prior: KernelMean, learnt: Mapping[float, KernelMean]) -> Errors:
+    """Errors of one sum rule x → y: NP for each ε, Mb true, estimated and misspecified."""
+    error = error_against(true_mean(problem, IDENTITY))
+    errors: Errors = {
+        "mb_ksr": error(linear_model(IDENTITY, IDENTITY)(prior)),
+        "mb_ksr_estimated": error(estimated_model(problem.inputs, problem.outputs)(prior)),
+    }
+    for epsilon, mean in learnt.items():
+        errors[f"np_ksr/{epsilon:g}"] = error(mean)
+    for factor in MEAN_FACTORS:
+        model = linear_model(factor * IDENTITY, IDENTITY)
+        errors[f"misspecified_mean/{factor:g}"] = error(model(prior))
+    for factor in NOISE_FACTORS:
+        model = linear_model(IDENTITY, factor * IDENTITY)
+        errors[f"misspecified_noise/{factor:g}"] = error(model(prior))
+    return errors
+
+
+def _combined_rules(
+    problem: Problem, prior: KernelMean, learnt: Mapping[float, KernelMean]
+) -> Errors:
+    """Errors of two sum rules in a row, x → y → z, for each ε."""
+    inputs, outputs = problem.second_inputs, problem.second_outputs
+    error = error_against(true_mean(problem, 2.0 * IDENTITY))
+    model, estimated = linear_model(IDENTITY, IDENTITY), estimated_model(inputs, outputs)
+    modelled = model(prior)
+    errors: Errors = {}
+    for epsilon, mean in learnt.items():
+        second = NonparametricSumRule(inputs, outputs, KERNEL_Y, KERNEL_Y, epsilon)
+        errors[f"combined/np_np/{epsilon:g}"] = error(second(mean))
+        errors[f"combined/np_mb/{epsilon:g}"] = error(model(mean))
+        errors[f"combined/np_mb_estimated/{epsilon:g}"] = error(estimated(mean))
+        errors[f"combined/mb_np/{epsilon:g}"] = error(second(modelled))
+    return errors
 
 
 def run_trials(
-    trials: int, seed: int, workers: Workers | None = None, progress: Progress = no_progress
+    trials: int, seed: int, workers: Workers, progress: Progress = no_progress
 ) -> list[Errors]:
     """The errors of each trial; the same seed gives the same numbers, however many workers."""
     seeds = np.random.SeedSequence(seed).spawn(trials)
-    found = (workers or Serial()).map(run_trial, seeds)
-    return list(tracked(found, "sum rules", progress, trials))
+    return list(tracked(workers.map(run_trial, seeds), "sum rules", progress, trials))
 
 
 def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:

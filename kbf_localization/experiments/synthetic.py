@@ -18,7 +18,7 @@ from kbf_localization.experiments.synthetic_filter import (
 from kbf_localization.experiments.synthetic_model import SETTINGS, Setting
 from kbf_localization.experiments.synthetic_search import Grid, validation_errors
 from kbf_localization.experiments.trials import nested_summaries
-from kbf_localization.parallel import Serial, Workers
+from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
 
 METHODS = ("kbf", "fkbf")
@@ -93,7 +93,7 @@ def run_trials(
     trials: int,
     seed: int,
     sizes: Sequence[int],
-    workers: Workers | None = None,
+    workers: Workers,
     progress: Progress = no_progress,
 ) -> list[Outcome]:
     """All panels; the same seed gives the same numbers, however many workers and trials."""
@@ -104,8 +104,7 @@ def run_trials(
         for trial in range(trials)
         for setting in SETTINGS
     ]
-    found = (workers or Serial()).map(run_task, tasks)
-    done = tracked(found, "synthetic filtering", progress, len(tasks))
+    done = tracked(workers.map(run_task, tasks), "synthetic filtering", progress, len(tasks))
     return [outcome for some in done for outcome in some]
 
 

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from kbf_localization.embeddings import GaussianKernel, KernelMean
+from kbf_localization.embeddings import KernelMean
 from kbf_localization.experiments.sum_rule import (
     IDENTITY,
+    KERNEL_Y,
     draw_problem,
     error_against,
     estimated_model,
@@ -11,35 +12,36 @@ from kbf_localization.experiments.sum_rule import (
     run_trials,
     true_mean,
 )
-from kbf_localization.parallel import Cores
+from kbf_localization.parallel import Cores, Serial
 
 
 @pytest.fixture(scope="module")
 def results():
-    return run_trials(4, seed=0)
+    return run_trials(4, 0, Serial())
 
 
 def test_true_mean_is_what_many_samples_approach() -> None:
     generator = np.random.default_rng(0)
     problem = draw_problem(generator)
-    kernel = GaussianKernel(IDENTITY)
     # Through the model: prior sample plus unit noise is a sample of q(y).
     sample = problem.prior_points + generator.standard_normal(problem.prior_points.shape)
-    error = error_against(true_mean(problem, IDENTITY, kernel))
+    error = error_against(true_mean(problem, IDENTITY))
     # E‖m̂ − m‖² ≤ k(0)/n for independent points.
-    assert error(KernelMean(sample, None, kernel)) < 2.0 * np.sqrt(kernel.at_zero() / len(sample))
+    assert error(KernelMean(sample, None, KERNEL_Y)) < 2.0 * np.sqrt(
+        KERNEL_Y.at_zero() / len(sample)
+    )
 
 
 def test_error_is_the_rkhs_distance() -> None:
     problem = draw_problem(np.random.default_rng(1))
-    truth = true_mean(problem, IDENTITY, GaussianKernel(IDENTITY))
+    truth = true_mean(problem, IDENTITY)
     estimate = KernelMean(problem.outputs, None, truth.kernel)
     assert error_against(truth)(estimate) == pytest.approx(estimate.distance(truth), rel=1e-9)
 
 
 def test_estimated_model_recovers_the_true_one() -> None:
     problem = draw_problem(np.random.default_rng(2))
-    rule = estimated_model(problem.inputs, problem.outputs, GaussianKernel(IDENTITY))
+    rule = estimated_model(problem.inputs, problem.outputs)
     # 500 pairs on [−10, 10]²: standard errors of 0.008 and 0.06.
     np.testing.assert_allclose(rule.function.matrix, IDENTITY, atol=0.04)
     np.testing.assert_allclose(rule.noise.scale, IDENTITY, atol=0.25)
@@ -60,6 +62,6 @@ def test_figures_are_those_of_the_paper(results) -> None:
 
 def test_same_seed_gives_the_same_numbers_on_other_workers(results) -> None:
     # A worker has another number of BLAS threads, which add up in another order.
-    (theirs,) = run_trials(1, seed=0, workers=Cores(1))
+    (theirs,) = run_trials(1, 0, Cores(1))
     assert results[0] == pytest.approx(theirs, rel=1e-9)
     assert results[0] != results[1]

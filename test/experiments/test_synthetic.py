@@ -14,6 +14,7 @@ from kbf_localization.experiments.synthetic import (
 )
 from kbf_localization.experiments.synthetic_search import Grid
 from kbf_localization.experiments.trials import OFFSET_POINTS, draw_curve
+from kbf_localization.parallel import Serial
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_task_depends_on_nothing_but_itself() -> None:
 
 @pytest.mark.usefixtures("small_grids")
 def test_metrics_hold_every_grid_panel_size_and_method() -> None:
-    outcomes = run_trials(2, seed=0, sizes=(12, 20))
+    outcomes = run_trials(2, 0, (12, 20), Serial())
     metrics = metrics_of(outcomes)
     for grid in ("local", "open"):
         for setting in ("gaussian", "mixture", "changed_rotation"):
