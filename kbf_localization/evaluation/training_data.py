@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import cKDTree
 
+from kbf_localization.arrays import Array, Flags
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.training_map import Source, TrainingMap
@@ -42,10 +43,13 @@ def _share_in(training_map: TrainingMap, drive: Drive) -> float:
     if drive.poses is None:
         return 0.0
     known = np.isfinite(drive.poses).all(axis=1)
-    if not known.any():
-        return 0.0
-    distances, _ = cKDTree(embed(training_map.poses)).query(embed(drive.poses[known]))
-    return float(np.mean(distances < SAME_M))
+    return float(are_in(training_map, drive.poses[known]).mean()) if known.any() else 0.0
+
+
+def are_in(training_map: TrainingMap, poses: Array) -> Flags:
+    """Which of the poses (t, 3) the map has exactly."""
+    distances, _ = cKDTree(embed(training_map.poses)).query(embed(poses))
+    return np.asarray(distances < SAME_M)
 
 
 def _is_of(drive: Drive, source: Source) -> bool:

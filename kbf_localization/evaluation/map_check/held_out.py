@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive, OdometryLog
@@ -14,7 +13,8 @@ from kbf_localization.errors import DatasetError, MapError
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
 from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.run import Run, replay
-from kbf_localization.geometry import compose, embed, relative
+from kbf_localization.evaluation.training_data import are_in
+from kbf_localization.geometry import compose, relative
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap, subset, without_thumbnails
@@ -104,7 +104,7 @@ def make_folds(
         if number is None:
             yield Fold(drive, training_map, windows)
         elif thinned is not None:
-            left = _not_in(drive, thinned)
+            left = np.flatnonzero(~are_in(thinned, _truth(drive)))
             kept = [np.flatnonzero(np.isin(left, rows)) for rows in windows]
             own = tuple(rows for rows in kept if len(rows))
             yield Fold(drive.part(left), thinned, own, thinned=True)
@@ -169,12 +169,6 @@ def localize_fold(fold: Fold, progress: Progress = no_progress) -> Iterator[Run]
 def _truth(drive: DescribedDrive) -> Array:
     assert drive.truth is not None
     return drive.truth
-
-
-def _not_in(drive: DescribedDrive, training_map: TrainingMap) -> Rows:
-    """The frames of a drive that are not themselves in the map."""
-    distances, _ = cKDTree(embed(training_map.poses)).query(embed(_truth(drive)))
-    return np.flatnonzero(distances > 1e-6)
 
 
 def _drive_of_map(
