@@ -156,7 +156,7 @@ def add(
     `--output office.kbfmap --force` the map itself is replaced.
     """
     from kbf_localization.training_map import build_map, load_map, save_map, without_thumbnails
-    from kbf_localization.training_map.merge import merge_maps, refuse_repeated
+    from kbf_localization.training_map.editing import merge_maps, refuse_repeated
 
     check_output(output, force)
     training_map = load_map(map_path, model)
@@ -196,7 +196,7 @@ def remove(
     x = 2 and 6.5 m and y = 0 and 3 m
     """
     from kbf_localization.training_map import load_map, save_map, without_thumbnails
-    from kbf_localization.training_map.remove import remove_box, remove_sources
+    from kbf_localization.training_map.editing import remove_box, remove_sources
 
     boxed = not all(math.isnan(corner) for corner in box)
     if not (source or boxed or thumbnails):
@@ -225,7 +225,7 @@ def merge(
     `kbf map merge cloudy.kbfmap night.kbfmap --output both.kbfmap`
     """
     from kbf_localization.training_map import load_map, save_map
-    from kbf_localization.training_map.merge import merge_maps
+    from kbf_localization.training_map.editing import merge_maps
 
     check_output(output, force)
     merged = merge_maps([load_map(path) for path in maps])

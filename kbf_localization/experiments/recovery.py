@@ -30,7 +30,7 @@ from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map import TrainingMap, build_map
-from kbf_localization.training_map.merge import merge_maps
+from kbf_localization.training_map.editing import merge_maps
 
 FOUND_WITHIN_M = 0.5
 START_UPDATES = 30

@@ -13,7 +13,7 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import DescriberError, KbfError, MapError
 from kbf_localization.localization.startup import load_localizer
 from kbf_localization.training_map import TrainingMap, build_map, load_map, save_map
-from kbf_localization.training_map.merge import merge_maps
+from kbf_localization.training_map.editing import merge_maps
 from kbf_localization.vision.combination import Product
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from kbf_localization.vision.recipe import Recipe

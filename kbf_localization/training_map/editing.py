@@ -1,4 +1,4 @@
-"""Joins maps, such as those of several lightings, into one."""
+"""Edits maps: joins those of several drives or lightings, takes drives and places out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from itertools import chain
 
 import numpy as np
 
+from kbf_localization.arrays import Rows
 from kbf_localization.errors import MapError
 from kbf_localization.training_map.learned import MotionNoise, triple
 from kbf_localization.training_map.learning import learn_from_map
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import TrainingMap, subset
 from kbf_localization.vision.registry import same_descriptions
 
 
@@ -57,7 +58,7 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
         floor_plan=next((part.floor_plan for part in maps if part.floor_plan is not None), None),
         ways=tuple(part.way(source) for part in maps for source in range(len(part.sources))),
     )
-    return replace(merged, known=replace(learn_from_map(merged), motion_noise=_noise(maps)))
+    return _learned_anew(merged, _noise(maps))
 
 
 def refuse_repeated(names: Sequence[str], more: Sequence[str]) -> None:
@@ -78,3 +79,40 @@ def _noise(maps: Sequence[TrainingMap]) -> MotionNoise:
         per_radian=triple(np.max([noise.per_radian for noise in known], axis=0)),
         set_aside=sum(noise.set_aside for noise in known),
     )
+
+
+def remove_sources(training_map: TrainingMap, names: Sequence[str]) -> TrainingMap:
+    """The map without the poses of these drives."""
+    known = [source.name for source in training_map.sources]
+    for name in names:
+        if name not in known:
+            raise MapError(f"the map has no drive '{name}': it has {', '.join(known)}")
+    gone = [number for number, name in enumerate(known) if name in names]
+    return _left(training_map, np.flatnonzero(~np.isin(training_map.source_of, gone)))
+
+
+def remove_box(training_map: TrainingMap, box: tuple[float, float, float, float]) -> TrainingMap:
+    """The map without the poses between the corners (x0, y0) and (x1, y1), in metres."""
+    corners = np.array(box, dtype=np.float64).reshape(2, 2)
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    positions = training_map.poses[:, :2]
+    inside = ((positions >= low) & (positions <= high)).all(axis=1)
+    if not inside.any():
+        (west, south), (east, north) = positions.min(axis=0), positions.max(axis=0)
+        raise MapError(
+            f"no pose lies within the box; the map reaches from ({west:.1f}, {south:.1f}) to "
+            f"({east:.1f}, {north:.1f})"
+        )
+    return _left(training_map, np.flatnonzero(~inside))
+
+
+def _left(training_map: TrainingMap, rows: Rows) -> TrainingMap:
+    if len(rows) == 0:
+        raise MapError("nothing would be left of the map; delete its file instead")
+    return _learned_anew(subset(training_map, rows), training_map.learned.motion_noise)
+
+
+def _learned_anew(training_map: TrainingMap, noise: MotionNoise) -> TrainingMap:
+    """The map with what it learns from itself, but for the odometry's noise, which it knows."""
+    known = replace(learn_from_map(training_map), motion_noise=noise)
+    return replace(training_map, known=known)
