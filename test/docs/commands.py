@@ -11,13 +11,13 @@ DOCUMENTS = sorted([PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")])
 
 # Options that make a command small enough for a test; all else is as written.
 SMALLER = {
-    ("kbf", "simulate"): ["--frames", "30", "--size", "160x120", "--jobs", "1"],
-    ("kbf", "map", "build"): ["--poses", "24", "--words", "16", "--jobs", "1", "--force"],
+    ("kbf", "simulate"): ["--frames", "16", "--size", "160x120", "--jobs", "1"],
+    ("kbf", "map", "build"): ["--poses", "12", "--words", "8", "--jobs", "1", "--force"],
     ("kbf", "experiment", "localization"): [
-        *("--trials", "1", "--sizes", "12", "--methods", "nai"),
+        *("--trials", "1", "--sizes", "8", "--methods", "nai"),
         *("--budget", "1", "--jobs", "1"),
     ],
-    ("kbf", "tune"): ["--poses", "12", "--budget", "1", "--jobs", "1"],
+    ("kbf", "tune"): ["--poses", "10", "--budget", "1", "--jobs", "1"],
 }
 # These run for minutes, or until they are ended, and have tests of their own; here their names and
 # options are checked.

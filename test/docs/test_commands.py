@@ -79,7 +79,7 @@ def record(folder: Path) -> None:
         (folder / name).symlink_to(folder / "drives" / name)
         run_kbf(["convert", f"drives/{name}", f"drive{number}"], folder)
     run_kbf(made_small(["kbf", "map", "build", "drive1", "--output", "office.kbfmap"])[1:], folder)
-    make_seven_scenes(folder / "kitchen" / "seq-01", frames=40)
+    make_seven_scenes(folder / "kitchen" / "seq-01", frames=16)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
