@@ -21,7 +21,7 @@ from kbf_localization.experiments.faults_pictures import (
     mirrored,
     upside_down,
 )
-from kbf_localization.experiments.recovery_trials import COVERED, joined, kidnappings
+from kbf_localization.experiments.recovery_trials import covered_by, joined, kidnappings
 from kbf_localization.geometry import compose, interpolate, relative
 from kbf_localization.training_map.build import build_map
 from kbf_localization.training_map.training_map import TrainingMap
@@ -218,15 +218,13 @@ def off_the_map(begin_s: float, here: Building, _: Building) -> Iterator[Case]:
 def kidnapped(times: int, here: Building, _: Building) -> Iterator[Case]:
     """Carried elsewhere on the map with the wheels at rest, so many times in each building."""
     drives = here.described
-    truths = [one.truth for one in drives if one.truth is not None]
-    covered = [covered_share(here.training_map, truth) >= COVERED for truth in truths]
     for before, after in kidnappings(
         drives,
         times,
         here.seed,
         before=KIDNAPPED_BEFORE,
         after=KIDNAPPED_AT_LEAST,
-        covered=covered,
+        covered=covered_by(here.training_map, drives),
     ):
         count = min(KIDNAPPED_AFTER, len(drives[after.drive]) - after.first)
         drive = joined(drives, (before, replace(after, count=count)))

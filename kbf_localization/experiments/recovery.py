@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from kbf_localization.arrays import Flags
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
-from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors, position_sigmas
 from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.experiments.localization_drives import simulated_drives
 from kbf_localization.experiments.recovery_trials import (
-    COVERED,
+    Covered,
     Trial,
+    covered_by,
     global_starts,
     joined,
     kidnappings,
@@ -63,13 +63,8 @@ class Scene:
     drives: tuple[DescribedDrive, ...]
 
     @cached_property
-    def covered(self) -> tuple[Flags, ...]:
-        """For each drive (t,), where the map has a pose near the true one."""
-        return tuple(
-            np.asarray(covered_share(self.training_map, drive.truth) >= COVERED)
-            for drive in self.drives
-            if drive.truth is not None
-        )
+    def covered(self) -> Covered:
+        return covered_by(self.training_map, self.drives)
 
     def __call__(self, trials: Sequence[Trial]) -> list[Trace]:
         localizer = Localizer(self.training_map)

@@ -11,7 +11,9 @@ from kbf_localization.arrays import Array, Flags
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.evaluation.frame_pool import covered_share
 from kbf_localization.geometry import compose, interpolate, relative
+from kbf_localization.training_map import TrainingMap
 
 CARRIED_AT_LEAST_M = 3.0
 MOST_DRAWS = 100_000
@@ -37,6 +39,11 @@ Trial = tuple[Piece, ...]
 
 Covered = Sequence[Flags]
 """For each test drive (t,), where the map covers it."""
+
+
+def covered_by(training_map: TrainingMap, drives: Sequence[DescribedDrive]) -> Covered:
+    truths = (drive.truth for drive in drives if drive.truth is not None)
+    return [covered_share(training_map, truth) >= COVERED for truth in truths]
 
 
 def joined(drives: Sequence[DescribedDrive], trial: Trial) -> DescribedDrive:
@@ -76,10 +83,8 @@ def global_starts(
         known = len(drives[number]) >= images and covered[number][piece.rows].all()
         return (piece,) if known else None
 
-    found = _drawn(start, len(drives), count, rng)
-    if found is None:
-        raise KbfError(f"the map covers no {images} consecutive images of the test drives")
-    return found
+    none = f"the map covers no {images} consecutive images of the test drives"
+    return _drawn(start, len(drives), count, rng, none)
 
 
 def kidnappings(
@@ -105,17 +110,18 @@ def kidnappings(
         known = covered[number][first.rows].all() and covered[number][then.rows].all()
         return (first, then) if known and carried_m >= CARRIED_AT_LEAST_M else None
 
-    found = _drawn(kidnapping, len(drives), count, rng)
-    if found is None:
-        apart = f"{CARRIED_AT_LEAST_M} m apart"
-        raise KbfError(f"no two pieces of the test drives are {apart} and covered")
-    return found
+    none = f"no two pieces of the test drives are {CARRIED_AT_LEAST_M} m apart and covered"
+    return _drawn(kidnapping, len(drives), count, rng, none)
 
 
 def _drawn(
-    draw: Callable[[int], Trial | None], drives: int, count: int, rng: np.random.Generator
-) -> list[Trial] | None:
-    """So many trials, each drawn on a random drive; None where there are none to be found."""
+    draw: Callable[[int], Trial | None],
+    drives: int,
+    count: int,
+    rng: np.random.Generator,
+    none: str,
+) -> list[Trial]:
+    """So many trials, each drawn on a random drive; an error, `none`, where there are too few."""
     trials: list[Trial] = []
     for _ in range(MOST_DRAWS):
         if len(trials) == count:
@@ -123,7 +129,7 @@ def _drawn(
         trial = draw(int(rng.integers(drives)))
         if trial is not None:
             trials.append(trial)
-    return None
+    raise KbfError(none)
 
 
 def whole_drives(drives: Sequence[DescribedDrive]) -> list[Trial]:
