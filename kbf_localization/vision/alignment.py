@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Floats, Rows
+from kbf_localization.vision.describer import WordGrid
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
-
-Grid = NDArray[np.integer[Any]]
 
 RANK = 8
 """Dimensions that a word keeps: with 16, places were told apart no better."""
@@ -60,7 +59,7 @@ class WordAligner:
         self._sources = [self._zoomed_indices(zoom) for zoom in ZOOMS]
         self._diagonals = np.stack([self._diagonal_means(source) for source in self._sources])
 
-    def view(self, grid: Grid) -> Floats:
+    def view(self, grid: WordGrid) -> Floats:
         """The picture at all zooms, to be aligned with others: (zooms · columns, features)."""
         words = np.reshape(grid, self.shape)
         parts = []
@@ -70,7 +69,7 @@ class WordAligner:
             parts.append(zoomed.transpose(1, 0, 2).reshape(self.shape[1], -1))
         return np.concatenate(parts)
 
-    def align(self, view: Floats, grids: Grid) -> Alignments:
+    def align(self, view: Floats, grids: WordGrid) -> Alignments:
         """The alignments of a `view` with pictures (m, rows · columns)."""
         count, columns = len(grids), self.shape[1]
         words = np.reshape(grids, (count, *self.shape))[:, self._rows]

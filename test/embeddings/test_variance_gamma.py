@@ -3,7 +3,7 @@ import pytest
 from scipy.special import gammaln, kve
 
 from kbf_localization.embeddings import GaussianKernel, MaternKernel
-from kbf_localization.embeddings.bessel import log_scaled_bessel
+from kbf_localization.embeddings.variance_gamma import log_scaled_bessel
 
 
 @pytest.mark.parametrize("order", [0.3, 0.5, 2.0, 7.5, 59.0, 61.0, 90.0, 200.0])
