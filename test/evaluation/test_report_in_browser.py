@@ -43,6 +43,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(folder, "report.html", HOSTILE, config, runs, training_map, drive)
 
 
+@pytest.fixture
+def opened(browser: Chromium, page: Path) -> Chromium:
+    """The page as it is when it has just been opened."""
+    browser.open(page)
+    return browser
+
+
 def pixels(png: bytes) -> np.ndarray:
     return np.asarray(cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_COLOR))
 
@@ -98,36 +105,34 @@ def test_the_controls_are_in_sight_wherever_the_player_is(browser: Chromium, pag
         assert browser.run(f"{VISIBLE}('#play')"), at
 
 
-def test_it_opens_with_the_verdict_of_its_own_figures(browser: Chromium, page: Path) -> None:
+def test_it_opens_with_the_verdict_of_its_own_figures(opened: Chromium) -> None:
     drive = SyntheticDrive(200)
     run = synthetic_run(drive, synthetic_map().poses, "kbf")
-    browser.open(page)
-    said = browser.run("document.querySelector('main > section').innerText")
+    said = opened.run("document.querySelector('main > section').innerText")
     errors = np.hypot(*(run.estimates - drive.poses)[:, :2].T)
     sure = np.array(run.states) == "tracking"
     assert said.startswith("Found itself after 1.6 s without a hint"), "8 frames of 0.204 s"
     assert f"median {100 * np.median(errors[8:]):.0f} cm" in said
     assert "lost once, for 4 s" in said, "20 frames of 0.204 s"
     assert ("never confident and wrong" in said) == (not (errors[sure] > 1.0).any())
-    tile = browser.run("document.querySelector('.tile b').textContent")
+    tile = opened.run("document.querySelector('.tile b').textContent")
     assert tile == f"{100 * np.median(errors):.0f} cm"
 
 
-def test_every_figure_says_what_it_is_and_what_is_good(browser: Chromium, page: Path) -> None:
-    browser.open(page)
+def test_every_figure_says_what_it_is_and_what_is_good(opened: Chromium) -> None:
     tip = "document.getElementById('tip')"
     for shown in ("#metrics tbody tr", ".tile"):
-        count = browser.page.locator(shown).count()
+        count = opened.page.locator(shown).count()
         assert count > 5
         for number in range(count):
-            browser.page.locator(shown).nth(number).hover()
-            text = browser.run(f"{tip}.hidden ? '' : {tip}.textContent")
+            opened.page.locator(shown).nth(number).hover()
+            text = opened.run(f"{tip}.hidden ? '' : {tip}.textContent")
             assert len(text.split(". ")) >= 2, (shown, number, text)
-            assert browser.run(f"{tip}.getBoundingClientRect().right <= innerWidth")
-    browser.page.focus("#now dt:nth-of-type(3)")
-    assert "standard deviation" in browser.run(f"{tip}.textContent")
-    browser.page.keyboard.press("Escape")
-    assert browser.run(f"{tip}.hidden")
+            assert opened.run(f"{tip}.getBoundingClientRect().right <= innerWidth")
+    opened.page.focus("#now dt:nth-of-type(3)")
+    assert "standard deviation" in opened.run(f"{tip}.textContent")
+    opened.page.keyboard.press("Escape")
+    assert opened.run(f"{tip}.hidden")
 
 
 def test_a_tap_shows_what_a_figure_is(browser: Chromium, page: Path) -> None:
@@ -136,20 +141,16 @@ def test_a_tap_shows_what_a_figure_is(browser: Chromium, page: Path) -> None:
     assert "log-likelihood ratio" in browser.run("document.getElementById('tip').textContent")
 
 
-def test_sigma_evidence_and_the_methods_are_explained_where_they_stand(
-    browser: Chromium, page: Path
-) -> None:
-    browser.open(page)
+def test_sigma_evidence_and_the_methods_are_explained_where_they_stand(opened: Chromium) -> None:
     for canvas, word in (("sigma", "standard deviation"), ("evidence", "log-likelihood ratio")):
         figure = f"document.getElementById('{canvas}').closest('figure')"
-        assert word in browser.run(f"{figure}.innerText")
-    assert "nearest image" in browser.run("document.querySelector('#metrics thead').innerText")
+        assert word in opened.run(f"{figure}.innerText")
+    assert "nearest image" in opened.run("document.querySelector('#metrics thead').innerText")
 
 
-def test_the_evidence_has_its_threshold(browser: Chromium, page: Path) -> None:
+def test_the_evidence_has_its_threshold(opened: Chromium) -> None:
     """The chart's dashed line has the colour of "lost", which nothing else there has."""
-    browser.open(page)
-    assert browser.run("data.leastEvidence") == LEAST_EVIDENCE
+    assert opened.run("data.leastEvidence") == LEAST_EVIDENCE
     coloured = """((name) => {
         const probe = document.createElement("canvas").getContext("2d");
         probe.fillStyle = theme.colour(name);
@@ -162,26 +163,24 @@ def test_the_evidence_has_its_threshold(browser: Chromium, page: Path) -> None:
             if (pixels[i] === r && pixels[i + 1] === g && pixels[i + 2] === b) rows++;
         return rows;
     })"""
-    assert browser.run(f"{coloured}('lost')") > 100
-    browser.run(
+    assert opened.run(f"{coloured}('lost')") > 100
+    opened.run(
         "data.leastEvidence = null; drawEvidence(document.getElementById('evidence'), data.methods)"
     )
-    assert browser.run(f"{coloured}('lost')") == 0
+    assert opened.run(f"{coloured}('lost')") == 0
 
 
-def test_hypotheses_are_listed_with_their_probabilities(browser: Chromium, page: Path) -> None:
-    browser.open(page)
+def test_hypotheses_are_listed_with_their_probabilities(opened: Chromium) -> None:
     listed = "Array.from(document.querySelectorAll('#hypotheses li'), (one) => one.textContent)"
-    assert browser.run(listed) == ["place 1 40 %", "place 2 30 %", "elsewhere 30 %"]
-    browser.page.keyboard.press("End")
-    assert browser.run(listed)[0] == "place 1 97 %"
+    assert opened.run(listed) == ["place 1 40 %", "place 2 30 %", "elsewhere 30 %"]
+    opened.page.keyboard.press("End")
+    assert opened.run(listed)[0] == "place 1 97 %"
 
 
-def test_events_are_marked_and_lead_to_their_frames(browser: Chromium, page: Path) -> None:
+def test_events_are_marked_and_lead_to_their_frames(opened: Chromium) -> None:
     """The synthetic run localizes for 8 frames, is lost from 120 to 140, and tracks else."""
-    browser.open(page)
     events = "Array.from(document.querySelectorAll('#events button'), (one) => one.textContent)"
-    assert browser.run(events) == [
+    assert opened.run(events) == [
         "1.6 s: one place wins (97 %)",
         "1.6 s: tracking",
         "24.5 s: lost",
@@ -190,27 +189,25 @@ def test_events_are_marked_and_lead_to_their_frames(browser: Chromium, page: Pat
     ]
     frames = []
     for _ in range(3):
-        browser.page.keyboard.press("e")
-        frames.append(browser.run(FRAME))
+        opened.page.keyboard.press("e")
+        frames.append(opened.run(FRAME))
     assert frames == [8, 120, 140]
-    browser.page.click("#events button.won")
-    assert browser.run(FRAME) == 8
+    opened.page.click("#events button.won")
+    assert opened.run(FRAME) == 8
 
 
-def test_a_hypothesis_is_followed_by_its_trail(browser: Chromium, page: Path) -> None:
+def test_a_hypothesis_is_followed_by_its_trail(opened: Chromium) -> None:
     """Number 2 lives in frames 0 to 7, three metres ahead of the estimate."""
-    browser.open(page)
-    trail = browser.run("trailOf(data.methods[0], 2, 0, 5)")
-    ahead = browser.run("Array.from(data.methods[0].poses.subarray(0, 18))")
+    trail = opened.run("trailOf(data.methods[0], 2, 0, 5)")
+    ahead = opened.run("Array.from(data.methods[0].poses.subarray(0, 18))")
     assert len(trail) == 18
     assert trail[0::3] == pytest.approx([x + 3 for x in ahead[0::3][::-1]], abs=1e-4)
-    assert browser.run("trailOf(data.methods[0], 2, 0, 9)") == []
+    assert opened.run("trailOf(data.methods[0], 2, 0, 9)") == []
 
 
-def test_walls_are_drawn_where_the_plan_has_them(browser: Chromium, page: Path) -> None:
+def test_walls_are_drawn_where_the_plan_has_them(opened: Chromium) -> None:
     """The plan's left wall is from x = -12 m on, 0.3 m thick; at its height nothing else is."""
-    browser.open(page)
-    browser.wait_for(
+    opened.wait_for(
         "(walls.draw(viewOf(document.getElementById('paths'), [-13, -7, 13, 7])), true)"
     )
     look = """((x) => {
@@ -219,42 +216,45 @@ def test_walls_are_drawn_where_the_plan_has_them(browser: Chromium, page: Path) 
         const ratio = devicePixelRatio;
         return view.context.getImageData(ratio * view.x(x), ratio * view.y(3), 1, 1).data[3];
     })"""
-    browser.wait_for(f"{look}(-11.85) > 200")
-    assert browser.run(f"{look}(-11.0)") == 0 and browser.run(f"{look}(-12.3)") == 0
+    opened.wait_for(f"{look}(-11.85) > 200")
+    assert opened.run(f"{look}(-11.0)") == 0 and opened.run(f"{look}(-12.3)") == 0
 
 
-def test_lengths_are_written_as_in_the_tables(browser: Chromium, page: Path) -> None:
-    browser.open(page)
+def test_lengths_are_written_as_in_the_tables(opened: Chromium) -> None:
     for value in (0.0042, 0.0725, 0.2537, 0.9999, 1.254, 12.34):
-        assert browser.run(f"metres({value})") == length_text(value)
+        assert opened.run(f"metres({value})") == length_text(value)
 
 
-def test_names_of_users_stay_text_everywhere(browser: Chromium, page: Path) -> None:
-    browser.open(page)
-    assert browser.messages == []
-    assert browser.run("document.querySelectorAll('img').length") == 0
-    for shown in ("h1", ".top p", "#now dd:last-of-type", "#command", ".settings th", "main li"):
-        text = browser.run(f"document.querySelector({shown!r}).textContent")
-        assert "</script>" in text or shown == "main li", shown
-    assert browser.run("document.title").startswith("</script>")
+def test_names_of_users_stay_text_everywhere(opened: Chromium) -> None:
+    assert opened.messages == []
+    assert opened.run("document.querySelectorAll('img').length") == 0
+    for shown in (
+        "h1",
+        ".top p",
+        "#now dd:last-of-type",
+        "#command",
+        ".settings th",
+        "ul li:last-child",
+    ):
+        text = opened.run(f"document.querySelector({shown!r}).textContent")
+        assert "</script>" in text, shown
+    assert opened.run("document.title").startswith("</script>")
 
 
-def test_play_moves_the_frame_and_pause_stops_it(browser: Chromium, page: Path) -> None:
-    browser.open(page)
-    before = browser.run("document.getElementById('map').toDataURL()")
-    browser.page.click("#play")
-    browser.wait_for(f"{FRAME} >= 5")
-    browser.page.click("#play")
-    stopped = browser.run(FRAME)
-    browser.run("new Promise(done => setTimeout(done, 300))")
-    assert browser.run(FRAME) == stopped
-    assert browser.run("document.getElementById('map').toDataURL()") != before
-    assert browser.messages == []
+def test_play_moves_the_frame_and_pause_stops_it(opened: Chromium) -> None:
+    before = opened.run("document.getElementById('map').toDataURL()")
+    opened.page.click("#play")
+    opened.wait_for(f"{FRAME} >= 5")
+    opened.page.click("#play")
+    stopped = opened.run(FRAME)
+    opened.run("new Promise(done => setTimeout(done, 300))")
+    assert opened.run(FRAME) == stopped
+    assert opened.run("document.getElementById('map').toDataURL()") != before
+    assert opened.messages == []
 
 
-def test_the_slider_shows_its_frame(browser: Chromium, page: Path) -> None:
-    browser.open(page)
-    x, y, width = browser.run(
+def test_the_slider_shows_its_frame(opened: Chromium) -> None:
+    x, y, width = opened.run(
         """(() => {
             const slider = document.getElementById("slider");
             slider.scrollIntoView({block: "center"});
@@ -262,53 +262,49 @@ def test_the_slider_shows_its_frame(browser: Chromium, page: Path) -> None:
             return [box.x, box.y + box.height / 2, box.width];
         })()"""
     )
-    browser.page.mouse.click(x + width / 2, y)
-    browser.wait_for(f"Math.abs({FRAME} - 100) < 6")
-    shown = browser.run("document.getElementById('clock').textContent")
-    assert f"frame {browser.run(FRAME) + 1}/200" in shown
+    opened.page.mouse.click(x + width / 2, y)
+    opened.wait_for(f"Math.abs({FRAME} - 100) < 6")
+    shown = opened.run("document.getElementById('clock').textContent")
+    assert f"frame {opened.run(FRAME) + 1}/200" in shown
 
 
-def test_keys_step_and_reach_the_ends(browser: Chromium, page: Path) -> None:
-    browser.open(page)
-    browser.page.keyboard.press("ArrowRight")
-    browser.page.keyboard.press("ArrowRight")
-    assert browser.run(FRAME) == 2
-    browser.page.keyboard.press("End")
-    assert browser.run(FRAME) == 199
-    browser.page.keyboard.press("ArrowLeft")
-    assert browser.run(FRAME) == 198
-    browser.page.keyboard.press("Home")
-    assert browser.run(FRAME) == 0
+def test_keys_step_and_reach_the_ends(opened: Chromium) -> None:
+    opened.page.keyboard.press("ArrowRight")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.run(FRAME) == 2
+    opened.page.keyboard.press("End")
+    assert opened.run(FRAME) == 199
+    opened.page.keyboard.press("ArrowLeft")
+    assert opened.run(FRAME) == 198
+    opened.page.keyboard.press("Home")
+    assert opened.run(FRAME) == 0
 
 
-def test_a_click_jumps_to_the_worst_frame(browser: Chromium, page: Path) -> None:
+def test_a_click_jumps_to_the_worst_frame(opened: Chromium) -> None:
     drive = SyntheticDrive(200)
     run = synthetic_run(drive, synthetic_map().poses, "kbf")
     worst = int(np.argmax(np.hypot(*(run.estimates - drive.poses)[:, :2].T)))
-    browser.open(page)
-    browser.page.click("#worst button")
-    assert browser.run(FRAME) == worst
-    assert browser.run("document.querySelector('#worst button').ariaCurrent") == "true"
+    opened.page.click("#worst button")
+    assert opened.run(FRAME) == worst
+    assert opened.run("document.querySelector('#worst button').ariaCurrent") == "true"
 
 
-def test_a_click_on_the_error_strip_jumps_there(browser: Chromium, page: Path) -> None:
-    browser.open(page)
-    browser.page.click("#strip")
-    assert abs(browser.run(FRAME) - 100) <= 1
+def test_a_click_on_the_error_strip_jumps_there(opened: Chromium) -> None:
+    opened.page.click("#strip")
+    assert abs(opened.run(FRAME) - 100) <= 1
 
 
-def test_another_method_can_be_replayed(browser: Chromium, page: Path) -> None:
-    browser.open(page)
-    before = browser.run("document.getElementById('now').textContent")
-    browser.run(
+def test_another_method_can_be_replayed(opened: Chromium) -> None:
+    before = opened.run("document.getElementById('now').textContent")
+    opened.run(
         """(() => {
             const select = document.getElementById("method");
             select.value = "1";
             select.dispatchEvent(new Event("change"));
         })()"""
     )
-    assert browser.run("document.getElementById('now').textContent") != before
-    assert browser.messages == []
+    assert opened.run("document.getElementById('now').textContent") != before
+    assert opened.messages == []
 
 
 def test_the_theme_button_turns_light_into_dark(browser: Chromium, page: Path) -> None:

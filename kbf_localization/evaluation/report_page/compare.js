@@ -1,6 +1,6 @@
 // The position errors of several runs over time on one axis, a chart for each drive.
 (() => {
-  const raw = JSON.parse(document.getElementById("data").textContent);
+  const raw = JSON.parse(byId("data").textContent);
   const drives = raw.drives.map((drive) => ({ name: drive.name, seconds: floats(drive.seconds), errors: drive.errors.map(floats) }));
   const canvases = drives.map((drive) => {
     const figure = document.createElement("figure"), heading = document.createElement("h2"), canvas = document.createElement("canvas");
@@ -10,7 +10,7 @@
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", heading.textContent);
     figure.append(heading, canvas);
-    document.getElementById("charts").append(figure);
+    byId("charts").append(figure);
     return canvas;
   });
   // A long name would cover the curves.

@@ -1,7 +1,7 @@
 // The page's data, its packed arrays opened. Frames are the drive's images; a method has a row
 // (pose, error, state …) for each frame that it gave an estimate for.
 const data = (() => {
-  const raw = JSON.parse(document.getElementById("data").textContent);
+  const raw = JSON.parse(byId("data").textContent);
   const seconds = floats(raw.frames.seconds);
   const imageFrames = unpack(raw.frames.imageFrames, Uint32Array);
   const imageOfFrame = new Int32Array(seconds.length).fill(-1);

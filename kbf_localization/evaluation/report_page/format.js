@@ -1,4 +1,5 @@
 // Packed arrays opened, colours of series, and numbers written for people.
+const byId = (id) => document.getElementById(id);
 const unpack = (text, Type) => {
   const binary = atob(text), bytes = new Uint8Array(binary.length);
   for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);

@@ -1,6 +1,5 @@
 // Puts the page together: tiles, table, legends, charts; draws again when size or theme change.
 (() => {
-  const byId = (id) => document.getElementById(id);
   const element = (tag, text, className) => {
     const made = document.createElement(tag);
     if (text !== undefined) made.textContent = text;

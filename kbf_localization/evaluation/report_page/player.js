@@ -1,6 +1,5 @@
 // The replay player: one frame at a time, driven by a clock, the slider, keys or a click.
 const player = (() => {
-  const byId = (id) => document.getElementById(id);
   const TRAIL_SECONDS = 10, LONGEST_PAUSE = 1, FOLLOWED_METRES = 3, MOST_EVENTS = 24;
   const count = data.seconds.length, wholeMap = boundsOf([data.mapPoses, data.truth]);
   let frame = 0, method = data.methods[0], playing = false, playhead = 0, worst = [], events = [];
