@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.training_map import TrainingMap, save_map
+from test.datasets.cold_folders import make_cold_drive
 
 KBF_WITHOUT_ROOM = """
 import resource, sys
@@ -39,23 +39,15 @@ def assert_one_line(done: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def short_drive(office_drives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 20 frames of a drive."""
-    folder = tmp_path_factory.mktemp("short") / office_drives[0].name
-    (folder / "std_cam").mkdir(parents=True)
-    images = sorted((office_drives[0] / "std_cam").iterdir())[:20]
-    for image in images:
-        (folder / "std_cam" / image.name).symlink_to(image)
-    (folder / "odom_scans").symlink_to(office_drives[0] / "odom_scans")
-    assert len(ColdDrive(folder)) == 20
-    return folder
+def short_drive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_cold_drive(tmp_path_factory.mktemp("short") / "seq1_cloudy1", 20)
 
 
 def test_map_build_leaves_the_map_that_was_there(
-    short_drive: Path, office_map: TrainingMap, tmp_path: Path
+    short_drive: Path, tiny_map: TrainingMap, tmp_path: Path
 ) -> None:
     path = tmp_path / "office.kbfmap"
-    save_map(office_map, path)
+    save_map(tiny_map, path)
     before = path.read_bytes()
     done = kbf_without_room(
         *("map", "build", short_drive, "--poses", 10, "--words", 8, "--jobs", 1),
@@ -67,10 +59,10 @@ def test_map_build_leaves_the_map_that_was_there(
 
 
 def test_evaluate_leaves_no_partial_results(
-    short_drive: Path, office_map: TrainingMap, tmp_path: Path
+    short_drive: Path, tiny_map: TrainingMap, tmp_path: Path
 ) -> None:
     path, output = tmp_path / "office.kbfmap", tmp_path / "results"
-    save_map(office_map, path)
+    save_map(tiny_map, path)
     done = kbf_without_room(
         "evaluate", short_drive, "--map", path, "--method", "nai", "--output", output
     )

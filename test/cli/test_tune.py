@@ -5,20 +5,23 @@ import yaml
 
 from kbf_localization.filters.parameters import SEARCH_RANGES
 from test.cli.kbf import done, refused
+from test.datasets.cold_folders import make_cold_drive
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
-def test_writes_parameters_that_a_map_can_take(office_drives, tmp_path: Path):
-    output = tmp_path / "parameters.yaml"
-    options = ("--poses", 20, "--budget", 2, "--method", "nn", "--jobs", 1, "--train", "0:0.2")
-    said = done("tune", *office_drives, "--output", output, *options)
+def test_writes_parameters_that_a_map_can_take(tmp_path: Path):
+    drives = [make_cold_drive(tmp_path / f"seq1_cloudy{k}", 40, seed=7) for k in (1, 2)]
+    (tmp_path / "tuned").mkdir()
+    output = tmp_path / "tuned" / "parameters.yaml"
+    options = ("--poses", 20, "--budget", 2, "--method", "nn", "--jobs", 1, "--train", "0:0.5")
+    said = done("tune", *drives, "--output", output, *options)
     assert "Tuning nn takes about" in said
     parameters = yaml.safe_load(output.read_text())["parameters"]
     for name in parameters:
         method, _, parameter = name.partition(".")
         assert parameter in SEARCH_RANGES[method]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["parameters.yaml"]
+    assert sorted(path.name for path in output.parent.iterdir()) == ["parameters.yaml"]
 
 
 @pytest.mark.parametrize(
