@@ -37,8 +37,9 @@ shell: $(VENV)/ready-run
 	@echo "kbf is found here; leave with exit"
 	@. $(BIN)/activate && $${SHELL:-/bin/sh} -i
 
+# With bytecode in the environment's folder, as test/conftest.py has it, from the first import on.
 test: $(VENV)/ready-dev
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGUMENTS)
+	PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGUMENTS)
 
 # For the command line's arguments too, which a plain += would not reach.
 coverage: override PYTEST_ARGUMENTS += --cov --cov-report=term

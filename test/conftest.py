@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import pytest
-from hypothesis import settings
 
 if TYPE_CHECKING:
     from kbf_localization.training_map import TrainingMap
@@ -32,10 +31,6 @@ os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
-
-# How long an example takes is the machine's business.
-settings.register_profile("any machine", deadline=None)
-settings.load_profile("any machine")
 
 # What commands print must not depend on the terminal that the tests run in.
 os.environ["COLUMNS"] = "200"
@@ -70,6 +65,11 @@ def _claim_ros_domain() -> tuple[int, TextIO]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from hypothesis import settings  # now that its bytecode is kept
+
+    # How long an example takes is the machine's business.
+    settings.register_profile("any machine", deadline=None)
+    settings.load_profile("any machine")
     # Background jobs start with SIGINT ignored, nohup's with SIGHUP, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -60,19 +60,24 @@ def wait_until_gone(numbers: set[int]) -> None:
         time.sleep(0.02)
 
 
-def test_serial_and_cores_agree() -> None:
+@pytest.fixture(scope="module")
+def cores() -> Cores:
+    return Cores(2)
+
+
+def test_serial_and_cores_agree(cores: Cores) -> None:
     assert list(Serial().map(square, range(7))) == EXPECTED
-    assert list(Cores(2).map(square, range(7))) == EXPECTED
+    assert list(cores.map(square, range(7))) == EXPECTED
     assert list(Cores(3).map(square, [])) == []
 
 
-def test_results_come_in_order_when_the_first_is_the_last_to_be_done() -> None:
-    assert list(Cores(2).map(slow_at_first, range(40))) == [value**2 for value in range(40)]
+def test_results_come_in_order_when_the_first_is_the_last_to_be_done(cores: Cores) -> None:
+    assert list(cores.map(slow_at_first, range(40))) == [value**2 for value in range(40)]
 
 
-def test_items_are_taken_as_they_are_needed() -> None:
+def test_items_are_taken_as_they_are_needed(cores: Cores) -> None:
     taken = []
-    results = Cores(2).map(square, (taken.append(item) or item for item in range(1000)))
+    results = cores.map(square, (taken.append(item) or item for item in range(1000)))
     assert next(results) == 0
     assert len(taken) <= 6
 
@@ -87,8 +92,7 @@ def test_workers_stay_for_the_next_map_and_end_with_their_owner() -> None:
     wait_until_gone(first)
 
 
-def test_an_error_in_a_worker_is_the_callers() -> None:
-    cores = Cores(2)
+def test_an_error_in_a_worker_is_the_callers(cores: Cores) -> None:
     with pytest.raises(DatasetError, match=r"three\.lst: not this one"):
         list(cores.map(refuse, range(9)))
     assert list(cores.map(square, range(7))) == EXPECTED

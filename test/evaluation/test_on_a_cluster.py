@@ -37,11 +37,11 @@ def cluster() -> Iterator[DaskCluster]:
 
 @pytest.fixture(scope="module")
 def drives(tmp_path_factory: pytest.TempPathFactory) -> list[ColdDrive]:
-    """Two drives past the same wall, of 12 and 10 frames."""
+    """Two drives past the same wall, of 8 and 7 frames."""
     folder = tmp_path_factory.mktemp("drives")
     return [
         ColdDrive(make_cold_drive(folder / f"seq1_cloudy{number}", frames))
-        for number, frames in ((1, 12), (2, 10))
+        for number, frames in ((1, 8), (2, 7))
     ]
 
 
@@ -58,6 +58,7 @@ def test_a_map_built_on_the_cluster_is_the_same_map(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_learning")  # of which the nearest neighbour uses nothing
 def test_tuning_on_the_cluster_finds_the_same(
     cluster: DaskCluster, drives: list[ColdDrive]
 ) -> None:
