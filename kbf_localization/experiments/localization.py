@@ -73,20 +73,21 @@ def run_trials(
     for fold in setup.folds:
         pool = fold.describe(seed, workers, progress)
         drives = list(range(len(fold.training)))
+        own = tuned[fold.test.name] = {}
         for poses in sizes:
-            known = tuned.get(fold.test.name, {}).get(sizes[0]) if tune_at else None
-            found = known or tune(
-                pool,
-                drives,
-                methods,
-                tune_at or poses,
-                budget=budget,
-                seed=seed,
-                journal=journals / f"{fold.test.name}.jsonl",
-                workers=workers,
-                progress=progress,
-            )
-            tuned.setdefault(fold.test.name, {})[poses] = found
+            if tune_at is None or not own:
+                found = tune(
+                    pool,
+                    drives,
+                    methods,
+                    tune_at or poses,
+                    budget=budget,
+                    seed=seed,
+                    journal=journals / f"{fold.test.name}.jsonl",
+                    workers=workers,
+                    progress=progress,
+                )
+            own[poses] = found
             task = partial(_test, pool, len(drives), fold.test.name, seed, found)
             items = [
                 (method, poses, choice)

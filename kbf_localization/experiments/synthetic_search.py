@@ -41,18 +41,12 @@ class Grid:
 
     def __iter__(self) -> Iterator[HyperParameters]:
         """The settings, δ fastest, σ_X slowest."""
-        values = (self.state_stds, self.observation_stds, self.epsilons, self.deltas)
-        return (HyperParameters(*setting) for setting in product(*values))
+        return (HyperParameters(*setting) for setting in product(*vars(self).values()))
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
+    def shape(self) -> tuple[int, ...]:
         """How many values of σ_X, σ_Z, ε and δ."""
-        return (
-            len(self.state_stds),
-            len(self.observation_stds),
-            len(self.epsilons),
-            len(self.deltas),
-        )
+        return tuple(len(values) for values in vars(self).values())
 
 
 def validation_errors(pairs: TrainingPairs, grid: Grid, model: StateSpaceModel | None) -> Array:
