@@ -33,7 +33,17 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     node, nai = metrics["methods"]["node"], metrics["methods"]["nai"]
     assert node["frames"] == nai["frames"] == 90 and node["frames_dropped"] == 0
     assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
-    assert load_map(tmp_path / "office.kbfmap").floor_plan is not None
+    drives, own = tmp_path / "drives", tmp_path / "own.kbfmap"
+    sources = [str(drives / name) for name in ("seq1_cloudy1", "seq1_cloudy2")]
+    plan = str(drives / "seq1_cloudy1" / "floor_plan.yaml")
+    built = CliRunner().invoke(
+        app,
+        ["map", "build", *sources, "--poses", "60", "--floor-plan", plan, "--output", str(own)],
+    )
+    assert built.exit_code == 0, built.output
+    demos = load_map(tmp_path / "office.kbfmap")
+    assert demos.floor_plan is not None
+    assert demos.identity == load_map(own).identity, "a user's map is built otherwise"
     assert "<title>seq1_cloudy3 on office</title>" in (tmp_path / "report.html").read_text()
     bag = "bag/seq1_cloudy3/metadata.yaml"
     for name in ("paths.png", "office.kbfmap", bag, "animation.gif"):

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from kbf_localization.datasets.cold import ColdDrive
-from kbf_localization.training_map import build_map
 from kbf_localization.training_map.fits import (
     fit_correlation,
     fit_evidence,
@@ -205,14 +203,6 @@ def test_a_map_in_other_units_learns_the_same_in_its_own_scales(two_drives, taug
     ratio = large.resemblance.distance_m / taught.resemblance.distance_m
     assert ratio == pytest.approx(2.0, rel=0.1)
     assert large.resemblance.angle_rad == pytest.approx(taught.resemblance.angle_rad, rel=0.1)
-
-
-@pytest.mark.usefixtures("quick_learning")
-def test_a_map_of_a_demo_is_a_map_that_a_user_builds(office_drives, office_map):
-    """The same drive in the same order teaches the same, whoever asks."""
-    again = build_map([ColdDrive(office_drives[0])], poses=100, words=50)
-    assert again.learned == office_map.learned
-    assert again.identity == office_map.identity
 
 
 def test_probes_are_spread_over_the_way():
