@@ -15,7 +15,7 @@ from kbf_localization.geometry import embed
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.build import build_map, map_of_frames
-from kbf_localization.training_map.description import Described, describe_frames
+from kbf_localization.training_map.describing import Described, describe_frames
 from kbf_localization.training_map.frames import Frames, gather_frames
 from kbf_localization.training_map.learned import Resemblance
 from kbf_localization.training_map.selection import select_frames

@@ -18,7 +18,7 @@ from kbf_localization.motion.noise import errors_over_windows, noise_growth
 from kbf_localization.motion.odometry_model import noise_between
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map.description import (
+from kbf_localization.training_map.describing import (
     Described,
     describe_frames,
     image_size,

@@ -14,7 +14,6 @@ from kbf_localization.arrays import Array
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import DescriberError, MapError
 from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS, check_scale
-from kbf_localization.training_map.description_text import Description, PlanPlace, parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
@@ -22,6 +21,7 @@ from kbf_localization.training_map.file_format import (
     OPTIONAL,
     verify_seal,
 )
+from kbf_localization.training_map.metadata import Description, PlanPlace, parse_description
 from kbf_localization.training_map.thumbnails import FileThumbnails
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import Describer

@@ -14,7 +14,6 @@ import numpy as np
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.errors import MapError
 from kbf_localization.limits import check_scale
-from kbf_localization.training_map.description_text import parse_description
 from kbf_localization.training_map.file_format import (
     ARRAYS,
     DESCRIPTION,
@@ -23,6 +22,7 @@ from kbf_localization.training_map.file_format import (
     VERSION,
     seal,
 )
+from kbf_localization.training_map.metadata import parse_description
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import specification
 from kbf_localization.vision.pyramid_describer import PyramidDescriber

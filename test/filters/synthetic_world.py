@@ -19,7 +19,7 @@ from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer
 from kbf_localization.training_map.build import map_of_frames
-from kbf_localization.training_map.description import Described
+from kbf_localization.training_map.describing import Described
 from kbf_localization.training_map.frames import gather_frames
 from kbf_localization.training_map.selection import select_frames
 from kbf_localization.training_map.training_map import TrainingMap
