@@ -58,7 +58,6 @@ def test_a_map_built_on_the_cluster_is_the_same_map(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_learning")  # of which the nearest neighbour uses nothing
 def test_tuning_on_the_cluster_finds_the_same(
     cluster: DaskCluster, drives: list[ColdDrive]
 ) -> None:
