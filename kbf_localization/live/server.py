@@ -39,11 +39,11 @@ PICTURES = {"camera": b"\x01", "match": b"\x02"}
 """First byte of a binary message, by channel."""
 
 SHORTEST_PAUSE_S = 0.05
-MOST_WATCHERS, MOST_STRANGERS = 16, 64
+MOST_WATCHERS, MOST_PENDING = 16, 64
 """At once: of those who are served, and of those who have not sent the token yet."""
 MOST_CONNECTIONS = 256
 """Of all kinds: well below the 1024 descriptors that a process has at least."""
-STRANGERS_WAIT_S = 10.0
+TOKEN_WAIT_S = 10.0
 SLOWEST_REQUEST_S = 20.0
 MAX_MESSAGE_BYTES = 1000
 REFUSED, TOO_MANY = 4401, 4429
@@ -124,8 +124,8 @@ async def _serve(
 ) -> None:
     """Serve until what `started` gets is called, on whichever thread."""
     watchers: set[_Socket] = set()
-    strangers: set[_Socket] = set()
-    of_sockets = {"board": board, "live": settings, "watchers": watchers, "strangers": strangers}
+    pending: set[_Socket] = set()
+    of_sockets = {"board": board, "live": settings, "watchers": watchers, "pending": pending}
     application = Application(
         [("/socket", _Socket, of_sockets), (".*", _Page)],
         websocket_max_message_size=MAX_MESSAGE_BYTES,
@@ -144,7 +144,7 @@ async def _serve(
     started.set_result(lambda: loop.call_soon_threadsafe(over.set))
     await over.wait()
     server.stop()
-    for watcher in (*watchers, *strangers):
+    for watcher in (*watchers, *pending):
         watcher.close()
     await server.close_all_connections()
 
@@ -202,10 +202,10 @@ class _Socket(_Guarded, WebSocketHandler):
     """One watcher: gets what is new as fast as it can take it, and may set the pose."""
 
     def initialize(
-        self, board: Board, live: LiveSettings, watchers: set[_Socket], strangers: set[_Socket]
+        self, board: Board, live: LiveSettings, watchers: set[_Socket], pending: set[_Socket]
     ) -> None:
         self._board, self._live = board, live
-        self._watchers, self._strangers = watchers, strangers
+        self._watchers, self._pending = watchers, pending
         self._new = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._sender: asyncio.Task[None] | None = None
@@ -222,11 +222,11 @@ class _Socket(_Guarded, WebSocketHandler):
     def open(self, *_: str, **__: str) -> None:
         if self._live.token is None:
             self._admit()
-        elif len(self._strangers) >= MOST_STRANGERS:
-            self.close(TOO_MANY, "too many strangers")
+        elif len(self._pending) >= MOST_PENDING:
+            self.close(TOO_MANY, "too many connections without a token")
         else:
-            self._strangers.add(self)
-            self._loop.call_later(STRANGERS_WAIT_S, self._send_away)
+            self._pending.add(self)
+            self._loop.call_later(TOKEN_WAIT_S, self._send_away)
 
     def on_message(self, message: str | bytes) -> None:
         """A token at first, then poses; whatever else comes closes the socket."""
@@ -248,17 +248,17 @@ class _Socket(_Guarded, WebSocketHandler):
 
     def on_close(self) -> None:
         self._watchers.discard(self)
-        self._strangers.discard(self)
+        self._pending.discard(self)
         self._board.leave(self)
         if self._sender is not None:
             self._sender.cancel()
 
     def _send_away(self) -> None:
-        if self in self._strangers:
+        if self in self._pending:
             self.close(REFUSED, "no token")
 
     def _admit(self) -> None:
-        self._strangers.discard(self)
+        self._pending.discard(self)
         if len(self._watchers) >= MOST_WATCHERS:
             self.close(TOO_MANY, "too many watchers")
             return

@@ -183,20 +183,20 @@ def test_what_is_not_understood_closes_the_socket(served: Served, message: str) 
     assert served.talk(message, wanted=100)[-1] in (1003, 1009)
 
 
-def test_strangers_who_send_no_token_take_nobodys_place_and_are_sent_away(
+def test_clients_who_send_no_token_take_nobodys_place_and_are_sent_away(
     monkeypatch: pytest.MonkeyPatch, guarded: Served
 ) -> None:
-    monkeypatch.setattr(server, "STRANGERS_WAIT_S", 0.5)
+    monkeypatch.setattr(server, "TOKEN_WAIT_S", 2.0)
 
     async def meeting() -> list[Any]:
         own = {"Origin": f"http://127.0.0.1:{guarded.port}"}
         request = HTTPRequest(f"ws://127.0.0.1:{guarded.port}/socket", headers=own)
-        strangers = [await websocket_connect(request) for _ in range(server.MOST_WATCHERS + 1)]
+        silent = [await websocket_connect(request) for _ in range(server.MOST_WATCHERS + 1)]
         watcher = await websocket_connect(request)
         await watcher.write_message(json.dumps({"token": TOKEN}))
         hello = await asyncio.wait_for(watcher.read_message(), 60)
-        ends = [await asyncio.wait_for(one.read_message(), 60) for one in strangers]
-        codes = {one.close_code for one in strangers}
+        ends = [await asyncio.wait_for(one.read_message(), 60) for one in silent]
+        codes = {one.close_code for one in silent}
         watcher.close()
         return [json.loads(hello or "")["channel"], set(ends), codes]
 
