@@ -43,8 +43,9 @@ sys.dont_write_bytecode = False
 
 # The files that take longest come first, so that no worker is left alone with one in the end.
 LONGEST = (
-    "test_commands", "test_signals", "test_check", "test_replay", "test_wheel", "test_live",
-    "test_on_a_cluster", "test_notebooks", "test_python", "test_honesty", "test_hostile_drives",
+    "test_commands", "test_signals", "test_replay", "test_node_inputs", "test_report_in_browser",
+    "test_clocks", "test_transform", "test_check", "test_wheel", "test_demo", "test_bad_images",
+    "test_honesty", "test_live", "test_notebooks", "test_hostile_drives",
 )  # fmt: skip
 
 collect_ignore = [] if HAS_ROS else ["ros", "faults"]

@@ -22,23 +22,23 @@ from kbf_localization.training_map import load_map
 def test_a_small_demo_leaves_everything_that_it_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "FRAMES", 90)
+    monkeypatch.setattr(demo, "FRAMES", 60)
     monkeypatch.setattr(demo, "IMAGE_SIZE", (160, 120))
-    monkeypatch.setattr(demo, "MAP_POSES", 60)
+    monkeypatch.setattr(demo, "MAP_POSES", 40)
     monkeypatch.setattr(demo, "MARK_MEDIAN_M", 100.0)
     monkeypatch.setattr(demo, "MARK_SHARE_BEYOND_1M", 1.0)
     result = CliRunner().invoke(app, ["demo", "--output", str(tmp_path), "--jobs", "1"])
     assert result.exit_code == 0, result.output
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     node, nai = metrics["methods"]["node"], metrics["methods"]["nai"]
-    assert node["frames"] == nai["frames"] == 90 and node["frames_dropped"] == 0
+    assert node["frames"] == nai["frames"] == 60 and node["frames_dropped"] == 0
     assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
     drives, own = tmp_path / "drives", tmp_path / "own.kbfmap"
     sources = [str(drives / name) for name in ("seq1_cloudy1", "seq1_cloudy2")]
     plan = str(drives / "seq1_cloudy1" / "floor_plan.yaml")
     built = CliRunner().invoke(
         app,
-        ["map", "build", *sources, "--poses", "60", "--floor-plan", plan, "--output", str(own)],
+        ["map", "build", *sources, "--poses", "40", "--floor-plan", plan, "--output", str(own)],
     )
     assert built.exit_code == 0, built.output
     demos = load_map(tmp_path / "office.kbfmap")

@@ -26,7 +26,6 @@ from test.ros.robot import Robot
 from test.ros.test_soak import cpu_seconds
 from test.ros.world import World
 
-pytestmark = pytest.mark.usefixtures("cold_nodes")
 STATES = (
     "active", "starting", "configuring", "unconfigured", "inactive", "driving", "deactivating",
     "shutting down",
@@ -133,6 +132,7 @@ def cpu_seconds_of_ended() -> float:
     return used.ru_utime + used.ru_stime
 
 
+@pytest.mark.usefixtures("cold_nodes")
 @pytest.mark.timeout(120 + 60 * TRIALS)
 def test_a_signal_at_any_moment_ends_the_node_cleanly(
     signalled: Signalled, map_file: Path, request: pytest.FixtureRequest
