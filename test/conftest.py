@@ -175,9 +175,13 @@ def browser() -> "Iterator[Chromium]":
 
 @contextmanager
 def learning_quickly() -> Iterator[None]:
-    """Maps learn from a sixth of the images: for tests that do not ask how well they learn."""
+    """Maps learn from a sixth of the images, and words from a twentieth of the descriptors.
+
+    For tests that do not ask how well they learn.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kbf_localization.training_map.probes.RUNS", 4)
+        patch.setattr("kbf_localization.training_map.build.VOCABULARY_DESCRIPTORS", 5_000)
         yield
 
 

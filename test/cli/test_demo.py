@@ -38,7 +38,19 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     plan = str(drives / "seq1_cloudy1" / "floor_plan.yaml")
     built = CliRunner().invoke(
         app,
-        ["map", "build", *sources, "--poses", "40", "--floor-plan", plan, "--output", str(own)],
+        [
+            "map",
+            "build",
+            *sources,
+            "--poses",
+            "40",
+            "--jobs",
+            "1",
+            "--floor-plan",
+            plan,
+            "--output",
+            str(own),
+        ],
     )
     assert built.exit_code == 0, built.output
     demos = load_map(tmp_path / "office.kbfmap")
