@@ -14,9 +14,9 @@ from test.ros.robot import Robot, robot_with_node
 from test.ros.world import World
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pair(world: World, map_file: Path) -> Iterator[tuple[Robot, NodeProcess]]:  # noqa: F811
-    """One robot with one node, which must live through all tests of this folder."""
+    """One robot with one node, which must live through all tests of a file."""
     with robot_with_node(world, {"map": str(map_file)}) as (robot, process):
         robot.wait_until_heard()
         yield robot, process
@@ -28,7 +28,7 @@ def survival(pair: tuple[Robot, NodeProcess]) -> Survival:
     return Survival(*pair)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def raw_pair(world: World, map_file: Path) -> Iterator[tuple[Robot, NodeProcess]]:  # noqa: F811
     """A robot whose camera sends raw images, with its node."""
     parameters = {"map": str(map_file), "image_transport": "raw"}
