@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,6 +36,9 @@ def _threads(_process: int) -> ThreadPoolExecutor:
 
 
 def _leave_descriptors() -> None:
+    # A signal may be given to any thread, which then writes to a descriptor (`set_wakeup_fd`) that
+    # it must have: without it a Ctrl-C would be lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     if ctypes.CDLL(None).unshare(_CLONE_FILES) != 0:
         return  # some containers forbid it: the lines are seen, and do no harm
     # What other threads close must not stay open here.

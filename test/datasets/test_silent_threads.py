@@ -1,10 +1,12 @@
 """What decoders write to the standard error goes nowhere; all else that is written there stays."""
 
 import os
+import subprocess
 import threading
 
 import pytest
 
+from kbf_localization.child_process import python_command
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.datasets.silent_threads import silently
 from test.datasets.test_image_messages import PNG, png_with
@@ -49,3 +51,28 @@ def test_a_forked_process_decodes_too() -> None:
     if child == 0:
         os._exit(17 if grey_from_compressed(PNG) is not None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+
+
+SIGNALLED = """
+import os, select, signal
+from kbf_localization.datasets.silent_threads import silently
+heard, told = os.pipe()
+os.set_blocking(told, False)
+signal.set_wakeup_fd(told)
+signal.signal(signal.SIGTERM, lambda *_: None)
+silently(int)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.kill(os.getpid(), signal.SIGTERM)  # which the kernel gives to a thread that takes it, if any
+silently(int)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+assert select.select([heard], [], [], 10.0)[0], "the signal was lost"
+"""
+
+
+def test_a_signal_is_not_lost_to_them() -> None:
+    """They have no descriptors to pass it on by."""
+    command = [*python_command("exec(sys.argv[1])"), SIGNALLED]
+    done = subprocess.run(
+        command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
