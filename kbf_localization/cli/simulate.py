@@ -31,6 +31,7 @@ class Condition(str, Enum):
 
 _RUNS = Option(
     min=1,
+    max=1000,
     help="Number of drives (default: 3); with --trajectory, drives beyond the given ones follow a "
     "perturbed version of the longest.",
 )
@@ -41,7 +42,9 @@ _TRAJECTORY = Option(
 _OFFICE_FROM = Option(
     metavar="places.lst", help="Build the office round this drive too; may be repeated."
 )
-_FRAMES = Option(min=2, help="Images a drive (default: 1000, or all of a trajectory's).")
+_FRAMES = Option(
+    min=2, max=1_000_000, help="Images a drive (default: 1000, or all of a trajectory's)."
+)
 
 
 @app.command()

@@ -129,7 +129,8 @@ def _find(folder: Path, name: str, unpack_to: Path) -> Path:
         )
     target = unpack_to / name
     try:
-        with tarfile.open(archives[0]) as archive:
+        # COLD's archives are not compressed: what is unpacked is no larger than the archive.
+        with tarfile.open(archives[0], "r:") as archive:
             archive.extractall(target, filter="data")
     except (OSError, tarfile.TarError) as error:
         raise DatasetError(f"{archives[0]}: cannot be unpacked: {error}") from error
