@@ -13,8 +13,6 @@ from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import PATIENCE
 from test.test_parallel import running, wait_until_gone
 
-pytestmark = pytest.mark.usefixtures("cold_nodes")
-
 
 def test_two_nodes_of_one_name_are_warned_of_by_both(map_file: Path) -> None:
     parameters = {"map": str(map_file)}
@@ -58,6 +56,7 @@ def test_a_node_that_ends_leaves_the_graph(
     onlooker.destroy_node()
 
 
+@pytest.mark.usefixtures("cold_nodes")
 def test_no_module_is_taken_from_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,8 @@
 """Nodes forked from a process that has imported all that a node needs.
 
 The imports are most of what a node's start takes, and the suite starts some fifty nodes. Each is
-still a process of its own that runs the same statement as one started from nothing, which
-test_signals.py and test_node_process.py have.
+still a process of its own that runs the same statement as one started from nothing, which tests
+of the start itself have.
 """
 
 from __future__ import annotations
