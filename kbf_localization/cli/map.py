@@ -38,7 +38,6 @@ from kbf_localization.parallel import make_workers
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
-app.command()(map_check.check)
 
 NO_BOX = (math.nan,) * 4
 """Ubuntu 24.04's Typer takes no None for an option of several numbers."""
@@ -110,6 +109,9 @@ def build(
         training_map = without_thumbnails(training_map)
     save_map(training_map, output)
     print_map(training_map, output)
+
+
+app.command()(map_check.check)
 
 
 @app.command()
