@@ -17,7 +17,7 @@ from kbf_localization.arrays import Image
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.animation_frame import FramePainter
-from kbf_localization.evaluation.canvas import SIZE
+from kbf_localization.evaluation.canvas import SIZE, STATES
 from kbf_localization.evaluation.metrics import Kidnapping
 from kbf_localization.evaluation.run import Run
 from kbf_localization.progress import Progress, no_progress, tracked
@@ -102,6 +102,9 @@ def save_gif(path: Path, frames: Iterable[Image], milliseconds: int = 160) -> No
     samples = small[:: max(1, len(small) // 6)]
     together = np.vstack([np.asarray(sample) for sample in samples])
     palette = PillowImage.fromarray(together).quantize(GIF_COLOURS)
+    # The colours of the states cover too little of the picture to be chosen by their share.
+    chosen = (palette.getpalette() or [])[: 3 * GIF_COLOURS]
+    palette.putpalette([*chosen, *(part for colour in STATES.values() for part in colour)])
     indexed = [one.quantize(palette=palette, dither=PillowImage.Dither.NONE) for one in small]
     indexed[0].save(
         path,
