@@ -158,6 +158,8 @@ def draw_weights(axes: Axes, points: Array, weights: Array) -> None:
         (-1, "D", COLOURS[1], "negative weights"),
     ):
         own = (np.sign(weights) == sign) & (areas > 0.5)
+        if not own.any():
+            continue
         x, y = points[own].T
         axes.scatter(
             x,
