@@ -191,6 +191,15 @@ def quick_learning() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def quick_check() -> Iterator[None]:
+    """What a check of a map finds does not depend on how often it is looked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kbf_localization.evaluation.map_check.check.LOOK_ALIKE_SAMPLES", 24)
+        patch.setattr("kbf_localization.evaluation.map_check.check.STARTS", 4)
+        yield
+
+
 @pytest.fixture(scope="session")
 def office_drives(made_once: MadeOnce) -> tuple[Path, Path]:
     """Two short drives of one simulated office in COLD's layout: 150 frames each at 320x240."""

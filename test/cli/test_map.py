@@ -118,6 +118,7 @@ def test_a_drive_is_added_and_removed(folder: Path) -> None:
     assert list(left.thumbnails) == list(office.thumbnails)
 
 
+@pytest.mark.usefixtures("quick_check")
 def test_a_check_below_the_bar_has_exit_code_one(tmp_path: Path, office_map: TrainingMap) -> None:
     save_map(office_map, tmp_path / "office.kbfmap")
     check = ("check", "office.kbfmap", "--json", "--output", "out", "--require-median")

@@ -1,6 +1,7 @@
 """What a check of a map predicts is held against a drive that the map does not know."""
 
 import numpy as np
+import pytest
 
 from kbf_localization.evaluation.map_check.check import check_map
 from kbf_localization.experiments.map_prediction import (
@@ -15,6 +16,7 @@ from kbf_localization.training_map import TrainingMap, subset
 from test.filters.synthetic_world import SyntheticDrive, World, drive, loop
 
 
+@pytest.mark.usefixtures("quick_check")
 def test_starts_fail_where_the_check_says(
     world: World, world_map: TrainingMap, world_drive: SyntheticDrive
 ) -> None:

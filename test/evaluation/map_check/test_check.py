@@ -1,7 +1,6 @@
 """`check_map` names what is wrong with a map, and predicts what a later drive will meet."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from kbf_localization import check_map
 from kbf_localization.errors import MapError
 from kbf_localization.evaluation.frame_pool import covered_share
-from kbf_localization.evaluation.map_check import check, held_out
+from kbf_localization.evaluation.map_check import held_out
 from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, make_folds
 from kbf_localization.evaluation.map_check.page import write_check
 from kbf_localization.evaluation.map_check.result import CheckedWay, MapCheck
@@ -49,13 +48,7 @@ def holes(training_map: TrainingMap, drives: int = 2) -> list[Stretch]:
     return [one for one in without_repeats(training_map, found) if one.drives == 0]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_samples() -> Iterator[None]:
-    """What is found does not depend on how often it is looked for."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check, "LOOK_ALIKE_SAMPLES", 24)
-        patch.setattr(check, "STARTS", 4)
-        yield
+pytestmark = pytest.mark.usefixtures("quick_check")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +58,7 @@ def cut(world_map: TrainingMap) -> TrainingMap:
 
 
 @pytest.fixture(scope="module")
-def checked(world_map: TrainingMap, few_samples: None) -> MapCheck:
+def checked(world_map: TrainingMap, quick_check: None) -> MapCheck:
     return check_map(world_map)
 
 
