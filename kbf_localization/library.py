@@ -16,7 +16,8 @@ from kbf_localization.evaluation.evaluate import (
 )
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import localize_drive
-from kbf_localization.filters.registry import check_methods, make_filter
+from kbf_localization.filters.methods import check_methods
+from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization import Localization, Localizer, LocalizerSettings
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map import TrainingMap

@@ -49,7 +49,7 @@ Jobs = Annotated[int, Option(help="Worker processes; -1: one for each core.")]
 
 def complete_methods(incomplete: str) -> list[str]:
     """What the shell may write for the last name of a list with commas."""
-    from kbf_localization.filters.registry import METHODS
+    from kbf_localization.filters.methods import METHODS
 
     *chosen, last = incomplete.split(",")
     before = "".join(f"{name}," for name in chosen)
@@ -68,7 +68,7 @@ ManyMethods = Annotated[Optional[list[str]], _methods("--methods")]
 
 def chosen_methods(given: Sequence[str] | None, default: str) -> list[str]:
     """The methods of all options together, each once; without any the default."""
-    from kbf_localization.filters.registry import check_methods
+    from kbf_localization.filters.methods import check_methods
 
     return check_methods(",".join(given or [default]))
 

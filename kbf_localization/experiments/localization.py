@@ -23,7 +23,8 @@ from kbf_localization.experiments.trials import (
     plus_minus,
     summaries,
 )
-from kbf_localization.filters.registry import TITLES, make_filter
+from kbf_localization.filters.methods import TITLES
+from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked

@@ -16,7 +16,7 @@ from rcl_interfaces.msg import (
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from kbf_localization.filters.registry import METHODS
+from kbf_localization.filters.methods import METHODS
 from kbf_localization.ros.diagnostics import LARGEST_CORRECTION_S
 
 Value = bool | int | float | str

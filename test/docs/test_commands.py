@@ -84,6 +84,7 @@ def record(folder: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 @pytest.mark.usefixtures("quick_learning")
+@pytest.mark.usefixtures("quick_check")
 def test_the_commands_of_a_document_run_in_their_order(
     document: Path, recordings: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 
+from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.parameters import (
     SEARCH_RANGES,
     KernelParameters,
@@ -14,7 +15,6 @@ from kbf_localization.filters.parameters import (
     NonparametricParameters,
     ParticleParameters,
 )
-from kbf_localization.filters.registry import METHODS
 from kbf_localization.training_map.view import ViewParameters
 from test.docs.commands import PROJECT
 

@@ -13,7 +13,7 @@ from kbf_localization.experiments.localization_drives import (
     real_archives,
     real_paths,
 )
-from kbf_localization.filters.registry import METHODS
+from kbf_localization.filters.methods import METHODS
 from kbf_localization.parallel import Serial
 from test.filters.synthetic_world import drive, loop, pool_of
 

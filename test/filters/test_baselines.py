@@ -5,13 +5,14 @@ import pytest
 
 from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.filters.methods import METHODS, check_methods
 from kbf_localization.filters.parameters import (
     SEARCH_RANGES,
     KernelParameters,
     parameters_of,
     random_parameters,
 )
-from kbf_localization.filters.registry import METHODS, check_methods, make_filter
+from kbf_localization.filters.registry import make_filter
 from test.filters.synthetic_world import BLACK, position_errors, run
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import KbfError
-from kbf_localization.filters.registry import METHODS, make_filter
+from kbf_localization.filters.methods import METHODS
+from kbf_localization.filters.registry import make_filter
 from kbf_localization.training_map import TrainingMap, file_format, load_map, save_map
 from kbf_localization.training_map.file_format import SEAL_LENGTH
 from test.fuzzing import changed_trees, edited, edits, fuzzed

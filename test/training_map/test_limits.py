@@ -15,8 +15,9 @@ from matplotlib.cbook import is_math_text
 from matplotlib.text import Text
 
 from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.parameters import SEARCH_RANGES, ParticleParameters
-from kbf_localization.filters.registry import METHODS, make_filter
+from kbf_localization.filters.registry import make_filter
 from kbf_localization.limits import PARAMETERS, check_parameter
 from kbf_localization.training_map import TrainingMap, load_map, save_map
 from kbf_localization.training_map.picture import draw_map
