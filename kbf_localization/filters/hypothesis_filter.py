@@ -17,12 +17,7 @@ from scipy.special import expit
 from kbf_localization.arrays import Array
 from kbf_localization.events import Event
 from kbf_localization.filters.bank import Bank
-from kbf_localization.filters.base import (
-    Confidence,
-    Estimate,
-    GaussianPrior,
-    HypothesisEstimate,
-)
+from kbf_localization.filters.base import Confidence, Estimate, GaussianPrior, HypothesisEstimate
 from kbf_localization.filters.candidates import Candidate, Candidates
 from kbf_localization.filters.film import NOTICED, Continuity, Film
 from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose, given

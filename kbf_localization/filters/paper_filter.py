@@ -16,11 +16,7 @@ from kbf_localization.embeddings.noise import GaussianNoise
 from kbf_localization.embeddings.posterior_weights import block_posterior_weights
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
 from kbf_localization.events import Event
-from kbf_localization.filters.base import (
-    Estimate,
-    GaussianPrior,
-    Weights,
-)
+from kbf_localization.filters.base import Estimate, GaussianPrior, Weights
 from kbf_localization.filters.map_projection import MapProjection
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.filters.point_estimates import point_estimates

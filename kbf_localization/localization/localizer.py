@@ -175,7 +175,6 @@ class Localizer:
             at_ns = self._odometry.newest_ns if stamp_ns is None else stamp_ns
             start = None if at_ns is None else self._odometry.at(at_ns)
             self._gate.restart(start)
-            self._was_given = True
             self._fix = None if start is None else Fix(prior.pose, prior.covariance, start)
 
     def reinitialize(self) -> None:
@@ -220,7 +219,7 @@ class Localizer:
         self._monitor.reset()
         self._gate.restart()
         self._fix = self.last = None
-        self._was_given = False
+        self._was_given = prior is not None
         self._failures = 0
 
     def _step(

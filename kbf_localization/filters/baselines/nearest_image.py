@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.filters.base import (
-    Estimate,
-    GaussianPrior,
-    Weights,
-)
+from kbf_localization.filters.base import Estimate, GaussianPrior, Weights
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import TrainingMap
 
