@@ -12,18 +12,25 @@ from scipy.spatial.distance import cdist
 from kbf_localization.arrays import Array
 from kbf_localization.embeddings.validation import as_points, as_scale, as_vector
 
+REMEDY = (
+    "use a conjugate pair: Gaussian with Gaussian, Cauchy with rational quadratic, variance-gamma "
+    "with Matérn, or mixtures of these; or give ModelBasedSumRule a number of samples"
+)
+
 
 class ConjugacyError(ValueError):
     """Two densities whose convolution has no closed form here."""
 
 
 class Density(ABC):
-    """A probability density p on R^m, used as noise and, centred, as a kernel's shape."""
+    """A probability density p on R^m, used as noise and, centred, as a kernel's shape.
 
-    def __repr__(self) -> str:
-        widths = (np.sqrt(np.diag(part.scale)) for _, part in self.components())
-        text = "; ".join(", ".join(f"{width:.3g}" for width in one) for one in widths)
-        return f"{type(self).__name__}(widths {text})"
+    A noise model of your own needs three members: `dimension`, p itself (`__call__`) and `sample`.
+    No kernel is conjugate to it, so `ModelBasedSumRule` takes it with `samples`.
+    """
+
+    has_mean = True
+    """Whether unbounded functions, such as x itself, have expectations."""
 
     @property
     @abstractmethod
@@ -31,40 +38,75 @@ class Density(ABC):
         """m."""
 
     @abstractmethod
-    def pairwise(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """p(a_i − b_j) for points `a` (n, m) and `b` (l, m), as an array (n, l)."""
-
-    @abstractmethod
-    def components(self) -> tuple[tuple[float, EllipticalDensity], ...]:
-        """The density as a mixture: mixing coefficients, which sum to one, and their parts."""
-
-    @abstractmethod
-    def convolve(self, other: Density) -> Density:
-        """The density of the sum of two independent draws; ConjugacyError if not closed."""
-
-    @abstractmethod
-    def reflected(self) -> Density:
-        """The density of the negated draw."""
-
-    @abstractmethod
-    def pushed(self, matrix: ArrayLike) -> Density:
-        """The density of `matrix` (p, m) times the draw."""
+    def __call__(self, points: ArrayLike) -> Array:
+        """p at `points` (n, m), as an array (n,)."""
 
     @abstractmethod
     def sample(self, count: int, generator: np.random.Generator) -> Array:
         """`count` independent draws (count, m)."""
 
-    @abstractmethod
-    def quadrature(self, order: int) -> tuple[Array, Array]:
-        """Nodes (q, m) and weights (q,), summing to one, for expectations of smooth functions."""
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dimension} dimensions)"
 
-    @abstractmethod
+    def pairwise(self, a: ArrayLike, b: ArrayLike) -> Array:
+        """p(a_i − b_j) for points `a` (n, m) and `b` (l, m), as an array (n, l)."""
+        left, right = as_points("a", a, self.dimension), as_points("b", b, self.dimension)
+        offsets = (left[:, None] - right[None]).reshape(-1, self.dimension)
+        return np.asarray(self(offsets)).reshape(len(left), len(right))
+
+    def components(self) -> tuple[tuple[float, EllipticalDensity], ...]:
+        """Return the density as a mixture.
+
+        Mixing coefficients, which sum to one, and their parts.
+        """
+        raise ConjugacyError(f"noise: {type(self).__name__} is no mixture of elliptical densities")
+
+    def convolve(self, other: Density) -> Density:
+        """Return the density of the sum of two independent draws; ConjugacyError if not closed."""
+        raise ConjugacyError(
+            f"noise: {type(self).__name__} and {type(other).__name__} have no convolution in "
+            f"closed form; {REMEDY}"
+        )
+
+    def reflected(self) -> Density:
+        """Return the density of the negated draw."""
+        return _Reflected(self)
+
+    def pushed(self, matrix: ArrayLike) -> Density:
+        """Return the density of `matrix` (p, m) times the draw."""
+        raise ConjugacyError(f"noise: {type(self).__name__} times a matrix has no closed form here")
+
+    def quadrature(self, order: int) -> tuple[Array, Array]:
+        """Nodes (q, m) and weights (q,), summing to one, for expectations of functions.
+
+        Here 64·order draws of equal weight, the same ones each time.
+        """
+        nodes = self.sample(64 * order, np.random.default_rng(0))
+        return nodes, np.full(len(nodes), 1.0 / len(nodes))
+
     def same_as(self, other: object) -> bool:
         """Whether `other` is the same density, to rounding."""
+        return other is self
+
+
+class _Reflected(Density):
+    """The density of the negated draw of another one."""
+
+    def __init__(self, original: Density) -> None:
+        self._original = original
+
+    @property
+    def dimension(self) -> int:
+        return self._original.dimension
 
     def __call__(self, points: ArrayLike) -> Array:
-        """p at `points` (n, m), as an array (n,)."""
-        return self.pairwise(points, np.zeros((1, self.dimension)))[:, 0]
+        return self._original(-as_points("points", points, self.dimension))
+
+    def sample(self, count: int, generator: np.random.Generator) -> Array:
+        return -self._original.sample(count, generator)
+
+    def reflected(self) -> Density:
+        return self._original
 
 
 class EllipticalDensity(Density):
@@ -93,11 +135,17 @@ class EllipticalDensity(Density):
 
     @abstractmethod
     def centred_convolution(self, other: EllipticalDensity, location: Array) -> EllipticalDensity:
-        """The convolution of the two densities, moved to `location`."""
+        """Return the convolution of the two densities, moved to `location`."""
 
     @abstractmethod
     def moved(self, location: Array, scale: Array) -> EllipticalDensity:
-        """The same family and shape with another location and scale."""
+        """Return the same family and shape with another location and scale."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({widths_text(self)})"
+
+    def __call__(self, points: ArrayLike) -> Array:
+        return self.pairwise(points, np.zeros((1, self.dimension)))[:, 0]
 
     @property
     def dimension(self) -> int:
@@ -124,6 +172,7 @@ class EllipticalDensity(Density):
         if other.dimension != self.dimension:
             raise ValueError(f"noise: expected {self.dimension} dimensions, got {other.dimension}")
         if not isinstance(other, EllipticalDensity):
+            # Convolution commutes: a mixture knows how, others say that there is no closed form.
             return other.convolve(self)
         return self.centred_convolution(other, self.location + other.location)
 
@@ -147,6 +196,11 @@ class EllipticalDensity(Density):
     def _no_closed_form(self, other: EllipticalDensity, reason: str = "") -> ConjugacyError:
         return ConjugacyError(
             f"noise: {type(self).__name__} and {type(other).__name__} have no convolution "
-            f"in closed form{reason}; use a conjugate pair: Gaussian with Gaussian, Cauchy with "
-            "rational quadratic, variance-gamma with Matérn, or mixtures of these"
+            f"in closed form{reason}; {REMEDY}"
         )
+
+
+def widths_text(density: Density) -> str:
+    """Return the widths of each part, for a `repr`."""
+    widths = (np.sqrt(np.diag(part.scale)) for _, part in density.components())
+    return "widths " + "; ".join(", ".join(f"{width:.3g}" for width in one) for one in widths)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from kbf_localization.arrays import Array
 from kbf_localization.embeddings.density import Density
 from kbf_localization.embeddings.kernels import DensityKernel
-from kbf_localization.embeddings.linear_solver import RidgeSolver
+from kbf_localization.embeddings.linear_solver import relative_solver
 from kbf_localization.embeddings.validation import as_points, as_positive, as_vector, normalized
 
 
@@ -55,19 +55,21 @@ class KernelMean:
     def expectation(self, function: Callable[[Array], Array], order: int = 16) -> Array:
         """Σ_i w_i E[f(X_i + ε)] of a vectorized function that maps (l, m) to (l,) or (l, p).
 
-        The expectation over the noise is by quadrature of this order in each dimension.
+        The expectation over the noise is by quadrature of this order in each dimension. Under
+        Cauchy noise the function must be bounded: the mean, for one, does not exist.
         """
         if self.noise is None:
             return np.asarray(self.weights @ function(self.points))
         nodes, shares = self.noise.quadrature(order)
-        total = [
-            share * (self.weights @ function(self.points + node))
-            for node, share in zip(nodes, shares, strict=True)
-        ]
-        return np.asarray(np.sum(total, axis=0))
+        values = np.array([self.weights @ function(self.points + node) for node in nodes])
+        if not self.noise.has_mean:
+            _check_bounded(nodes, values)
+        return np.asarray(np.tensordot(shares, values, axes=1))
 
     def inner(self, other: KernelMean) -> float:
         """⟨m, m'⟩ in the RKHS, exact: kernel, noise and reflected noise convolved."""
+        if isinstance(other, KernelMeanSum):
+            return sum(self.inner(part) for part in other.parts)
         if not self.kernel.same_as(other.kernel):
             raise ValueError("other: the kernel means belong to different kernels")
         shape = (
@@ -86,15 +88,62 @@ class KernelMean:
         return float(np.sqrt(max(squared, 0.0)))
 
     def normalized(self) -> KernelMean:
-        """The same with weights that sum to one."""
+        """Return the same with weights that sum to one."""
         return KernelMean(self.points, normalized("weights", self.weights), self.kernel, self.noise)
 
     def projected(self, points: ArrayLike, regularization: float) -> KernelMean:
         """Weights on `points` (l, m) alone, without noise, close to this kernel mean.
 
-        These are (G + lεI)⁻¹ (m(x_1), …, m(x_l)), the non-parametric sum rule of the identity.
+        These are (G + lεk(x, x)I)⁻¹ (m(x_1), …, m(x_l)), the non-parametric sum rule of the
+        identity; `regularization` is ε, in units of k(x, x).
         """
         targets = as_points("points", points, self.kernel.dimension)
-        ridge = len(targets) * as_positive("regularization", regularization)
-        solver = RidgeSolver(self.kernel.gram(targets, targets), ridge)
+        epsilon = as_positive("regularization", regularization)
+        solver = relative_solver(self.kernel.gram(targets, targets), epsilon)
         return KernelMean(targets, solver.solve(self.evaluate(targets)), self.kernel)
+
+
+def _check_bounded(nodes: Array, values: Array) -> None:
+    """Refuse values (q, …) that grow with the distance of their nodes (q, m)."""
+    sizes = np.abs(values).reshape(len(nodes), -1).max(axis=1)
+    distances = np.linalg.norm(nodes - np.median(nodes, axis=0), axis=1)
+    far = distances > np.quantile(distances, 0.9)
+    if sizes[far].max() > 10.0 * sizes[~far].max():
+        raise ValueError("function: is not bounded, and under this noise has no expectation")
+
+
+class KernelMeanSum(KernelMean):
+    """Σ_j m_j of kernel means `parts` with one kernel, each with a noise of its own.
+
+    It is what a model gives whose noise depends on the state. `points` and `weights` are those of
+    all parts. For a pre-image put it on points first (`projected`).
+    """
+
+    def __init__(self, parts: Sequence[KernelMean]) -> None:
+        if not parts:
+            raise ValueError("parts: there are none")
+        self.parts = tuple(parts)
+        kernel = parts[0].kernel
+        if not all(kernel.same_as(part.kernel) for part in parts):
+            raise ValueError("parts: the kernel means belong to different kernels")
+        points = np.concatenate([part.points for part in parts])
+        super().__init__(points, np.concatenate([part.weights for part in parts]), kernel)
+
+    def evaluate(self, at: ArrayLike) -> Array:
+        return np.asarray(np.sum([part.evaluate(at) for part in self.parts], axis=0))
+
+    def expectation(self, function: Callable[[Array], Array], order: int = 16) -> Array:
+        return np.asarray(np.sum([part.expectation(function, order) for part in self.parts], 0))
+
+    def inner(self, other: KernelMean) -> float:
+        return sum(part.inner(other) for part in self.parts)
+
+    def normalized(self) -> KernelMeanSum:
+        ends = np.cumsum([len(part.weights) for part in self.parts])[:-1]
+        weights = np.split(normalized("weights", self.weights), ends)
+        return KernelMeanSum(
+            [
+                KernelMean(part.points, own, part.kernel, part.noise)
+                for part, own in zip(self.parts, weights, strict=True)
+            ]
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,12 +13,35 @@ from kbf_localization.embeddings.noise import CauchyNoise, GaussianNoise
 from kbf_localization.embeddings.validation import as_positive, as_scale
 from kbf_localization.embeddings.variance_gamma import VarianceGammaNoise
 
+MAX_POWER = 20
+"""Of a kernel: at 20 a similarity of 0.8 counts as 0.01, and images of one place as unrelated."""
+
 
 class Kernel(Protocol):
     """A positive definite kernel on any domain, such as one of images."""
 
     def gram(self, a: ArrayLike, b: ArrayLike) -> Array:
         """k(a_i, b_j) as an array (len a, len b)."""
+
+
+class PowerKernel:
+    """k(x, x')^power of another kernel: an integer power of a positive definite kernel is one too.
+
+    It is steeper: of values that differ by a factor c, it makes a factor c^power.
+    """
+
+    def __init__(self, kernel: Kernel, power: int) -> None:
+        if not (float(power).is_integer() and 1 <= power <= MAX_POWER):
+            raise ValueError(f"power: must be a whole number from 1 to {MAX_POWER}, got {power}")
+        self.kernel = kernel
+        self.power = int(power)
+
+    def __repr__(self) -> str:
+        return f"PowerKernel({self.kernel!r}, {self.power})"
+
+    def gram(self, a: Any, b: Any) -> Array:
+        """k(a_i, b_j)^power as an array (len a, len b)."""
+        return np.asarray(self.kernel.gram(a, b)) ** self.power
 
 
 class DensityKernel:
@@ -39,7 +62,7 @@ class DensityKernel:
         return self.profile.pairwise(a, b)
 
     def smoothed(self, noise: Density | None) -> Density:
-        """The conditional kernel mean's shape κ * p, so that m_{Y|x}(y) = (κ * p)(y − f(x)).
+        """Return the conditional kernel mean's shape κ * p, so that m_{Y|x}(y) = (κ * p)(y − f(x)).
 
         Raises ConjugacyError where kernel and noise are not conjugate; None is no noise.
         """

@@ -7,9 +7,10 @@ from math import lgamma, log, pi
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import fdtri
 
 from kbf_localization.arrays import Array
-from kbf_localization.embeddings.density import Density, EllipticalDensity
+from kbf_localization.embeddings.density import Density, EllipticalDensity, widths_text
 from kbf_localization.embeddings.validation import as_vector
 
 
@@ -21,6 +22,18 @@ def gaussian_nodes(scale: Array, order: int) -> tuple[Array, Array]:
     products = np.stack(np.meshgrid(*[weights] * size, indexing="ij"), axis=-1).reshape(-1, size)
     mass = products.prod(axis=1)
     return grid @ np.linalg.cholesky(scale).T, mass / mass.sum()
+
+
+def _directions(dimension: int, count: int) -> Array:
+    """Return unit vectors (d, m) of equal weight for means over the sphere, in opposite pairs."""
+    if dimension == 1:
+        return np.array([[-1.0], [1.0]])
+    if dimension == 2:
+        angles = 2.0 * np.pi * np.arange(2 * count) / (2 * count)
+        return np.column_stack((np.cos(angles), np.sin(angles)))
+    drawn = np.random.default_rng(0).standard_normal((16 * count, dimension))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return np.concatenate((drawn, -drawn))
 
 
 class GaussianNoise(EllipticalDensity):
@@ -58,6 +71,8 @@ class GaussianNoise(EllipticalDensity):
 class CauchyNoise(EllipticalDensity):
     """The Cauchy density of R^m with location μ and scale matrix Σ (Appendix A)."""
 
+    has_mean = False
+
     def __init__(self, scale: ArrayLike, location: ArrayLike | None = None) -> None:
         super().__init__(scale, location, "scale")
         half = (1.0 + self.dimension) / 2.0
@@ -89,7 +104,17 @@ class CauchyNoise(EllipticalDensity):
         return np.asarray(self.location + (normal / spread) @ np.linalg.cholesky(self.scale).T)
 
     def quadrature(self, order: int) -> tuple[Array, Array]:
-        raise ValueError("noise: expectations under Cauchy noise need not exist; use `inner`")
+        """Nodes for bounded functions: others need not have an expectation, and the mean has none.
+
+        A draw is L r d with Σ = LLᵀ, d uniform on the unit sphere and r²/m of the F distribution
+        (m, 1): Gauss–Legendre nodes in the distribution function of r, times directions.
+        """
+        places, weights = np.polynomial.legendre.leggauss(4 * order)
+        radii = np.sqrt(self.dimension * fdtri(self.dimension, 1.0, (1.0 + places) / 2.0))
+        directions = _directions(self.dimension, 4 * order)
+        nodes = (radii[:, None, None] * directions[None]).reshape(-1, self.dimension)
+        shares = np.repeat(weights / 2.0 / len(directions), len(directions))
+        return self.location + nodes @ np.linalg.cholesky(self.scale).T, shares
 
 
 class MixtureNoise(Density):
@@ -106,6 +131,13 @@ class MixtureNoise(Density):
             for share, part in zip(shares, parts, strict=True)
             for coefficient, component in part.components()
         )
+        self.has_mean = all(part.has_mean for part in parts)
+
+    def __repr__(self) -> str:
+        return f"MixtureNoise({widths_text(self)})"
+
+    def __call__(self, points: ArrayLike) -> Array:
+        return self.pairwise(points, np.zeros((1, self.dimension)))[:, 0]
 
     @property
     def dimension(self) -> int:

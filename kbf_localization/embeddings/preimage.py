@@ -6,15 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array
-from kbf_localization.embeddings.kernel_mean import KernelMean
+from kbf_localization.embeddings.kernel_mean import KernelMean, KernelMeanSum
 from kbf_localization.embeddings.validation import as_points
 
 
 def preimage(
     mean: KernelMean, starts: ArrayLike | int = 5, max_steps: int = 100, tolerance: float = 1e-9
 ) -> Array:
-    """argmin_x ‖k(·, x) − m‖, which is argmax_x m(x), by the fixed point of equation
-    iterationGaussPointEstimate from several starts, the best end kept; returns (m,).
+    """Return the pre-image (m,) of a kernel mean: argmin_x ‖k(·, x) − m‖ = argmax_x m(x).
+
+    It is the best fixed point, from several starts, of equation iterationGaussPointEstimate.
 
     `starts` are points (s, m), or how many of the mean's own points to start from, those where m
     is highest. Setting ∇m to zero gives x = (Σ_i w_i s_i Σ⁻¹)⁻¹ Σ_i w_i s_i Σ⁻¹ X_i with s_i the
@@ -22,6 +23,8 @@ def preimage(
     mixtures sum over their parts. Negative weights can throw an iterate off, so the best point
     seen on the way counts, never a worse one than the start.
     """
+    if isinstance(mean, KernelMeanSum):
+        raise ValueError("mean: its points have different noises; pass mean.projected(…)")
     if isinstance(starts, int | np.integer):
         if starts < 1:
             raise ValueError(f"starts: must be at least 1, got {starts}")

@@ -45,7 +45,7 @@ class VarianceGammaNoise(EllipticalDensity):
 
     @classmethod
     def laplace(cls, scale: ArrayLike, location: ArrayLike | None = None) -> VarianceGammaNoise:
-        """The Laplace distribution with scale matrix Σ."""
+        """Return the Laplace distribution with scale matrix Σ."""
         size = len(np.atleast_2d(np.asarray(scale)))
         return cls((size + 1.0) / 2.0, 1.0, scale, location)
 

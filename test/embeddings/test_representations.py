@@ -47,7 +47,7 @@ POINTS = np.arange(10.0).reshape(5, 2)
         ),
         (
             KernelBayesRule(POINTS, POINTS, KERNEL, KERNEL, 0.1, 0.1),
-            "KernelBayesRule(5 pairs, GaussianKernel(widths 0.5, 2), restricted)",
+            "KernelBayesRule(5 pairs, GaussianKernel(widths 0.5, 2), original)",
         ),
     ],
     ids=lambda value: type(value).__name__,

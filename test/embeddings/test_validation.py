@@ -64,11 +64,16 @@ CASES: list[tuple[str, Callable[[], object]]] = [
     ("observations", lambda: KernelBayesRule(POINTS, POINTS[:2], KERNEL, KERNEL, 1.0, 1.0)),
     ("regularization", lambda: KernelBayesRule(POINTS, POINTS, KERNEL, KERNEL, -1.0, 1.0)),
     ("delta", lambda: KernelBayesRule(POINTS, POINTS, KERNEL, KERNEL, 1.0, 0.0)),
-    ("delta", lambda: posterior_weights(np.ones(2), EYE, np.ones(2), -1.0)),
+    ("regularization", lambda: posterior_weights(np.ones(2), EYE, np.ones(2), -1.0)),
     ("gram", lambda: posterior_weights(np.ones(2), np.ones((2, 3)), np.ones(2), 1.0)),
     ("prior_weights", lambda: posterior_weights(np.ones(3), EYE, np.ones(2), 1.0)),
     ("similarities", lambda: posterior_weights(np.ones(2), EYE, np.full(2, np.nan), 1.0)),
     ("form", lambda: posterior_weights(np.ones(2), EYE, np.ones(2), 1.0, "fast")),  # type: ignore[arg-type]
+    (
+        "computation",
+        lambda: posterior_weights(np.ones(2), EYE, np.ones(2), 1.0, computation="fast"),  # type: ignore[arg-type]
+    ),
+    ("form", lambda: KernelBayesRule(POINTS, POINTS, KERNEL, KERNEL, 1.0, 1.0, form="fast")),  # type: ignore[arg-type]
 ]
 
 
