@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from kbf_localization.localization import Localizer as Localizer
     from kbf_localization.localization import LocalizerSettings as LocalizerSettings
     from kbf_localization.localization import State as State
+    from kbf_localization.mapping import load_map as load_map
+    from kbf_localization.mapping.build import build_map as build_map
     from kbf_localization.simulator import simulate as simulate
-    from kbf_localization.training_map import load_map as load_map
     from kbf_localization.training_map import save_map as save_map
-    from kbf_localization.training_map.build import build_map as build_map
 
 # OpenCV reads its limits when it is loaded, so they are set before anything here loads it: the
 # decoders stop at a size (in pixels) that no camera has, whatever an image's header claimed.
@@ -46,10 +46,10 @@ _HOMES = {
     "MapError": "errors",
     "ParameterError": "errors",
     "State": "localization",
-    "build_map": "training_map.build",
+    "build_map": "mapping.build",
     "check_map": "evaluation.map_check.check",
     "evaluate": "library",
-    "load_map": "training_map",
+    "load_map": "mapping",
     "localize": "library",
     "open_drive": "datasets.open",
     "save_map": "training_map",
@@ -61,7 +61,7 @@ __all__ = ["__version__", "embeddings", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    """An exported name, imported when it is first asked for; `__version__` is package.xml's."""
+    """Import an exported name at its first use; `__version__` is package.xml's."""
     if name == "__version__":
         from importlib.metadata import version
 

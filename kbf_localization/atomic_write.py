@@ -16,9 +16,11 @@ _SUFFIX = ".partial"
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
-    """A path of the same name to write a file or a folder to, moved to `path` at the end.
+def atomic_write(path: Path, *, replace: bool = True) -> Iterator[Path]:
+    """Yield a path of the same name to write a file or a folder to, moved to `path` at the end.
 
+    Where something is at `path` by then, a file takes its place, or raises FileExistsError without
+    `replace`; of several such writers exactly one succeeds. A folder replaces no folder with files.
     It lies in a hidden folder beside `path`, which is removed after an error too. What a killed
     process has left there, the next to write the same path removes.
     """
@@ -29,11 +31,28 @@ def atomic_write(path: Path) -> Iterator[Path]:
         yield temporary
         if temporary.is_file():
             _sync(temporary)
-        temporary.replace(path)
+        if replace or not temporary.is_file():
+            temporary.replace(path)
+        else:
+            _move_to_free_name(temporary, path)
         _sync(path.parent)
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
         os.close(lock)
+
+
+def _move_to_free_name(file: Path, path: Path) -> None:
+    """Rename a file to a name that nothing has, else raise FileExistsError.
+
+    POSIX's rename replaces; its link does not, and neither does an exclusive opening.
+    """
+    try:
+        path.hardlink_to(file)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        file.replace(path)
 
 
 def check_writable(folder: Path) -> None:
@@ -48,7 +67,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _make_workplace(path: Path) -> tuple[Path, int]:
-    """A new folder with a lock that the system releases when this process ends, however it does."""
+    """Make a folder with a lock that the system releases when this process ends in any case."""
     while True:
         folder = Path(tempfile.mkdtemp(_SUFFIX, f".{path.name}-", path.parent))
         try:

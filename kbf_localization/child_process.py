@@ -13,7 +13,7 @@ _GRACE_S = 5.0
 
 
 def python_command(statement: str) -> list[str]:
-    """The command of a Python that runs `statement` and finds modules where this one does.
+    """Return the command of a Python that runs `statement` and finds modules where this one does.
 
     For `-c` and `-m` Python looks into the current directory first: a numpy.py that lies there
     would be run. What forbids that, -P and PYTHONSAFEPATH, came with Python 3.11; so the path is
@@ -33,8 +33,9 @@ def ignore_drawing_settings_here() -> None:
 
 
 def end_with_parent() -> None:
-    """Interrupt this process when its standard input ends, as it does when the parent, which
-    holds the other end of that pipe, is gone.
+    """Interrupt this process when its standard input ends.
+
+    It ends with the parent, which holds the other end of that pipe.
     """
     threading.Thread(target=_interrupt_at_end_of_input, daemon=True).start()
 

@@ -41,7 +41,7 @@ EXTRAS = {
 
 
 def missing_package(package: str) -> MissingPackageError:
-    """The error that says how to install an optional package."""
+    """Return the error that says how to install an optional package."""
     return MissingPackageError(
         f"this needs the package {package}: pip install 'kbf_localization[{EXTRAS[package]}]', "
         f"or pip install {package}"

@@ -9,7 +9,7 @@ class Event(str, Enum):
     # A step of a filter
     UNRECOGNIZED_IMAGE = "unrecognized_image"
     FROZEN_IMAGE = "frozen_image"
-    FILM_CUT = "film_cut"
+    IMAGE_DISCONTINUITY = "image_discontinuity"
     UPDATE_NOT_POSITIVE = "update_not_positive"
     PREDICTION_OFF_MAP = "prediction_off_map"
     UNKNOWN_MOTION = "unknown_motion"

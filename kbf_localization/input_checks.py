@@ -15,7 +15,7 @@ LARGEST_HEADING = 2.0 * np.pi
 
 
 def check_stamp(stamp_ns: int) -> int:
-    """The stamp as an int; a float would be too coarse, and seconds most likely."""
+    """Return the stamp as an int; a float would be too coarse, and most likely in seconds."""
     try:
         stamp = index(stamp_ns)
     except TypeError:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.evaluate import (
-    Figures,
+    Metrics,
     SourceResult,
     evaluate_drives,
     metrics_by_method,
@@ -32,10 +32,11 @@ def localize(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Iterator[Localization]:
-    """A fix for each image of `drive`, as soon as it is computed; nothing is kept.
+    """Yield a fix for each image of `drive` as soon as it is computed; keep nothing.
 
     An image that cannot be used, because it cannot be decoded or no odometry covers its stamp, gets
-    none. `method` is "kbf" or another one: "paper", "fkbf", "nn", "nai", "kmcf".
+    none. `method` is "kbf" or another one: "paper", "paper-iw", "fkbf", "nn", "nn-paper",
+    "nai", "kmcf".
     """
     pose_filter = make_filter(method, training_map, seed=seed)
     localizer = Localizer(training_map, pose_filter, settings or LocalizerSettings())
@@ -52,7 +53,7 @@ class Evaluation:
     results: tuple[SourceResult, ...]
 
     @property
-    def metrics(self) -> dict[str, Figures]:
+    def metrics(self) -> dict[str, Metrics]:
         """Each method's figures over all drives, such as `metrics["kbf"]["position_median_m"]`."""
         return metrics_by_method(self.results)
 

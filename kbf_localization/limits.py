@@ -5,19 +5,30 @@ Each is far above what robots, cameras and recorders give, and far below what ha
 
 from __future__ import annotations
 
+import resource
+
+from kbf_localization.errors import KbfError
+
 Range = tuple[float, float]
 
 # Numbers in messages, saved poses and maps.
-FARTHEST_M = 1e6
-"""A coordinate: with larger ones, double precision no longer resolves a covariance."""
+FARTHEST_M = 1e7
+"""A coordinate; UTM's reach to it. There double precision resolves 2 nm, and filters compute with
+differences of positions, never with their squares."""
 LARGEST_SIGMA_M = 1e4
 """Standard deviation of a given position."""
 LARGEST_SIGMA_RAD = 1e2
 """Standard deviation of a given heading, far more than "unknown"."""
-VARIANCES: Range = (1e-12, FARTHEST_M**2)
+VARIANCES: Range = (1e-12, 1e12)
 """Of a published covariance, in every direction."""
 LAST_STAMP_NS = 2**63
 """A stamp, in nanoseconds."""
+
+# The machine.
+LEAST_COMMAND_BYTES = 1_000_000_000
+"""Address space of a command: the numeric libraries alone take 0.7 GB, and below crash or hang."""
+LEAST_NODE_BYTES = 1_500_000_000
+"""Address space of the node: 1.4 GB with a small map, most of it stacks and arenas of threads."""
 
 # Files.
 MAX_SAVED_POSE_BYTES = 100_000
@@ -27,6 +38,9 @@ MAX_METADATA_BYTES = 10_000_000
 
 MAX_MAP_BYTES = 20_000_000_000
 """A map, all of which is read; one of 250,000 poses has about 4 GB."""
+
+MAX_MAP_SOURCES = 10_000
+"""Drives that a map was made of; each has a row in tables and a trajectory of its own."""
 
 # Networks.
 MAX_NETWORK_BYTES = 2_000_000_000
@@ -61,21 +75,21 @@ PARAMETERS = {name: limits for limits, names in _KINDS.items() for name in names
 OTHER_PARAMETERS: Range = (-1e12, 1e12)
 """Those of other names, which are kept and not used."""
 
-LEARNED: dict[str, Range] = {
+CALIBRATION: dict[str, Range] = {
     "amplitude": (1e-6, 1e2),
     "distance_m": (1e-6, 1e6),
     "angle_rad": (1e-6, 10.0),
     "exponent": (0.1, 10.0),
     "limit": (1e-6, 1e2),
     "correlation": (1e-6, 1e6),
-    "lasting": (0.0, 1.0),
+    "bias_fraction": (0.0, 1.0),
     "least_variance": (0.0, 1e6),
     "per_metre": (0.0, 1e6),
     "per_radian": (0.0, 1e6),
     "log_variance": (-1e3, 1e3),
 }
-"""What each number may be that a map learned."""
-OTHER_LEARNED: Range = (-1e6, 1e6)
+"""Ranges of a calibration's numbers."""
+OTHER_CALIBRATION: Range = (-1e6, 1e6)
 
 SCALES: Range = (1e-9, 1e9)
 """A scale of an image kernel."""
@@ -83,8 +97,18 @@ COUNTS: Range = (0, 2**31 - 1)
 """What is counted in a map's description."""
 
 
+def check_address_space(least: int) -> None:
+    """Refuse a limit (`ulimit -v`) below which the libraries cannot even be loaded."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if allowed != resource.RLIM_INFINITY and allowed < least:
+        raise KbfError(
+            f"the address space is limited to {allowed / 1e6:.0f} MB, and {least / 1e6:.0f} MB or "
+            "more are needed; raise the limit (ulimit -v), or limit the resident memory instead"
+        )
+
+
 def check_number(what: str, value: object, limits: Range) -> float:
-    """A number from outside, within its limits; ValueError where it is not."""
+    """Return a number from outside; ValueError where it is not within its limits."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{what} is {shortened(value)}, not a number")
     low, high = limits
@@ -94,25 +118,25 @@ def check_number(what: str, value: object, limits: Range) -> float:
 
 
 def check_count(what: str, value: object, limits: Range) -> int:
-    """A whole number from outside, within its limits; ValueError where it is not."""
+    """Return a whole number from outside; ValueError where it is not within its limits."""
     if not isinstance(value, int):
         raise ValueError(f"{what} is {shortened(value)}, not a whole number")
     return int(check_number(what, value, limits))
 
 
 def check_scale(value: object) -> float:
-    """A learned scale of an image kernel."""
+    """Return a fitted scale of an image kernel; ValueError where it is not within its limits."""
     return check_number("a scale of the image kernel", value, SCALES)
 
 
 def check_parameter(name: str, value: object) -> float:
-    """The value of a hyper-parameter, such as "nn.particles"."""
+    """Return the value of a parameter such as "nn.particles"; ValueError beyond its limits."""
     limits = PARAMETERS.get(name.rpartition(".")[2], OTHER_PARAMETERS)
     return check_number(f"parameter {name}", value, limits)
 
 
 def shortened(value: object) -> str:
-    """A foreign value for a line of error; an integer of 4300 digits has no text at all."""
+    """Return a foreign value as text for an error; integers of 4300 digits have none."""
     try:
         text = repr(value)
     except ValueError:

@@ -141,7 +141,7 @@ def _end(workers: list[_Worker]) -> None:
 
 
 def serve(descriptor: int) -> None:
-    """A worker's life: answer the items that come, until the connection ends."""
+    """Answer items until the connection ends: the main loop of a worker."""
     # A Ctrl-C at the terminal is for the parent, who then ends its workers.
     signal(SIGINT, SIG_IGN)
     connection = Connection(descriptor)
@@ -224,7 +224,7 @@ class DaskCluster:
             return sum(self._client.nthreads().values())
 
     def _result(self, future: Future[Result]) -> Result:
-        """Waits for as long as there are workers, and a little longer: they may come back."""
+        """Wait for as long as there are workers, and a little longer: they may come back."""
         left_at: float | None = None
         while True:
             failed = future.status == "error"
@@ -282,7 +282,7 @@ def in_threads(
 
 
 def make_workers(jobs: int = -1, dask: str | None = None) -> Workers:
-    """The workers that `--jobs` and `--dask` ask for."""
+    """Return the workers that `--jobs` and `--dask` ask for."""
     if dask is not None:
         return DaskCluster(dask)
     return Serial() if jobs == 1 else Cores(jobs)

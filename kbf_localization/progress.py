@@ -19,7 +19,7 @@ def no_progress(done: int, total: int, doing: str) -> None:
 def tracked(
     items: Iterable[Item], doing: str, progress: Progress, total: int | None = None
 ) -> Iterator[Item]:
-    """The items as they are, with progress before the first and after each.
+    """Yield the items, with progress before the first and after each.
 
     `total` is how many there are, where `items` does not have a length.
     """

@@ -1,4 +1,4 @@
-"""The odometry motion model on embedded poses (section 6.3) and the likelihood of its noise."""
+"""The odometry motion model on embedded poses (section 6.3) and the variances of its noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_VARIANCE = 1e-8
 
 
 def rotate_translate_rotate(motion: ArrayLike) -> tuple[Array, Array, Array]:
-    """Motions (..., 3) in the robot's frame as (δ_rot1, δ_trans, δ_rot2), in rad, m and rad.
+    """Convert motions (..., 3) in the robot's frame to (δ_rot1, δ_trans, δ_rot2).
 
     Standing still or turning on the spot has no direction of travel: δ_rot1 is 0 there, and the
     whole rotation is δ_rot2.
@@ -32,7 +32,7 @@ def rotate_translate_rotate(motion: ArrayLike) -> tuple[Array, Array, Array]:
 
 
 def transition(poses: ArrayLike, motion: ArrayLike) -> Array:
-    """f(X_i): where poses (..., 3) get by motions (..., 3), embedded as (..., 4), without noise."""
+    """Return f(X_i): poses (..., 3) moved by motions (..., 3) without noise, embedded (..., 4)."""
     poses = np.asarray(poses, dtype=np.float64)
     first, translation, second = rotate_translate_rotate(motion)
     heading = poses[..., 2] + first
@@ -49,20 +49,36 @@ def transition(poses: ArrayLike, motion: ArrayLike) -> Array:
 
 
 def noise_between(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -> Array:
-    """Variances (σ_x², σ_y², σ_c², σ_s²) of one step, as (4,).
+    """Estimate the variances (4,) of one step: (σ_x², σ_y², σ_c², σ_s²).
 
     Steps lead from true `poses` (t, 3) by the odometry's `motions` (t, 3) to `next_poses`; those
     with a number that is not finite are passed over. Errors beyond `GLITCH` usual ones are faults
     of the record and count as that, so that one wild reading does not make the noise.
     """
+    errors = transition_errors(poses, motions, next_poses)
+    usual = 1.4826 * np.median(np.abs(errors), axis=0)
+    bounded = np.minimum(np.abs(errors), np.maximum(GLITCH * usual, LEAST_VARIANCE**0.5))
+    variances = np.mean(np.square(bounded), axis=0)
+    return np.asarray(np.maximum(variances, LEAST_VARIANCE))
+
+
+def maximum_likelihood_noise(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -> Array:
+    """Variances (σ_x², σ_y², σ_c², σ_s²) of one step by maximum likelihood, as the paper has them.
+
+    The transition errors are independent and Gaussian with mean zero, so each variance is the mean
+    of the squared errors. Arguments as for `noise_between`, which equals it on records without
+    faults and is what maps use.
+    """
+    squares = np.square(transition_errors(poses, motions, next_poses))
+    return np.asarray(np.maximum(squares.mean(axis=0), LEAST_VARIANCE))
+
+
+def transition_errors(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -> Array:
+    """Embedded next poses minus f(poses), (s, 4), of the steps whose numbers are all finite."""
     before = np.asarray(poses, dtype=np.float64)
     motions = np.asarray(motions, dtype=np.float64)
     after = np.asarray(next_poses, dtype=np.float64)
     usable = np.isfinite(np.hstack((before, motions, after))).all(axis=1)
     if not usable.any():
         raise ValueError("motions: no step has finite poses and motion")
-    errors = embed(after[usable]) - transition(before[usable], motions[usable])
-    usual = 1.4826 * np.median(np.abs(errors), axis=0)
-    bounded = np.minimum(np.abs(errors), np.maximum(GLITCH * usual, LEAST_VARIANCE**0.5))
-    variances = np.mean(np.square(bounded), axis=0)
-    return np.asarray(np.maximum(variances, LEAST_VARIANCE))
+    return np.asarray(embed(after[usable]) - transition(before[usable], motions[usable]))

@@ -3,6 +3,7 @@ import pytest
 
 from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.motion.odometry_model import (
+    maximum_likelihood_noise,
     noise_between,
     rotate_translate_rotate,
     transition,
@@ -69,3 +70,23 @@ def test_one_wild_reading_does_not_make_the_noise():
     wild = noise_between(np.zeros((400, 3)), motions, np.zeros((400, 3)))
     # It counts as ten usual errors: as a hundred variances among four hundred.
     np.testing.assert_array_less(wild[[0, 1, 3]], 1.4 * usual[[0, 1, 3]])
+
+
+def test_maximum_likelihood_is_where_the_likelihoods_slope_is_zero():
+    """Also with a wild reading, which the robust estimate bounds."""
+    generator = np.random.default_rng(2)
+    poses = np.cumsum(generator.normal(0.0, 0.1, (60, 3)), axis=0)
+    motions = relative(poses[:-1], poses[1:]) + generator.normal(0.0, 0.02, (59, 3))
+    motions[7, 0] += 5.0
+    found = maximum_likelihood_noise(poses[:-1], motions, poses[1:])
+    errors = embed(poses[1:]) - transition(poses[:-1], motions)
+
+    def log_likelihood(variances):
+        return -0.5 * (np.log(variances) + errors**2 / variances).sum(axis=0)
+
+    for factor in (0.99, 1.01):
+        assert (log_likelihood(found) > log_likelihood(factor * found)).all()
+    assert (found[:2] > 2.0 * noise_between(poses[:-1], motions, poses[1:])[:2]).any()
+    sound = np.delete(np.arange(59), 7)
+    parts = (poses[:-1][sound], motions[sound], poses[1:][sound])
+    np.testing.assert_allclose(maximum_likelihood_noise(*parts), noise_between(*parts), rtol=1e-12)

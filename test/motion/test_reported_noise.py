@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbf_localization.geometry import compose
-from kbf_localization.motion.reported_noise import (
-    LEAST,
-    MOST,
+from kbf_localization.motion.noise import (
+    MAX_REPORTED,
+    MIN_REPORTED,
     added_variances,
     is_covariance,
     sane_variances,
 )
 
-LEARNED = np.array([1e-4, 4e-5, 2e-4])
+CALIBRATION = np.array([1e-4, 4e-5, 2e-4])
 
 
 def accumulated(start, covariance, motion, noise):
@@ -80,13 +80,13 @@ def test_what_is_no_covariance(matrix: np.ndarray) -> None:
 
 
 def test_sane_variances_are_taken_and_the_smallest_are_raised() -> None:
-    found = sane_variances(LEARNED * (4.0, 0.0, 0.9), LEARNED)
-    np.testing.assert_allclose(found, LEARNED * (4.0, LEAST, 0.9), rtol=1e-12)
+    found = sane_variances(CALIBRATION * (4.0, 0.0, 0.9), CALIBRATION)
+    np.testing.assert_allclose(found, CALIBRATION * (4.0, MIN_REPORTED, 0.9), rtol=1e-12)
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0, 0.5 * LEAST, 1.01 * MOST])
+@pytest.mark.parametrize("factor", [0.0, -1.0, 0.5 * MIN_REPORTED, 1.01 * MAX_REPORTED])
 def test_variances_that_are_not_sane(factor: float) -> None:
-    assert sane_variances(factor * LEARNED, LEARNED) is None
+    assert sane_variances(factor * CALIBRATION, CALIBRATION) is None
 
 
 def test_a_robot_that_stands_has_no_noise_whatever_its_covariance_does() -> None:
@@ -104,5 +104,8 @@ def test_whatever_comes_is_passed_over_or_within_bounds(
     if not (is_covariance(first) and is_covariance(second)):
         return
     added = added_variances(np.array(poses[:3]), first, np.array(poses[3:]), second)
-    found = None if added is None else sane_variances(added, LEARNED)
-    assert found is None or ((found >= LEAST * LEARNED) & (found <= MOST * LEARNED)).all()
+    found = None if added is None else sane_variances(added, CALIBRATION)
+    assert (
+        found is None
+        or ((found >= MIN_REPORTED * CALIBRATION) & (found <= MAX_REPORTED * CALIBRATION)).all()
+    )
