@@ -1,6 +1,6 @@
-"""How one picture lies over another: shifted sideways by a turn, zoomed by a step forward.
+"""Aligns two images: a turn shifts the image sideways, a step forward zooms it.
 
-Both pictures are grids of visual words. Words are compared by their centres, reduced to a few
+Both images are grids of visual words. Words are compared by their centres, reduced to a few
 dimensions, so that two words for nearly the same patch count as nearly the same.
 """
 
@@ -18,7 +18,7 @@ from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 
 RANK = 8
-"""Dimensions that a word keeps: with 16, places were told apart no better."""
+"""Dimensions of an embedded word: 16 distinguish places no better."""
 
 ROW_STEP = 2
 """Every second row of a grid is compared, with all columns."""
@@ -26,18 +26,18 @@ ROW_STEP = 2
 ZOOMS = np.linspace(-0.25, 0.25, 7)
 """Logarithms of the zooms that are tried: a step forward by a quarter of the scene's depth."""
 
-REACH = 0.31
-"""The largest shift that is tried, as a share of the picture's width."""
+MAX_SHIFT = 0.31
+"""The largest shift that is tried, as a fraction of the image's width."""
 
-FEWEST_COLUMNS = 6
+MIN_OVERLAP_COLUMNS = 6
 """Columns that must overlap for a shift to be scored."""
 
 
 @dataclass(frozen=True)
 class Alignments:
-    """The best alignment of a picture with each of m others.
+    """The best alignments of an image with m others.
 
-    `shift` (m,) in widths of the picture, positive where its content lies further right in the
+    `shift` (m,) in image widths, positive where its content lies further right in the
     other; `zoom` (m,) the logarithm of the magnification; `prominence` (m,) how far the best
     alignment's score stands out from the mean over all alignments.
     """
@@ -55,12 +55,12 @@ class WordAligner:
         self._embedding = _word_embedding(vocabulary)
         rows, columns = self.shape
         self._rows = np.arange(0, rows, ROW_STEP)
-        self._most = min(round(REACH * columns), max(columns - FEWEST_COLUMNS, 0))
+        self._max_shift = min(round(MAX_SHIFT * columns), max(columns - MIN_OVERLAP_COLUMNS, 0))
         self._sources = [self._zoomed_indices(zoom) for zoom in ZOOMS]
         self._diagonals = np.stack([self._diagonal_means(source) for source in self._sources])
 
     def view(self, grid: WordGrid) -> Floats:
-        """The picture at all zooms, to be aligned with others: (zooms · columns, features)."""
+        """Return the embedded image at all zooms, (zooms · columns, features)."""
         words = np.reshape(grid, self.shape)
         parts = []
         for down, right in self._sources:
@@ -70,7 +70,7 @@ class WordAligner:
         return np.concatenate(parts)
 
     def align(self, view: Floats, grids: WordGrid) -> Alignments:
-        """The alignments of a `view` with pictures (m, rows · columns)."""
+        """Align a `view` with images (m, rows · columns)."""
         count, columns = len(grids), self.shape[1]
         words = np.reshape(grids, (count, *self.shape))[:, self._rows]
         embedded = self._embedding[words].transpose(0, 2, 1, 3)
@@ -80,12 +80,12 @@ class WordAligner:
         return self._peaks(np.matmul(pairs, self._diagonals).transpose(1, 0, 2))
 
     def _peaks(self, scores: NDArray[np.floating[Any]]) -> Alignments:
-        """The highest of scores (m, zooms, shifts), to a fraction of a column by a parabola."""
+        """Return the maxima of scores (m, zooms, shifts), refined by parabolas."""
         count, _, shifts = scores.shape
         best = scores.reshape(count, -1).argmax(axis=1) if count else np.zeros(0, dtype=np.intp)
         at_zoom, at_shift = np.divmod(best, shifts)
         each = np.arange(count)
-        shift = at_shift + _vertex(scores[each, at_zoom], at_shift) - self._most
+        shift = at_shift + _vertex(scores[each, at_zoom], at_shift) - self._max_shift
         zoom = at_zoom + _vertex(scores[each, :, at_shift], at_zoom)
         step = float(ZOOMS[1] - ZOOMS[0])
         return Alignments(
@@ -97,7 +97,7 @@ class WordAligner:
         )
 
     def _zoomed_indices(self, zoom: float) -> tuple[Rows, Rows]:
-        """Where the rows and columns of the zoomed picture come from; -1: from outside."""
+        """Return the source rows and columns of the zoomed image; -1 for outside."""
         indices = []
         for places, length in zip((self._rows, np.arange(self.shape[1])), self.shape, strict=True):
             centre = (length - 1) / 2.0
@@ -107,21 +107,21 @@ class WordAligner:
         return indices[0], indices[1]
 
     def _diagonal_means(self, source: tuple[Rows, Rows]) -> Floats:
-        """Weights (columns², shifts) that average a product of columns along its diagonals."""
+        """Return weights (columns², shifts) that average column products along diagonals."""
         down, right = source
         columns = self.shape[1]
-        weights = np.zeros((columns, columns, 2 * self._most + 1), dtype=np.float32)
-        for shift in range(-self._most, self._most + 1):
+        weights = np.zeros((columns, columns, 2 * self._max_shift + 1), dtype=np.float32)
+        for shift in range(-self._max_shift, self._max_shift + 1):
             ours = np.arange(max(0, -shift), min(columns, columns - shift))
             ours = ours[right[ours] >= 0]
-            if len(ours) >= min(FEWEST_COLUMNS, columns):
-                share = 1.0 / (len(ours) * max(int((down >= 0).sum()), 1))
-                weights[ours, ours + shift, shift + self._most] = share
+            if len(ours) >= min(MIN_OVERLAP_COLUMNS, columns):
+                weight = 1.0 / (len(ours) * max(int((down >= 0).sum()), 1))
+                weights[ours, ours + shift, shift + self._max_shift] = weight
         return weights.reshape(columns * columns, -1)
 
 
 def _word_embedding(vocabulary: Vocabulary) -> Floats:
-    """Unit vectors (words, RANK): the centres' leading principal components."""
+    """Return unit vectors (words, RANK): the centres' leading principal components."""
     centred = vocabulary.words - vocabulary.words.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     reduced = centred @ axes[:RANK].T
@@ -130,7 +130,7 @@ def _word_embedding(vocabulary: Vocabulary) -> Floats:
 
 
 def _vertex(scores: NDArray[np.floating[Any]], at: Rows) -> Array:
-    """Offsets (m,) in (-½, ½) of the parabola's top from the highest of scores (m, k)."""
+    """Return offsets (m,) in (-½, ½) of the parabola's top from the highest of scores (m, k)."""
     count, length = scores.shape
     offsets = np.zeros(count)
     inner = np.flatnonzero((at > 0) & (at < length - 1))

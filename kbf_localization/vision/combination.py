@@ -17,7 +17,7 @@ from kbf_localization.arrays import Array, Counts, Image, Rows
 from kbf_localization.vision.describer import Describer, Gallery, ImageDescription, specification
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
 
-MOST_PARTS = 8
+MAX_PARTS = 8
 
 C = TypeVar("C", bound="_Combination")
 
@@ -28,8 +28,8 @@ class _Combination(Describer):
     version = 1
 
     def __init__(self, parts: Sequence[Describer]) -> None:
-        if not 2 <= len(parts) <= MOST_PARTS:
-            raise ValueError(f"a combination needs 2 to {MOST_PARTS} describers, not {len(parts)}")
+        if not 2 <= len(parts) <= MAX_PARTS:
+            raise ValueError(f"a combination needs 2 to {MAX_PARTS} describers, not {len(parts)}")
         if sum(part.pyramid is not None for part in parts) > 1:
             raise ValueError("a combination can have one pyramid ('sift') at most")
         self.parts = tuple(parts)
@@ -40,7 +40,7 @@ class _Combination(Describer):
 
     @property
     def image_size(self) -> tuple[int, int]:
-        """The pyramid's, which alone warns of another one; else the first part's."""
+        """Return the pyramid's size, else the first part's."""
         return (self.pyramid or self.parts[0]).image_size
 
     @property
@@ -76,14 +76,14 @@ class _Combination(Describer):
         return other
 
     def _kernels(self, compared: Array) -> Array:
-        """The kernel of each part, (parts, …)."""
+        """Return the kernel of each part, (parts, …)."""
         ends = np.cumsum([_compared(part) for part in self.parts])
         each = zip(self.parts, np.split(compared, ends[:-1]), strict=True)
         return np.stack([part.kernel(own) for part, own in each])
 
 
 def _compared(describer: Describer) -> int:
-    """How many comparisons a gallery of this describer gives."""
+    """Return how many comparisons a gallery of this describer gives."""
     if isinstance(describer, _Combination):
         return sum(_compared(part) for part in describer.parts)
     return 1
@@ -118,7 +118,7 @@ class WeightedSum(_Combination):
 
     @property
     def weights(self) -> Array:
-        """(parts,), adding up to one."""
+        """Return the weights (parts,), which add up to one."""
         weights = np.array((1.0, *self._odds) if self.fixed is None else self.fixed)
         return np.asarray(weights / weights.sum())
 
@@ -153,8 +153,8 @@ class CombinedGallery(Gallery):
     def compare(self, query: Counts, rows: Rows | None = None) -> Array:
         return np.concatenate([part.compare(own, rows) for part, own in self._of(query)])
 
-    def glance(self, query: Counts) -> Array:
-        return np.concatenate([part.glance(own) for part, own in self._of(query)])
+    def coarse_scores(self, query: Counts) -> Array:
+        return np.concatenate([part.coarse_scores(own) for part, own in self._of(query)])
 
     def compare_rows(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
         return np.concatenate([part.compare_rows(rows_a, rows_b) for part in self._parts])

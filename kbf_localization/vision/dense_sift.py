@@ -22,12 +22,12 @@ _ROW = 1 << _ROW_BITS
 
 _BLOCKS_AT_ONCE = 8
 
-_LARGEST_SHARE = np.float32(0.2)
+_MAX_COMPONENT = np.float32(0.2)
 """Lowe's bound on one component of a unit descriptor, against single strong edges."""
 
 
 def dense_sift(image: Image, settings: DescriberSettings) -> Floats:
-    """Descriptors (patches, 128) of a grey image (height, width), the grid's rows one by one.
+    """Return descriptors (patches, 128) of a grey image (height, width), row after row of the grid.
 
     A descriptor has unit length, or less where the patch is flat. It does not change when the
     image's light does by a gain and an offset, up to rounding and saturation of the pixels.
@@ -49,7 +49,7 @@ def dense_sift(image: Image, settings: DescriberSettings) -> Floats:
 
 
 def _cell_histograms(image: Image, settings: DescriberSettings) -> Floats:
-    """Orientation histograms (cell rows, cell columns, 8), cells side by side over the image.
+    """Return orientation histograms (cell rows, cell columns, 8) of cells that tile the image.
 
     A pixel votes with its gradient's length, split linearly between the two nearest orientations
     and the nearest cells: the triangular window that two box filters make.
@@ -110,9 +110,18 @@ def _number_gradients(
     inside -= wide[first:last, :columns]
 
 
+def write_gradient_votes(image: Image, votes: Floats) -> None:
+    """Write each pixel's votes (h, w, 8) for the eight orientations, zero at the border."""
+    numbers = np.zeros(image.shape, dtype=np.int32)
+    _number_gradients(image.astype(np.int32), numbers, 0, 0)
+    table = _orientation_table()
+    rows = np.bitwise_and(numbers, len(table) - 1, dtype=np.intp)
+    table.take(rows, mode="clip", out=votes.view(table.dtype)[..., 0])
+
+
 @lru_cache(maxsize=1)
 def _orientation_table() -> NDArray[np.void]:
-    """The eight votes of every possible gradient, as one 32-byte item a gradient number."""
+    """Return the eight votes of every possible gradient, as one 32-byte item a gradient number."""
     steps = np.arange(-255.0, 256.0)
     gy, gx = np.meshgrid(steps, steps, indexing="ij")
     turns = np.arctan2(gy, gx) * (ORIENTATIONS / (2.0 * np.pi))
@@ -127,7 +136,7 @@ def _orientation_table() -> NDArray[np.void]:
 
 @lru_cache(maxsize=8)
 def _window_halves(size: int) -> Floats:
-    """The rising and the falling half (2, size) of the triangular window of a cell."""
+    """Return the rising and the falling half (2, size) of the triangular window of a cell."""
     rising = (np.arange(size) + 0.5 + (size % 2) * 0.5) / size
     return np.stack((rising, 1.0 - rising)).astype(np.float32)
 
@@ -147,7 +156,7 @@ def _normalize(descriptors: Floats, settings: DescriberSettings) -> None:
     """
     flat = settings.flat_gradient * settings.patch_size**2 / DESCRIPTOR_LENGTH**0.5
     lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
-    np.minimum(descriptors, _LARGEST_SHARE * lengths[:, None], out=descriptors)
+    np.minimum(descriptors, _MAX_COMPONENT * lengths[:, None], out=descriptors)
     bounded = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
     # Bounded lengths of flat patches shrink in proportion to their true ones.
     scale = np.minimum(lengths / np.float32(max(flat, 1e-6)), np.float32(1.0))

@@ -1,4 +1,4 @@
-"""What every describer of images does: make a row of bytes of an image, and compare such rows.
+"""The interface of describers: they turn an image into a row of bytes, and compare such rows.
 
 A describer is a plug-in (`vision/registry.py`). The map keeps one row of bytes an image, and beside
 them the describer's name, version and settings; only the describer knows what the bytes mean.
@@ -7,13 +7,15 @@ them the describer's name, version and settings; only the describer knows what t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Counts, Image, Rows
+from kbf_localization.vision.keypoints import Keypoints, detect_keypoints
+from kbf_localization.vision.prepare import as_grey
 
 if TYPE_CHECKING:
     from kbf_localization.vision.pyramid_describer import PyramidDescriber
@@ -28,11 +30,40 @@ class ImageDescription:
     """`features` (width,), a row of bytes, and `words` (cells,), the reduced grid of visual words.
 
     `words` is None where it is not known: for the images of an old map, and from a describer that
-    has no visual words.
+    has no visual words. `keypoints` are in the pixels of the camera's image of `image_size` (width,
+    height); None where no landmarks are matched.
     """
 
     features: Counts
     words: WordGrid | None = None
+    keypoints: Keypoints | None = None
+    image_size: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class ImageDescriber:
+    """Describes camera images by a `describer` and, if asked, by their keypoints."""
+
+    describer: Describer
+    detect: bool = True
+
+    def describe(self, image: Image) -> ImageDescription:
+        """Describe one image (h, w[, channels])."""
+        return self.describe_all([image])[0]
+
+    def describe_all(self, images: Sequence[Image]) -> list[ImageDescription]:
+        """Describe images of any size."""
+        described = self.describer.describe_all(images)
+        if not self.detect:
+            return described
+        return [
+            replace(
+                description,
+                keypoints=detect_keypoints(as_grey(image)),
+                image_size=(image.shape[1], image.shape[0]),
+            )
+            for description, image in zip(described, images, strict=True)
+        ]
 
 
 class Gallery(Protocol):
@@ -43,13 +74,13 @@ class Gallery(Protocol):
     """
 
     def compare(self, query: Counts, rows: Rows | None = None) -> Array:
-        """A query (width,) with these rows (None: with all): (parts, m)."""
+        """Compare a query (width,) with these rows, or all; return (parts, m)."""
 
-    def glance(self, query: Counts) -> Array:
-        """A quicker look at all rows, (parts, n), good enough to choose those worth a close one."""
+    def coarse_scores(self, query: Counts) -> Array:
+        """Return cheap scores (parts, n) of all rows, good enough for retrieval."""
 
     def compare_rows(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
-        """Rows with rows (None: with `rows_a` itself): (parts, len rows_a, len rows_b)."""
+        """Compare rows with rows (None: `rows_a`); return (parts, len rows_a, len rows_b)."""
 
     def check(self) -> None:
         """Raise ValueError where a row cannot be this describer's, as in a hostile map."""
@@ -67,47 +98,48 @@ class Describer(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """All that fixes what a description is, as JSON knows it; the registry makes it again."""
+        """Return all that determines a description, as JSON; the registry makes it again."""
 
     @property
     def image_size(self) -> tuple[int, int]:
-        """Width and height to which images are brought."""
+        """Return width and height to which images are brought."""
 
     @property
     def width(self) -> int:
-        """Bytes of a row."""
+        """Return the number of bytes of a row."""
 
     def describe_all(self, images: Sequence[Image]) -> list[ImageDescription]:
-        """Images (h, w) of any size, grey, or (h, w, channels) with BGR or BGRA; one by one the
-        same as together.
+        """Describe images (h, w) of any size, grey, or (h, w, channels) in BGR or BGRA.
+
+        The result does not depend on how the images are grouped.
         """
 
     def describe(self, image: Image) -> ImageDescription:
         return self.describe_all([image])[0]
 
     def gallery(self, features: Counts) -> Gallery:
-        """Rows (n, width), to be compared."""
+        """Prepare rows (n, width) for comparison."""
 
     def kernel(self, compared: Array) -> Array:
-        """k_Z (…) from what a gallery gave, (parts, …)."""
+        """Return k_Z (…) from what a gallery gave, (parts, …)."""
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """Positive numbers of the kernel that a map learns from its own images; () for none."""
+        """Return the kernel's positive parameters that a map fits to its images; () for none."""
         return ()
 
     def with_scales(self: D, scales: Sequence[float]) -> D:
-        """The same with other scales."""
+        """Return the describer with other scales."""
         return self
 
     @property
     def pyramid(self) -> PyramidDescriber | None:
-        """The spatial pyramid, where it is this describer or one of its parts."""
+        """Return the spatial pyramid, where it is this describer or one of its parts."""
         return None
 
 
 def specification(describer: Describer) -> dict[str, Any]:
-    """What a map keeps to make the describer again, but for a pyramid's vocabulary."""
+    """Return what a map keeps to make the describer again, but for a pyramid's vocabulary."""
     return {
         "name": describer.name,
         "version": describer.version,

@@ -167,7 +167,7 @@ class _Network:
         return str(inputs[0].name)
 
     def _normalization(self, mean: list[float], std: list[float]) -> tuple[Any, Any]:
-        """Mean and deviation (channels,) of pixels in [0, 1]; for grey the means of three."""
+        """Return mean and deviation (channels,) of pixels in [0, 1]; for grey their averages."""
         pair = []
         for values in (mean, std):
             if len(values) not in (1, 3):
@@ -180,7 +180,7 @@ class _Network:
         return pair[0], pair[1]
 
     def vector(self, image: Image) -> Floats:
-        """The vector of one grey image (height, width).
+        """Return the vector of one grey image (height, width).
 
         One by one, so that a vector does not depend on the images that are described beside it.
         """
@@ -219,14 +219,14 @@ class _Network:
 
 
 def _lower(kind: int, limit: int) -> None:
-    """A limit that this process cannot raise again; a lower one that it has already stays."""
+    """Lower a limit for good; a lower limit that the process already has stays."""
     _, hard = resource.getrlimit(kind)
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(kind, (limit, limit))
 
 
 def _line(error: Exception) -> str:
-    """An error as one line of bounded length."""
+    """Return an error as one line of bounded length."""
     if isinstance(error, MemoryError):
         return "out of memory"
     if isinstance(error, ModuleNotFoundError):

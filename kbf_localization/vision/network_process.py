@@ -70,7 +70,7 @@ class NetworkProcess:
         self._end()
 
     def vectors(self, images: list[Image]) -> Floats:
-        """Vectors (m, length) of grey images of the network's size."""
+        """Return vectors (m, length) of grey images of the network's size."""
         stack = np.stack(images)
         header, data = self._ask({"shape": stack.shape}, stack.tobytes())
         return np.asarray(np.frombuffer(data, dtype="<f4").reshape(header["shape"]))

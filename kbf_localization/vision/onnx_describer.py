@@ -87,7 +87,7 @@ class OnnxDescriber(VectorDescriber):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> OnnxDescriber:
-        """One that compares; it describes once it is given its network."""
+        """Make a describer that compares; it describes once it is given its network."""
         made = cls.__new__(cls)
         made.path = None
         made._limits = NetworkLimits()
@@ -133,7 +133,7 @@ class OnnxDescriber(VectorDescriber):
         return json.dumps([self.digest, self._found])
 
     def _process(self) -> NetworkProcess:
-        """The network's process, started where it does not run in this one yet."""
+        """Return the network's process, started where it does not run in this one yet."""
         assert self.path is not None
         with _lock:
             if self._key in _processes:
@@ -146,7 +146,7 @@ class OnnxDescriber(VectorDescriber):
 
 
 def read_network(path: Path) -> tuple[bytes, str]:
-    """A network file and its SHA-256."""
+    """Read a network file; return it and its SHA-256."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -164,7 +164,7 @@ def read_network(path: Path) -> tuple[bytes, str]:
 
 
 def read_normalization(text: str) -> Normalization:
-    """Mean and deviation of "imagenet", "none" or "mean,std", each a number or three with ":"."""
+    """Parse "imagenet", "none" or "mean,std", each a number or three joined by ":"."""
     if text in NORMALIZATIONS:
         return NORMALIZATIONS[text]
     try:
@@ -185,7 +185,7 @@ def read_normalization(text: str) -> Normalization:
 
 
 def _options(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes the network give the same vectors again."""
+    """Return what makes the network give the same vectors again."""
     return {
         "input_size": (found["width"], found["height"]),
         **{name: found[name] for name in ("mean", "std", "output_name", "pool")},
@@ -193,22 +193,22 @@ def _options(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _processes: dict[str, NetworkProcess] = {}
-"""Networks that run, a process each, by what they are; describers that are alike share one."""
+"""Networks that run, a process each, by their settings; equal describers use the same."""
 
-_MOST_PROCESSES = 3
+_MAX_PROCESSES = 3
 _lock = threading.Lock()
 
 
 def _keep(key: str, process: NetworkProcess) -> NetworkProcess:
     """Keep a process, instead of the oldest one; a thread that still asks that one ends it."""
-    while len(_processes) >= _MOST_PROCESSES:
+    while len(_processes) >= _MAX_PROCESSES:
         _processes.pop(next(iter(_processes)))
     _processes[key] = process
     return process
 
 
 def _checked(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings from a map, which anybody may have written."""
+    """Check settings from a map, which anybody may have written."""
     if settings.keys() != {"file", "sha256", "kernel", *_KEPT}:
         raise ValueError("its network's settings lack something")
     sizes = {"width": MAX_MAP_PIXELS, "height": MAX_MAP_PIXELS, "length": MAX_NETWORK_VECTOR}

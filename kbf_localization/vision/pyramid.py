@@ -22,7 +22,7 @@ _TOP_ROWS_AT_ONCE = 1000
 
 
 def pyramid_histogram(words: Rows, settings: DescriberSettings) -> Counts:
-    """Counts (bins,) of the patches' words (patches,) in the regions of all levels.
+    """Return counts (bins,) of the patches' words (patches,) in the regions of all levels.
 
     Level 0, the whole image, comes first; then the regions of each level, row by row. Counts are
     divided by the level's divisor and saturate at 255.
@@ -47,7 +47,7 @@ def pyramid_histogram(words: Rows, settings: DescriberSettings) -> Counts:
 
 @lru_cache(maxsize=8)
 def _first_bins(settings: DescriberSettings) -> Rows:
-    """For each patch the first bin (patches,) of its region on the finest level."""
+    """Return for each patch the first bin (patches,) of its region on the finest level."""
     side = settings.regions_per_side(settings.levels - 1)
     rows, columns = settings.grid_shape
     down = np.arange(rows) * side // rows
@@ -56,7 +56,7 @@ def _first_bins(settings: DescriberSettings) -> Rows:
 
 
 class PyramidGallery(Gallery):
-    """Histograms (n, bins) with what need not be computed for every query anew."""
+    """Histograms (n, bins) with what is computed once for all queries."""
 
     def __init__(self, settings: DescriberSettings, histograms: Counts) -> None:
         self._histograms = histograms
@@ -69,8 +69,8 @@ class PyramidGallery(Gallery):
             None
         ]
 
-    def glance(self, query: Counts) -> Array:
-        """By the words of the whole image alone, a twentieth of a row."""
+    def coarse_scores(self, query: Counts) -> Array:
+        """Compare by the words of the whole image alone, a twentieth of a row."""
         own = query[: self._words]
         common = _intersections(own, self._top_level, _row_sums, _TOP_ROWS_AT_ONCE)
         return _normalized(common, _row_sums(own[None])[0] * self._top_level_sums)[None]
@@ -93,12 +93,12 @@ class PyramidGallery(Gallery):
             raise ValueError("a histogram is empty")
 
     def _similarities(self, query: Counts, histograms: Counts, own: Array) -> Array:
-        """k_Z (m,) of a query (bins,) with histograms (m, bins) of unnormalized k(z, z) `own`."""
+        """Return k_Z (m,) of a query with histograms (m, bins); `own` (m,) are their k(z, z)."""
         common = _intersections(query, histograms, self._weighted_sums, _ROWS_AT_ONCE)
         return _normalized(common, self._weighted_sums(query[None])[0] * own)
 
     def _weighted_sums(self, counts: Counts) -> Array:
-        """Σ of counts (m, bins), each with its level's weight and divisor."""
+        """Return Σ of counts (m, bins), each with its level's weight and divisor."""
         total = np.zeros(len(counts))
         for columns, weight in self._blocks:
             total += weight * _row_sums(counts[:, columns])
@@ -106,7 +106,7 @@ class PyramidGallery(Gallery):
 
     @cached_property
     def _self_similarities(self) -> Array:
-        """Unnormalized k(Z_i, Z_i) (n,), so that a query need not touch rows for it."""
+        """Return unnormalized k(Z_i, Z_i) (n,), so that a query need not touch rows for it."""
         total = np.zeros(len(self._histograms))
         for start in range(0, len(total), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
@@ -115,7 +115,7 @@ class PyramidGallery(Gallery):
 
     @cached_property
     def _top_level(self) -> Counts:
-        """The whole-image bins (n, words) side by side."""
+        """Return the whole-image bins (n, words) side by side."""
         return np.ascontiguousarray(self._histograms[:, : self._words])
 
     @cached_property
@@ -126,7 +126,7 @@ class PyramidGallery(Gallery):
 def _intersections(
     query: Counts, histograms: Counts, sums: Callable[[Counts], Array], at_once: int
 ) -> Array:
-    """`sums` (m,) of min(query, row) over the rows.
+    """Return `sums` (m,) of min(query, row) over the rows.
 
     A few rows at a time stay in the cache between the minimum and the sums.
     """
@@ -145,13 +145,13 @@ def _normalized(common: Array, squared_scale: Array) -> Array:
 
 
 def _row_sums(counts: Counts) -> Array:
-    """Σ (m,) over the columns; OpenCV adds bytes up several times as fast as NumPy."""
+    """Return Σ (m,) over the columns; OpenCV adds bytes up several times as fast as NumPy."""
     sums = cv2.reduce(counts, 1, cv2.REDUCE_SUM, dtype=cv2.CV_32S)
     return np.asarray(sums, dtype=np.float64).reshape(-1)
 
 
 def _weighted_blocks(settings: DescriberSettings) -> list[tuple[slice, float]]:
-    """Columns and their common weight; neighbouring levels of equal weight are one block."""
+    """Return columns and their common weight; neighbouring levels of equal weight are one block."""
     blocks: list[tuple[slice, float]] = []
     for columns, divisor, weight in zip(
         settings.level_columns(),

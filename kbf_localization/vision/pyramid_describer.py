@@ -60,7 +60,7 @@ class PyramidDescriber(Describer):
         return [self.describe(image) for image in images]
 
     def describe(self, image: Image) -> ImageDescription:
-        """The description of an image (h, w), (h, w, 1), (h, w, 3) BGR or (h, w, 4) BGRA."""
+        """Return the description of an image (h, w), (h, w, 1), (h, w, 3) BGR or (h, w, 4) BGRA."""
         grey = prepare_image(image, self.image_size)
         if image.shape[:2] != grey.shape and not self._resizes:
             self._resizes = True

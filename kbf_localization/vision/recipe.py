@@ -32,14 +32,14 @@ class Recipe:
                         f"no describer is called '{name}': there are {', '.join(sorted(single))}"
                     )
             if weight is not None and not 0.0 < weight < 1e6:
-                raise ParameterError(f"--describer: the weight {weight:g} is not positive")
+                raise ParameterError(f"--descriptor: the weight {weight:g} is not positive")
 
     def names(self) -> list[str]:
-        """All that are named."""
+        """Return the names of all parts."""
         return [name for _, names in self._terms() for name in names]
 
     def make(self, pyramid: Callable[[], PyramidDescriber]) -> Describer:
-        """The describer; `pyramid` is called once where it is among them."""
+        """Return the describer; `pyramid` is called once where it is among them."""
         try:
             terms = [
                 (weight, [self._one(name, pyramid) for name in names])

@@ -16,7 +16,7 @@ import numpy as np
 
 from kbf_localization.errors import DescriberError
 from kbf_localization.limits import check_scale, shortened
-from kbf_localization.vision.combination import MOST_PARTS, Product, WeightedSum
+from kbf_localization.vision.combination import MAX_PARTS, Product, WeightedSum
 from kbf_localization.vision.describer import Describer, specification
 from kbf_localization.vision.onnx_describer import OnnxDescriber, read_network
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
@@ -30,14 +30,14 @@ OWN = ("sift", "onnx", "product", "sum")
 
 
 def describer_names() -> list[str]:
-    """The names under which describers are registered."""
+    """Return the names under which describers are registered."""
     return sorted({*OWN, *(point.name for point in entry_points(group=GROUP))})
 
 
 def make_describer(
     content: Mapping[str, Any], pyramid: PyramidDescriber | None = None
 ) -> Describer:
-    """The describer of a `specification`; `pyramid` is the one called "sift"."""
+    """Return the describer of a `specification`; `pyramid` is the one called "sift"."""
     if not isinstance(content, Mapping) or content.keys() != {"name", "version", "settings"}:
         raise ValueError("its describer lacks something")
     name, version, settings = (content[key] for key in ("name", "version", "settings"))
@@ -50,7 +50,7 @@ def make_describer(
         made = pyramid
     elif name in (Product.name, WeightedSum.name):
         parts = settings.get("parts")
-        if not isinstance(parts, list) or len(parts) > MOST_PARTS:
+        if not isinstance(parts, list) or len(parts) > MAX_PARTS:
             raise ValueError("its describer names no parts")
         if any(isinstance(part, Mapping) and part.get("name") == name for part in parts):
             raise ValueError("its describer is a combination of itself")
@@ -66,13 +66,13 @@ def make_describer(
     if made.version != version:
         raise DescriberError(
             f"the map was made with version {shortened(version)} of the describer '{name}', "
-            f"installed is {made.version}; build the map anew"
+            f"installed is {made.version}; build the map again"
         )
     return made
 
 
 def registered(name: str) -> Factory:
-    """What makes the describer called `name` from its settings."""
+    """Return the factory of the describer called `name`."""
     points = [point for point in entry_points(group=GROUP) if point.name == name]
     if not points:
         raise DescriberError(
@@ -102,17 +102,19 @@ def use_network(describer: Describer, path: Path) -> None:
         raise DescriberError(f"{path}: not needed: the map was made without a network")
     own = [network for network in networks if network.digest == digest]
     if not own:
-        known = ", ".join(f"'{one.file}' (SHA-256 {one.digest[:12]}…)" for one in networks)
+        known = ", ".join(
+            f"'{network.file}' (SHA-256 {network.digest[:12]}…)" for network in networks
+        )
         raise DescriberError(
             f"{path}: another network (SHA-256 {digest[:12]}…) than the map was made with, "
-            f"{known}; name that file, or build the map anew"
+            f"{known}; name that file, or build the map again"
         )
     for network in own:
         network.path = path
 
 
 def networks_of(describer: Describer) -> Iterator[OnnxDescriber]:
-    """All networks in a describer."""
+    """Return all networks in a describer."""
     if isinstance(describer, OnnxDescriber):
         yield describer
     for part in getattr(describer, "parts", ()):
@@ -120,7 +122,7 @@ def networks_of(describer: Describer) -> Iterator[OnnxDescriber]:
 
 
 def formula(describer: Describer) -> str:
-    """The describer as a recipe writes it, with the weights of a sum."""
+    """Return the describer as a recipe writes it, with the weights of a sum."""
     if isinstance(describer, Product):
         return "*".join(formula(part) for part in describer.parts)
     if isinstance(describer, WeightedSum):
@@ -130,14 +132,14 @@ def formula(describer: Describer) -> str:
 
 
 def identity_of(describer: Describer) -> str:
-    """A text that says what the rows of a map mean, but for the words of a vocabulary."""
+    """Return a text that says what the rows of a map mean, but for the words of a vocabulary."""
     if isinstance(describer, PyramidDescriber):
         return repr(describer.layout)
     return json.dumps(specification(describer), sort_keys=True)
 
 
 def same_descriptions(a: Describer, b: Describer) -> bool:
-    """Whether what the two give can be compared; their kernels' scales may differ."""
+    """Tell whether what the two give can be compared; their kernels' scales may differ."""
     if identity_of(a) != identity_of(b) or (a.pyramid is None) != (b.pyramid is None):
         return False
     if a.pyramid is None or b.pyramid is None:

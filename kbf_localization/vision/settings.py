@@ -1,4 +1,4 @@
-"""What fixes how an image becomes a histogram; a map and its queries must share it."""
+"""The settings of the pyramid describer, equal for a map and its queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORIENTATIONS = 8
 DESCRIPTOR_LENGTH = CELLS_PER_SIDE * CELLS_PER_SIDE * ORIENTATIONS
 
 ALIGNED_COLUMNS = 40
-"""At most so many columns of words are compared when pictures are aligned."""
+"""Columns of words, at most, that are compared when images are aligned."""
 
 LEVEL_WEIGHTS = {1: (1.0,), 2: (0.5, 0.5), 3: (0.25, 0.25, 0.5)}
 """Lazebnik's weights of the pyramid's levels 0 … L: 2^-L, then 2^-(L - l + 1)."""
@@ -64,12 +64,12 @@ class DescriberSettings:
 
     @property
     def cell_size(self) -> int:
-        """Pixels a side of one of a patch's 4 by 4 cells."""
+        """Return pixels a side of one of a patch's 4 by 4 cells."""
         return self.patch_size // CELLS_PER_SIDE
 
     @property
     def grid_shape(self) -> tuple[int, int]:
-        """Rows and columns of patches that fit into the image."""
+        """Return rows and columns of patches that fit into the image."""
         return (
             max(0, (self.image_height - self.patch_size) // self.grid_step + 1),
             max(0, (self.image_width - self.patch_size) // self.grid_step + 1),
@@ -77,18 +77,18 @@ class DescriberSettings:
 
     @property
     def reduced_grid_step(self) -> int:
-        """Every so many rows and columns of the grid of words are kept for aligning pictures."""
+        """Return the step between rows and columns of words that are kept for alignment."""
         return -(-self.grid_shape[1] // ALIGNED_COLUMNS)
 
     @property
     def reduced_grid_shape(self) -> tuple[int, int]:
-        """Rows and columns of the grid of words that is kept for aligning pictures."""
+        """Return rows and columns of the grid of words that is kept for alignment."""
         rows, columns = (-(-length // self.reduced_grid_step) for length in self.grid_shape)
         return rows, columns
 
     @property
     def word_type(self) -> str:
-        """The smallest type of numbers that a word's number fits into."""
+        """Return the smallest type of numbers that a word's number fits into."""
         return "|u1" if self.words <= 256 else "<u2"
 
     @property
@@ -102,18 +102,18 @@ class DescriberSettings:
         return int(2**level)
 
     def level_columns(self) -> list[slice]:
-        """Where each level's bins stand in a histogram; level 0 comes first."""
+        """Return where each level's bins stand in a histogram; level 0 comes first."""
         bins = [self.words * self.regions_per_side(level) ** 2 for level in range(self.levels)]
         ends = accumulate(bins)
         return [slice(end - count, end) for count, end in zip(bins, ends, strict=True)]
 
     @property
     def bins(self) -> int:
-        """Length of a histogram: 21 regions of 200 words are 4200."""
+        """Return the length of a histogram: 21 regions of 200 words are 4200."""
         return int(self.level_columns()[-1].stop)
 
     def level_divisors(self) -> list[int]:
-        """How many patches one count stands for, a level.
+        """Return how many patches one count stands for, a level.
 
         Counts are stored in eight bits. The divisor leaves room for a word that fills a quarter
         of a region; what is beyond (a bare wall) saturates, which keeps the kernel positive

@@ -21,7 +21,7 @@ from kbf_localization.vision.describer import Describer, Gallery, ImageDescripti
 KERNELS = ("gaussian", "cosine")
 
 FIRST_SCALE = {"gaussian": 0.3, "cosine": 16.0}
-"""Where learning begins; what is used is what the map learned."""
+"""Start of the fit of a map's own scale."""
 
 _LARGEST = 127
 _ROWS_AT_ONCE = 1000
@@ -46,7 +46,7 @@ class VectorDescriber(Describer):
 
     @abstractmethod
     def vectors(self, images: Sequence[Image]) -> Floats:
-        """Vectors (m, length) of images; their lengths do not matter."""
+        """Return vectors (m, length) of images; their lengths do not matter."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -92,7 +92,7 @@ class VectorDescriber(Describer):
 
 
 def to_rows(vectors: Floats) -> Counts:
-    """Directions (m, length) of vectors in eight bits; of a vector of zeros the diagonal."""
+    """Return directions (m, length) of vectors in eight bits; of a vector of zeros the diagonal."""
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     vectors = np.where(largest > 0.0, vectors, 1.0)
     largest = np.where(largest > 0.0, largest, 1.0)
@@ -110,8 +110,8 @@ class VectorGallery(Gallery):
         squares = self._squares if rows is None else self._squares[rows]
         return self._cosines(query.view(np.int8)[None], chosen, squares)
 
-    def glance(self, query: Counts) -> Array:
-        """One pass over all rows is quick enough."""
+    def coarse_scores(self, query: Counts) -> Array:
+        """Compare with all rows: a single pass is quick enough."""
         return self.compare(query)
 
     def compare_rows(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
@@ -124,7 +124,7 @@ class VectorGallery(Gallery):
 
     @cached_property
     def _squares(self) -> Array:
-        """Squared lengths (n,) of the rows."""
+        """Return squared lengths (n,) of the rows."""
         squares = np.empty(len(self._rows))
         for start in range(0, len(squares), _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
@@ -133,7 +133,7 @@ class VectorGallery(Gallery):
 
     @staticmethod
     def _cosines(queries: Bytes, rows: Bytes, squares: Array) -> Array:
-        """(q, m); eight bits become floats a thousand rows at a time, in the cache.
+        """Return cosines (q, m); a thousand rows at a time become floats, in the cache.
 
         A product of 1024 components is a whole number below 2²⁴, exact in single precision. So the
         cosine is exact, and 1 for a row with itself: a narrow kernel would magnify an error.

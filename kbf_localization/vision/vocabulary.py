@@ -23,7 +23,7 @@ class Vocabulary:
         return np.asarray(0.5 * np.einsum("ij,ij->i", self.words, self.words))
 
     def assign(self, descriptors: Floats) -> Rows:
-        """The number (n,) of the word nearest to each descriptor (n, length)."""
+        """Return the number (n,) of the word nearest to each descriptor (n, length)."""
         # |d - w|² is least where d·w - |w|²/2 is greatest: one matrix product.
         closeness = descriptors @ self.words.T
         closeness -= self._half_squares
@@ -59,14 +59,14 @@ def learn_vocabulary(
         centres[filled] = sums[filled] / counts[filled, None].astype(np.float32)
         empty = np.flatnonzero(~filled)
         if len(empty):
-            # An empty cluster starts again at a descriptor drawn anew.
+            # An empty cluster restarts at a random descriptor.
             centres[empty] = descriptors[rng.integers(len(descriptors), size=len(empty))]
     progress(iterations, iterations, "learning the visual words")
     return Vocabulary(centres)
 
 
 def _spread_start(descriptors: Floats, words: int, rng: np.random.Generator) -> Floats:
-    """Starting centres by k-means++: each drawn in proportion to its squared distance."""
+    """Return starting centres by k-means++: each drawn in proportion to its squared distance."""
     sample = descriptors
     if len(sample) > 100 * words:
         sample = sample[np.sort(rng.choice(len(sample), 100 * words, replace=False))]

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from kbf_localization.benchmarks._random_network import random_convolutions as random_convolutions
+from kbf_localization.benchmarks.describers import random_convolutions as random_convolutions
 
 OPSET = [helper.make_opsetid("", 17)]
 

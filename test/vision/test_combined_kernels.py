@@ -98,7 +98,7 @@ def test_a_query_is_compared_as_rows_are(images, pyramid) -> None:
     np.testing.assert_allclose(
         describer.kernel(gallery.compare(features[3], rows)), expected[3, rows], rtol=1e-5
     )
-    assert gallery.glance(features[3]).shape == (2, len(images))
+    assert gallery.coarse_scores(features[3]).shape == (2, len(images))
     np.testing.assert_array_equal(described[4].words, pyramid.describe(images[4]).words)
 
 

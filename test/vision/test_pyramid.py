@@ -108,7 +108,7 @@ def test_a_glance_is_the_kernel_of_the_first_200_bins() -> None:
     query = some_histograms(1)[0]
     own = query[:200].astype(float)
     expected = np.minimum(top, own).sum(axis=1) / np.sqrt(own.sum() * top.sum(axis=1))
-    found = PyramidGallery(SETTINGS, histograms).glance(query)[0]
+    found = PyramidGallery(SETTINGS, histograms).coarse_scores(query)[0]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 

@@ -1,0 +1,158 @@
+"""What every camera model can do, and the checks that all of them share.
+
+The optical frame is that of REP 103: x to the right, y down, z ahead. Pixel (0, 0) is the centre of
+the first pixel, as in OpenCV; an image covers [-0.5, width - 0.5] by [-0.5, height - 0.5].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kbf_localization.arrays import Array, Flags
+from kbf_localization.errors import ParameterError
+from kbf_localization.limits import Range, check_count, check_number, shortened
+
+SIZES: Range = (1, 65_535)
+"""Columns or rows of an image: what JPEG can hold."""
+FOCAL_SIZES: Range = (0.02, 200.0)
+"""A focal length in image widths or heights: from beyond a fisheye lens to a telescope."""
+CENTRES: Range = (-2.0, 3.0)
+"""The optical axis in image widths or heights: a region of a larger image may lie beside it."""
+MIN_COVERAGE = 0.5
+"""Fraction of the image for which a model must have rays; below it the distortion is absurd."""
+_GRID = 16
+"""Columns and rows of the grid of pixels on which the coverage is found."""
+
+
+class Camera(Protocol):
+    """An immutable calibrated camera; what it gives for NaN is NaN."""
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def height(self) -> int: ...
+
+    def rays(self, pixels: ArrayLike) -> Array:
+        """Return unit rays (k, 3) in the optical frame through pixels (k, 2).
+
+        NaN for a pixel that the model does not reach, such as one beyond the fold of a distortion.
+        """
+
+    def project(self, points: ArrayLike, inside: bool = True) -> Array:
+        """Return the pixels (k, 2) at which points (k, 3) of the optical frame are seen.
+
+        NaN where a point is not visible: behind the camera, beyond the model's reach or, if
+        `inside`, outside the image. Without `inside`, pixels beyond the image's edges remain.
+        """
+
+    def pixels_per_radian(self, pixels: ArrayLike) -> Array:
+        """Return the local scale (k,): the square root of pixels² per steradian."""
+
+    def resized(self, width: int, height: int) -> Camera:
+        """Return the camera of the same image brought to another size."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain numbers and texts, for `camera_from_dict`."""
+
+
+def check_size(width: object, height: object) -> tuple[int, int]:
+    """Return the size of an image in pixels; ParameterError where it cannot be one."""
+    try:
+        return check_count("the camera's width", width, SIZES), check_count(
+            "the camera's height", height, SIZES
+        )
+    except ValueError as error:
+        raise ParameterError(str(error)) from error
+
+
+def check_value(what: str, value: object, limits: Range) -> float:
+    """Return a number of a camera within its limits; ParameterError where it is not."""
+    try:
+        return check_number(f"the camera's {what}", value, limits)
+    except ValueError as error:
+        raise ParameterError(str(error)) from error
+
+
+def check_focal(what: str, value: object, size: int) -> float:
+    """Return a focal length in pixels that an image of `size` pixels may have."""
+    return check_value(what, value, (FOCAL_SIZES[0] * size, FOCAL_SIZES[1] * size))
+
+
+def check_centre(what: str, value: object, size: int) -> float:
+    """Return a coordinate of the optical axis that an image of `size` pixels may have."""
+    return check_value(what, value, (CENTRES[0] * size, CENTRES[1] * size))
+
+
+def check_coefficients(values: object, counts: Iterable[int], limit: float) -> tuple[float, ...]:
+    """Return distortion coefficients, as many as one of `counts`, none beyond ±`limit`."""
+    counts = tuple(counts)
+    if not isinstance(values, (tuple, list)) or len(values) not in counts:
+        raise ParameterError(
+            f"the camera's distortion is {shortened(values)}: give "
+            f"{' or '.join(map(str, counts))} numbers"
+        )
+    return tuple(check_value("distortion", value, (-limit, limit)) for value in values)
+
+
+def check_coverage(camera: Camera) -> None:
+    """Refuse a model whose distortion leaves most of the image without rays."""
+    columns = np.linspace(0.0, camera.width - 1.0, _GRID)
+    rows = np.linspace(0.0, camera.height - 1.0, _GRID)
+    grid = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2)
+    covered = float(np.isfinite(camera.rays(grid)).all(axis=1).mean())
+    if covered < MIN_COVERAGE:
+        raise ParameterError(
+            f"the camera's distortion is absurd: only {covered:.0%} of the image can be seen by it"
+        )
+
+
+def number_of(values: Mapping[str, object], key: str) -> object:
+    """Return a stored value; ParameterError where it is missing."""
+    if key not in values:
+        raise ParameterError(f"the stored camera has no {key}")
+    return values[key]
+
+
+def as_pixels(pixels: ArrayLike) -> Array:
+    """Return pixels as floats (k, 2); ParameterError for another shape."""
+    return _rows_of("pixels", pixels, 2)
+
+
+def as_points(points: ArrayLike) -> Array:
+    """Return points as floats (k, 3); ParameterError for another shape."""
+    return _rows_of("points", points, 3)
+
+
+def within(camera: Camera, pixels: Array) -> Flags:
+    """Return which pixels (k, 2) lie in the image; (k,)."""
+    limits = np.array([camera.width - 0.5, camera.height - 0.5])
+    return np.asarray(((pixels >= -0.5) & (pixels <= limits)).all(axis=1))
+
+
+def unit(vectors: Array) -> Array:
+    """Return vectors (k, 3) divided by their lengths."""
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
+
+
+def scaled_centre(centre: float, old: int, new: int) -> float:
+    """Return a pixel coordinate in an image of another size, whose edges coincide."""
+    return (centre + 0.5) * (new / old) - 0.5
+
+
+def first_fold(angles_or_radii: Array, distorted: Array) -> int:
+    """Return how many of the increasing samples lie before the distortion stops increasing."""
+    stops = np.flatnonzero(~(np.diff(distorted) > 0.0))
+    return len(angles_or_radii) if not len(stops) else int(stops[0]) + 1
+
+
+def _rows_of(what: str, values: ArrayLike, columns: int) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != columns:
+        raise ParameterError(f"{what} have the shape {array.shape}: give (k, {columns})")
+    finite = np.asarray(np.isfinite(array).all(axis=1))
+    return array if finite.all() else np.where(finite[:, None], array, np.nan)

@@ -1,0 +1,279 @@
+"""The pinhole camera with OpenCV's distortion: radial, tangential, thin prism and tilted sensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kbf_localization.arrays import Array
+from kbf_localization.vision.camera.base import (
+    as_pixels,
+    as_points,
+    check_centre,
+    check_coefficients,
+    check_coverage,
+    check_focal,
+    check_size,
+    first_fold,
+    number_of,
+    scaled_centre,
+    unit,
+    within,
+)
+
+COEFFICIENTS = (0, 4, 5, 8, 12, 14)
+"""How many distortion coefficients OpenCV takes."""
+LARGEST_COEFFICIENT = 1e4
+"""Rational models have numbers in the tens or hundreds that nearly cancel."""
+LARGEST_ANGLE_RAD = np.radians(85.0)
+"""A pinhole sees nothing further from its axis: the focal plane would be 11 focal lengths wide."""
+_SAMPLES = 1024
+_NEWTON_STEPS = 12
+_TOLERANCE = 1e-9
+"""Of an undistorted point, in focal lengths: below a millionth of a pixel."""
+
+
+@dataclass(frozen=True)
+class PinholeCamera:
+    """A pinhole camera; all lengths in pixels.
+
+    `distortion` holds the first of OpenCV's coefficients k1, k2, p1, p2, k3, k4, k5, k6, s1, s2,
+    s3, s4, τx, τy: 4 or 5 are ROS's plumb_bob, 8 its rational_polynomial.
+    """
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    distortion: tuple[float, ...] = ()
+
+    model = "pinhole"
+
+    def __post_init__(self) -> None:
+        check_size(self.width, self.height)
+        check_focal("focal length fx", self.fx, self.width)
+        check_focal("focal length fy", self.fy, self.height)
+        check_centre("centre cx", self.cx, self.width)
+        check_centre("centre cy", self.cy, self.height)
+        check_coefficients(self.distortion, COEFFICIENTS, LARGEST_COEFFICIENT)
+        check_coverage(self)
+
+    @classmethod
+    def from_focal(
+        cls, width: int, height: int, focal: float, distortion: tuple[float, ...] = ()
+    ) -> PinholeCamera:
+        """Return a camera of square pixels whose axis meets the image's middle."""
+        return cls(width, height, focal, focal, (width - 1) / 2, (height - 1) / 2, distortion)
+
+    @classmethod
+    def from_field_of_view(
+        cls, width: int, height: int, horizontal_rad: float, vertical_rad: float
+    ) -> PinholeCamera:
+        """Return an undistorted camera whose image spans the angles from edge to edge."""
+        fx = 0.5 * width / float(np.tan(0.5 * horizontal_rad))
+        fy = 0.5 * height / float(np.tan(0.5 * vertical_rad))
+        return cls(width, height, fx, fy, (width - 1) / 2, (height - 1) / 2)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> PinholeCamera:
+        """Return a stored camera; ParameterError for what is none."""
+        width, height = check_size(number_of(values, "width"), number_of(values, "height"))
+        distortion = check_coefficients(
+            values.get("distortion", ()), COEFFICIENTS, LARGEST_COEFFICIENT
+        )
+        return cls(
+            width,
+            height,
+            check_focal("focal length fx", number_of(values, "fx"), width),
+            check_focal("focal length fy", number_of(values, "fy"), height),
+            check_centre("centre cx", number_of(values, "cx"), width),
+            check_centre("centre cy", number_of(values, "cy"), height),
+            distortion,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "model": self.model,
+            "width": int(self.width),
+            "height": int(self.height),
+            "fx": float(self.fx),
+            "fy": float(self.fy),
+            "cx": float(self.cx),
+            "cy": float(self.cy),
+            "distortion": [float(value) for value in self.distortion],
+        }
+
+    def resized(self, width: int, height: int) -> PinholeCamera:
+        check_size(width, height)
+        return PinholeCamera(
+            width,
+            height,
+            self.fx * width / self.width,
+            self.fy * height / self.height,
+            scaled_centre(self.cx, self.width, width),
+            scaled_centre(self.cy, self.height, height),
+            self.distortion,
+        )
+
+    def rays(self, pixels: ArrayLike) -> Array:
+        flat = self._undistort(self._normalized(as_pixels(pixels)))
+        return unit(np.column_stack([flat, np.ones(len(flat))]))
+
+    def project(self, points: ArrayLike, inside: bool = True) -> Array:
+        points = as_points(points)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            flat = points[:, :2] / points[:, 2:]
+            seen = (points[:, 2] > 0.0) & (np.hypot(*flat.T) <= self._reach)
+            pixels = self._distort(flat) * (self.fx, self.fy) + (self.cx, self.cy)
+        if inside:
+            seen = seen & within(self, pixels)
+        return np.asarray(np.where(seen[:, None], pixels, np.nan))
+
+    def pixels_per_radian(self, pixels: ArrayLike) -> Array:
+        normalized = self._normalized(as_pixels(pixels))
+        flat = self._undistort(normalized)
+        area = np.abs(_determinant(self._jacobian(flat)))
+        # The solid angle of an area of the focal plane shrinks with the cube of the distance.
+        per_steradian = self.fx * self.fy * area * (1.0 + (flat**2).sum(axis=1)) ** 1.5
+        return np.asarray(np.sqrt(per_steradian))
+
+    def _normalized(self, pixels: Array) -> Array:
+        return np.asarray((pixels - (self.cx, self.cy)) / (self.fx, self.fy))
+
+    @cached_property
+    def _coefficients(self) -> Array:
+        padded = np.zeros(14)
+        padded[: len(self.distortion)] = self.distortion
+        return padded
+
+    @cached_property
+    def _tilt(self) -> Array | None:
+        """The homography (3, 3) of a tilted sensor; None where it is not tilted."""
+        if not self._coefficients[12:].any():
+            return None
+        (cx, cy), (sx, sy) = np.cos(self._coefficients[12:]), np.sin(self._coefficients[12:])
+        about_x = np.array([[1.0, 0.0, 0.0], [0.0, cx, sx], [0.0, -sx, cx]])
+        about_y = np.array([[cy, 0.0, -sy], [0.0, 1.0, 0.0], [sy, 0.0, cy]])
+        turn = about_y @ about_x
+        onto = np.array(
+            [[turn[2, 2], 0.0, -turn[0, 2]], [0.0, turn[2, 2], -turn[1, 2]], [0.0, 0.0, 1.0]]
+        )
+        return np.asarray(onto @ turn)
+
+    @cached_property
+    def _radii(self) -> tuple[Array, Array]:
+        """Radii before and after the radial distortion, as far as the latter increases."""
+        radii = np.tan(np.linspace(0.0, LARGEST_ANGLE_RAD, _SAMPLES))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            distorted = radii * self._radial(radii**2)[0]
+        before = first_fold(radii, distorted)
+        return radii[:before], distorted[:before]
+
+    @cached_property
+    def _reach(self) -> float:
+        """The largest radius that the model sees, in focal lengths."""
+        return float(self._radii[0][-1])
+
+    def _radial(self, squares: Array) -> tuple[Array, Array]:
+        """Return the radial factor at squared radii, and its derivative by the squared radius."""
+        k = self._coefficients
+        above = 1.0 + squares * (k[0] + squares * (k[1] + squares * k[4]))
+        below = 1.0 + squares * (k[5] + squares * (k[6] + squares * k[7]))
+        d_above = k[0] + squares * (2.0 * k[1] + 3.0 * squares * k[4])
+        d_below = k[5] + squares * (2.0 * k[6] + 3.0 * squares * k[7])
+        # Beyond a pole of the rational function it comes back with the wrong sign.
+        below = np.where(below > 0.0, below, np.nan)
+        return above / below, (d_above - above / below * d_below) / below
+
+    def _lens(self, flat: Array) -> Array:
+        """Points (k, 2) at focal length 1 after the lens, before the tilt of the sensor."""
+        _, _, p1, p2, _, _, _, _, s1, s2, s3, s4, _, _ = self._coefficients
+        x, y = flat.T
+        squares = x * x + y * y
+        radial = self._radial(squares)[0]
+        return np.column_stack(
+            [
+                x * radial + 2.0 * p1 * x * y + p2 * (squares + 2.0 * x * x)
+                + squares * (s1 + s2 * squares),
+                y * radial + p1 * (squares + 2.0 * y * y) + 2.0 * p2 * x * y
+                + squares * (s3 + s4 * squares),
+            ]
+        )  # fmt: skip
+
+    def _lens_jacobian(self, flat: Array) -> Array:
+        """(k, 2, 2) derivatives of `_lens`."""
+        _, _, p1, p2, _, _, _, _, s1, s2, s3, s4, _, _ = self._coefficients
+        x, y = flat.T
+        squares = x * x + y * y
+        radial, slope = self._radial(squares)
+        mixed = 2.0 * x * y * slope + 2.0 * p1 * x + 2.0 * p2 * y
+        prism_x, prism_y = 2.0 * (s1 + 2.0 * s2 * squares), 2.0 * (s3 + 2.0 * s4 * squares)
+        jacobian = np.empty((len(flat), 2, 2))
+        jacobian[:, 0, 0] = radial + 2.0 * x * x * slope + 2.0 * p1 * y + 6.0 * p2 * x + x * prism_x
+        jacobian[:, 0, 1] = mixed + y * prism_x
+        jacobian[:, 1, 0] = mixed + x * prism_y
+        jacobian[:, 1, 1] = radial + 2.0 * y * y * slope + 6.0 * p1 * y + 2.0 * p2 * x + y * prism_y
+        return jacobian
+
+    def _distort(self, flat: Array) -> Array:
+        if not self._coefficients.any():
+            return flat
+        bent = self._lens(flat)
+        return bent if self._tilt is None else _through(self._tilt, bent)
+
+    def _jacobian(self, flat: Array) -> Array:
+        jacobian = self._lens_jacobian(flat)
+        if self._tilt is None:
+            return jacobian
+        bent = self._lens(flat)
+        tilted = np.column_stack([bent, np.ones(len(bent))]) @ self._tilt.T
+        image = tilted[:, :2] / tilted[:, 2:]
+        by_bent = self._tilt[None, :2, :2] - image[:, :, None] * self._tilt[None, 2:, :2]
+        return np.asarray(by_bent / tilted[:, 2, None, None] @ jacobian)
+
+    def _undistort(self, distorted: Array) -> Array:
+        """Points (k, 2) at focal length 1 whose distorted ones are given; NaN where none is."""
+        if not self._coefficients.any():
+            return distorted
+        bent = distorted
+        if self._tilt is not None:
+            bent = _through(np.asarray(np.linalg.inv(self._tilt)), distorted)
+        # Start on the radial curve alone, which is inverted by its table; then Newton.
+        before, after = self._radii
+        radius = np.hypot(*bent.T)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            factor = np.where(radius > 0.0, np.interp(radius, after, before) / radius, 1.0)
+            flat = bent * factor[:, None]
+            for _ in range(_NEWTON_STEPS):
+                residual = self._lens(flat) - bent
+                jacobian = self._lens_jacobian(flat)
+                step = _solve(jacobian, residual)
+                flat = flat - step
+                if not np.nanmax(np.abs(step), initial=0.0) > 0.1 * _TOLERANCE:
+                    break
+            error = np.abs(self._lens(flat) - bent).max(axis=1)
+            known = (error < _TOLERANCE * (1.0 + radius)) & (np.hypot(*flat.T) <= self._reach)
+        return np.asarray(np.where(known[:, None], flat, np.nan))
+
+
+def _through(homography: Array, flat: Array) -> Array:
+    mapped = np.column_stack([flat, np.ones(len(flat))]) @ homography.T
+    return np.asarray(mapped[:, :2] / mapped[:, 2:])
+
+
+def _determinant(matrices: Array) -> Array:
+    """Return determinants of (k, 2, 2); numpy's warns of NaN."""
+    return np.asarray(matrices[:, 0, 0] * matrices[:, 1, 1] - matrices[:, 0, 1] * matrices[:, 1, 0])
+
+
+def _solve(matrices: Array, vectors: Array) -> Array:
+    """Solve (k, 2, 2) systems; a singular one gives infinity or NaN rather than an error."""
+    x = matrices[:, 1, 1] * vectors[:, 0] - matrices[:, 0, 1] * vectors[:, 1]
+    y = matrices[:, 0, 0] * vectors[:, 1] - matrices[:, 1, 0] * vectors[:, 0]
+    return np.asarray(np.stack([x, y], axis=1) / _determinant(matrices)[:, None])

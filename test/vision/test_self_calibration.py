@@ -1,0 +1,277 @@
+"""A camera is learned from matched images with known poses: against the truth of each scene."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kbf_localization.arrays import Array
+from kbf_localization.errors import ParameterError
+from kbf_localization.geometry import wrap_angle
+from kbf_localization.vision.camera import Camera, Mount, PanoramaCamera, PinholeCamera
+from kbf_localization.vision.self_calibration import (
+    FARTHEST_M,
+    LARGEST_TURN_RAD,
+    NEAREST_M,
+    MatchedPair,
+    SelfCalibration,
+    calibrate,
+    choose_pairs,
+)
+
+SIZE = (320, 240)
+PLAIN = PinholeCamera.from_focal(*SIZE, 233.0)
+
+
+def winding_path(frames: int = 300) -> Array:
+    """Poses every 5 cm along a path that bends to both sides."""
+    heading = 1.2 * np.sin(np.arange(frames) / 12.0)
+    steps = 0.05 * np.column_stack([np.cos(heading), np.sin(heading)])
+    return np.column_stack([np.cumsum(steps, axis=0), heading])
+
+
+def straight_path(frames: int = 300) -> Array:
+    return np.column_stack([0.05 * np.arange(frames), np.zeros(frames), np.zeros(frames)])
+
+
+def scene(
+    camera: Camera,
+    mount: Mount,
+    poses: Array,
+    *,
+    seed: int = 0,
+    outliers: float = 0.15,
+    pairs: int = 40,
+) -> list[MatchedPair]:
+    """Matches of random points around the path, with errors of 0.4 px and some outliers."""
+    rng = np.random.default_rng(seed)
+    low, high = poses[:, :2].min(axis=0) - 5.0, poses[:, :2].max(axis=0) + 5.0
+    points = rng.uniform([*low, -1.0], [*high, 1.5], (6000, 3))
+    result = []
+    for rows in choose_pairs(poses, pairs, seed):
+        pixels = []
+        for pose in poses[rows]:
+            cos, sin = np.cos(pose[2]), np.sin(pose[2])
+            base = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
+            in_base = (points - [pose[0], pose[1], 0.0]) @ base
+            pixels.append(camera.project(mount.to_optical(in_base)))
+        seen = np.flatnonzero(np.isfinite(np.hstack(pixels)).all(axis=1))[:40]
+        first, second = (one[seen] + rng.normal(0.0, 0.4, (len(seen), 2)) for one in pixels)
+        wrong = rng.random(len(seen)) < outliers
+        second[wrong] = rng.uniform((0, 0), (camera.width, camera.height), (wrong.sum(), 2))
+        result.append(MatchedPair(poses[rows[0]], poses[rows[1]], first, second))
+    return result
+
+
+def assert_found(found: SelfCalibration, camera: PinholeCamera, mount: Mount) -> None:
+    """All within four standard deviations, which are small, and no warning."""
+    assert found.warnings == ()
+    assert isinstance(found.camera, PinholeCamera)
+    k1 = camera.distortion[0] if camera.distortion else 0.0
+    assert abs(np.log(found.camera.fx / camera.fx)) < 4.0 * found.focal_sigma < 0.02
+    assert abs(found.camera.distortion[0] - k1) < 4.0 * found.distortion_sigma < 0.1
+    yaw, pitch, _ = np.subtract(found.mount.angles, mount.angles)
+    assert abs(float(wrap_angle(yaw))) < 4.0 * found.yaw_sigma < 0.03
+    assert abs(pitch) < 4.0 * found.pitch_sigma < 0.03
+
+
+@pytest.mark.parametrize(
+    ("camera", "mount"),
+    [
+        (PLAIN, Mount.ahead()),
+        (PinholeCamera.from_focal(*SIZE, 150.0), Mount.ahead()),
+        (PinholeCamera.from_focal(*SIZE, 600.0), Mount.ahead()),
+        (PinholeCamera.from_focal(*SIZE, 233.0, (-0.15, 0.0, 0.0, 0.0)), Mount.ahead()),
+        (PLAIN, Mount.from_angles(np.zeros(3), yaw=0.1, pitch=-0.15)),
+        (PLAIN, Mount.from_angles(np.zeros(3), yaw=3.0, pitch=0.1)),
+    ],
+    ids=["plain", "wide", "narrow", "distorted", "turned", "rear"],
+)
+def test_focal_length_distortion_and_turn_are_found(camera: PinholeCamera, mount: Mount) -> None:
+    found = calibrate(scene(camera, mount, winding_path()), *SIZE)
+    assert_found(found, camera, mount)
+    assert found.inliers == pytest.approx(0.85, abs=0.05)
+    assert found.error_px == pytest.approx(0.4, abs=0.1)
+
+
+def test_a_lever_arm_ahead_is_not_taken_for_focal_length() -> None:
+    mount = Mount.from_angles([0.25, 0.0, 0.0], yaw=0.1)
+    pairs = scene(PLAIN, mount, winding_path())
+    found = calibrate(pairs, *SIZE)
+    assert_found(found, PLAIN, mount)
+    assert abs(found.mount.translation[0] - 0.25) < 4.0 * found.forward_sigma_m < 0.1
+    given = calibrate(pairs, *SIZE, translation=[0.25, 0.0, 0.0])
+    assert_found(given, PLAIN, mount)
+    assert given.forward_sigma_m == 0.0
+
+
+def test_deviations_cover_the_errors_of_the_poses() -> None:
+    """Over independent scenes whose poses are off by a centimetre, NEES is that of its freedom."""
+    squares = []
+    for seed in range(6):
+        rng = np.random.default_rng(100 + seed)
+        pairs = [
+            MatchedPair(
+                one.first_pose + rng.normal(0.0, (0.01, 0.01, 0.004)),
+                one.second_pose + rng.normal(0.0, (0.01, 0.01, 0.004)),
+                one.first_pixels,
+                one.second_pixels,
+            )
+            for one in scene(PLAIN, Mount.ahead(), winding_path(), seed=seed, outliers=0.0)
+        ]
+        found = calibrate(pairs, *SIZE)
+        assert isinstance(found.camera, PinholeCamera)
+        yaw, pitch, _ = found.mount.angles
+        squares += [
+            (np.log(found.camera.fx / PLAIN.fx) / found.focal_sigma) ** 2,
+            (yaw / found.yaw_sigma) ** 2,
+            (pitch / found.pitch_sigma) ** 2,
+        ]
+    # Three of the five are compared: 18 squares, a mean of 1 with a deviation of 1/3 if normal.
+    assert 0.2 < np.mean(squares) < 2.5
+
+
+def test_a_camera_upside_down_is_found_out() -> None:
+    mount = Mount.from_angles(np.zeros(3), roll=np.pi)
+    found = calibrate(scene(PLAIN, mount, winding_path()), *SIZE)
+    assert found.mount.is_upside_down
+    assert any("upside down" in line for line in found.warnings)
+    assert isinstance(found.camera, PinholeCamera)
+    assert found.camera.fx == pytest.approx(233.0, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["cylindrical", "equirectangular"])
+def test_of_a_declared_panorama_the_turn_is_learned(kind: str) -> None:
+    camera = getattr(PanoramaCamera, kind)(720, 200)
+    mount = Mount.from_angles(np.zeros(3), yaw=0.7, pitch=0.03)
+    found = calibrate(scene(camera, mount, winding_path()), 720, 200, panorama=kind)
+    assert found.camera == camera and found.warnings == ()
+    np.testing.assert_allclose(found.mount.angles[:2], [0.7, 0.03], atol=0.01)
+
+
+def test_a_wide_image_that_is_not_declared_is_called_a_likely_panorama() -> None:
+    camera = PanoramaCamera.cylindrical(720, 200)
+    found = calibrate(scene(camera, Mount.ahead(), winding_path()), 720, 200)
+    assert any("panorama" in line for line in found.warnings)
+    with pytest.raises(ParameterError, match="declared"):
+        calibrate([], 720, 200, panorama="spherical")
+
+
+def test_without_turns_the_focal_length_is_called_poor() -> None:
+    found = calibrate(scene(PLAIN, Mount.ahead(), straight_path()), *SIZE)
+    assert any("focal length is poorly determined" in line for line in found.warnings)
+    assert not found.is_determined
+
+
+def test_matches_that_mean_nothing_are_called_so() -> None:
+    pairs = scene(PLAIN, Mount.ahead(), winding_path(), outliers=1.0)
+    found = calibrate(pairs, *SIZE)
+    assert not found.is_determined
+    assert any("of the matches fit" in line for line in found.warnings)
+    assert np.isfinite([found.focal_sigma, found.yaw_sigma, found.error_px]).all()
+
+
+def empty_pair(first: Any, second: Any) -> MatchedPair:
+    return MatchedPair(np.zeros(3), np.array([0.3, 0.0, 0.0]), first, second)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [],
+        [empty_pair(np.zeros((0, 2)), np.zeros((0, 2)))] * 20,
+        [empty_pair(np.full((50, 2), np.nan), np.zeros((50, 2)))] * 20,
+        [empty_pair(np.zeros((5, 2)), np.zeros((6, 2)))],
+        [empty_pair(np.zeros(5), np.zeros(5))],
+        [MatchedPair(np.zeros(3), np.zeros(3), np.ones((50, 2)), np.ones((50, 2)))] * 20,
+        [MatchedPair(np.full(3, np.nan), np.ones(3), np.ones((50, 2)), np.ones((50, 2)))] * 20,
+        [MatchedPair(np.zeros(2), np.ones(2), np.ones((50, 2)), np.ones((50, 2)))] * 20,
+    ],
+    ids=["none", "empty", "nan", "lengths", "shape", "standing", "poses", "short poses"],
+)
+def test_too_little_is_refused_in_a_line(pairs: list[MatchedPair]) -> None:
+    with pytest.raises(ParameterError):
+        calibrate(pairs, *SIZE)
+
+
+def test_matches_on_a_line_or_in_a_point_do_not_harm() -> None:
+    column = np.column_stack([np.full(40, 160.0), np.linspace(0.0, 239.0, 40)])
+    for pixels in (column, np.ones((40, 2)), np.full((40, 2), 1e9)):
+        found = calibrate([empty_pair(pixels, pixels)] * 10, *SIZE)
+        assert not found.is_determined
+        assert np.isfinite(found.camera.rays(np.array([[10.0, 10.0]]))).all()
+
+
+def test_pairs_are_a_baseline_apart_and_spread_over_turns() -> None:
+    poses = winding_path()
+    poses[10] = np.nan
+    rows = choose_pairs(poses, 60, 1)
+    away = poses[rows[:, 1]] - poses[rows[:, 0]]
+    distance, turn = np.hypot(away[:, 0], away[:, 1]), np.abs(wrap_angle(away[:, 2]))
+    assert len(rows) == 60 and len(np.unique(rows, axis=0)) == 60
+    assert distance.min() >= NEAREST_M and distance.max() <= FARTHEST_M
+    assert turn.max() < LARGEST_TURN_RAD
+    assert (turn < 0.05).sum() >= 10 and (turn > 0.3).sum() >= 10
+    assert len(choose_pairs(np.zeros((0, 3)))) == len(choose_pairs(np.zeros((9, 3)))) == 0
+
+
+# Rendered offices.
+
+
+def matched(images: dict[int, Any], poses: Array, rows: NDArray[np.intp]) -> list[MatchedPair]:
+    """Mutual nearest neighbours of OpenCV's SIFT that are clearly nearer than the next."""
+    sift = cv2.SIFT_create(300, contrastThreshold=0.015)
+    seen = {row: sift.detectAndCompute(image, None) for row, image in images.items()}
+    matcher = cv2.BFMatcher(cv2.NORM_L2)
+    result = []
+    for one, other in rows.tolist():
+        (first, left), (second, right) = seen[one], seen[other]
+        back = {match.queryIdx: match.trainIdx for match in matcher.match(right, left)}
+        found = [
+            best
+            for best, second_best in matcher.knnMatch(left, right, k=2)
+            if best.distance < 0.85 * second_best.distance and back[best.trainIdx] == best.queryIdx
+        ]
+        result.append(
+            MatchedPair(
+                poses[one],
+                poses[other],
+                np.array([first[match.queryIdx].pt for match in found]).reshape(-1, 2),
+                np.array([second[match.trainIdx].pt for match in found]).reshape(-1, 2),
+            )
+        )
+    return result
+
+
+def test_the_focal_length_of_a_rendered_office_is_found(office_drives: tuple[Path, Path]) -> None:
+    from kbf_localization.datasets.cold import ColdDrive
+
+    drive = ColdDrive(office_drives[0])
+    rows = choose_pairs(drive.poses, 30)
+    images = dict(drive.images(np.unique(rows).tolist()))
+    found = calibrate(matched(images, drive.poses, rows), *SIZE)
+    assert isinstance(found.camera, PinholeCamera) and isinstance(drive.camera, PinholeCamera)
+    assert found.camera.fx == pytest.approx(drive.camera.fx, rel=0.005)
+    assert found.warnings == ()
+
+
+def test_distortion_and_a_turned_mount_of_another_office_are_found(tmp_path: Path) -> None:
+    from kbf_localization.datasets.cold import ColdDrive
+    from kbf_localization.simulator import SimulatedCamera, simulate
+
+    camera = SimulatedCamera(yaw_rad=0.1, distortion=(-0.15,))
+    (folder,) = simulate(tmp_path, runs=1, frames=90, seed=2, size=SIZE, camera=camera)
+    drive = ColdDrive(folder)
+    assert drive.camera is None
+    rows = choose_pairs(drive.poses, 30)
+    images = dict(drive.images(np.unique(rows).tolist()))
+    found = calibrate(matched(images, drive.poses, rows), *SIZE)
+    assert isinstance(found.camera, PinholeCamera)
+    assert found.camera.fx == pytest.approx(camera.lens(*SIZE).fx, rel=0.005)
+    assert found.camera.distortion[0] == pytest.approx(-0.15, abs=0.02)
+    assert found.mount.angles[0] == pytest.approx(0.1, abs=0.005)
