@@ -1,0 +1,1 @@
+"""Landmarks: points triangulated from the mapping drives, which measure a camera image's pose."""

@@ -1,0 +1,203 @@
+"""Bundle adjustment: states of images and points, from what is seen and priors on the states.
+
+Points are eliminated (Schur complement): the points of a map image form a group that only a few
+images see, so that one small matrix product a group fills the sparse system of the states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.linalg import LinearOperator, cg
+
+from kbf_localization.arrays import Array, Flags, Rows
+from kbf_localization.landmarks.bearings import STATES, Bearings, linearize
+
+POSE_SIGMA = (0.01, 0.01, 0.004)
+"""Of given poses, metres and radians, where their source claims nothing else."""
+ATTITUDE_SIGMA = (0.01, 0.01, 0.01)
+"""Height (m), pitch and roll (rad) of a mapping image on an even floor."""
+ANNEALING = (5.0, 3.0, 2.0, 1.0, 1.0)
+"""Factors of σ, step by step: wrong poses show as large residuals at first."""
+TIGHTENING = ((2.0, 1.0), (1.0, 1.0))
+"""Further steps with priors as narrow as the poses moved before: exact poses stay exact."""
+SMALLEST_POSE_SIGMA = np.array([5e-4, 5e-4, 2e-4])
+"""Metres and radians: no source of poses is better."""
+ROBUST_CHI2 = 6.0
+"""Weights are (1 + q / 6)⁻²."""
+POINT_PRIOR_M = 10.0
+"""A prior on a point's movement in one step keeps its block regular."""
+MISFIT_SIGMAS = 4.0
+"""An image that moved by more than 4 σ of its prior does not fit the others."""
+_CG_STEPS = 300
+
+
+@dataclass(frozen=True)
+class PointGroup:
+    """Points (m, 3) that the same few images see.
+
+    `images` (v,) are rows of the states; `bearings` (v, m) and `seen` (v, m) are what they see.
+    """
+
+    images: Rows
+    bearings: Bearings
+    seen: Flags
+    points: Array
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """Adjusted states (n, 6), the groups' points, and what does not fit.
+
+    `moved_sigmas` (n,) is the root mean square movement of x, y, heading in units of the prior's σ;
+    `misfits` are the rows beyond 4.
+    """
+
+    states: Array
+    points: list[Array]
+    moved_sigmas: Array
+    misfits: Rows
+
+
+@dataclass(frozen=True)
+class Eliminated:
+    """What remains of a group: (6v, 6v) and (6v,) of the states, and what gives the points back."""
+
+    normal: Array
+    gradient: Array
+    cross: Array
+    solved: Array
+
+
+def adjust(
+    states: Array,
+    groups: Sequence[PointGroup],
+    sigma_px: float,
+    pose_sigma: Array | tuple[float, float, float] = POSE_SIGMA,
+    attitude_sigma: tuple[float, float, float] = ATTITUDE_SIGMA,
+    tighten: bool = True,
+) -> Adjustment:
+    """Adjust states (n, 6), which are also the priors' means; `pose_sigma` (3,) or (n, 3).
+
+    With `tighten`, poses that prove better than their σ get narrower priors.
+    """
+    count = len(states)
+    sigma = np.concatenate(
+        (
+            np.broadcast_to(np.asarray(pose_sigma, dtype=np.float64), (count, 3)),
+            np.broadcast_to(np.asarray(attitude_sigma, dtype=np.float64), (count, 3)),
+        ),
+        axis=1,
+    )
+    prior = states
+    narrow = sigma
+    points = [group.points for group in groups]
+    for factors in (ANNEALING, *(TIGHTENING if tighten else ())):
+        for factor in factors:
+            states, points = _step(states, prior, points, groups, factor * sigma_px, narrow)
+        narrow = _tightened(sigma, states - prior, groups)
+    moved = np.sqrt((((states - prior) / sigma)[:, :3] ** 2).mean(axis=1))
+    return Adjustment(states, points, moved, np.flatnonzero(moved > MISFIT_SIGMAS))
+
+
+def _step(
+    states: Array,
+    prior: Array,
+    points: list[Array],
+    groups: Sequence[PointGroup],
+    sigma_px: float,
+    sigma: Array,
+) -> tuple[Array, list[Array]]:
+    """One step of Gauss–Newton for all states (n, 6) and points."""
+    parts = [
+        eliminate(states[group.images], group, at, sigma_px) for group, at in zip(groups, points)
+    ]
+    change = _solve(groups, parts, sigma**-2.0, states - prior)
+    moved = [
+        at - part.solved - np.tensordot(part.cross, change[group.images].ravel(), (0, 0))
+        for group, part, at in zip(groups, parts, points)
+    ]
+    return np.asarray(states + change), moved
+
+
+def _tightened(sigma: Array, moved: Array, groups: Sequence[PointGroup]) -> Array:
+    """Priors (n, 6) whose x, y, heading are no wider than what the images that see points moved."""
+    if not groups:
+        return sigma
+    seeing = np.unique(np.concatenate([group.images for group in groups]))
+    spread = 1.4826 * np.median(np.abs(moved[seeing, :3]), axis=0)
+    spread[:2] = spread[:2].mean()
+    bound = np.concatenate((np.maximum(spread, SMALLEST_POSE_SIGMA), np.full(3, np.inf)))
+    return np.asarray(np.minimum(sigma, bound))
+
+
+def eliminate(states: Array, group: PointGroup, points: Array, sigma_px: float) -> Eliminated:
+    """Return the normal equations of a group's images after its points are eliminated."""
+    views, count = group.seen.shape
+    lin = linearize(states, np.broadcast_to(points, (views, count, 3)), group.bearings)
+    chi2 = np.einsum("vmi,vmi->vm", lin.residuals, lin.residuals) / sigma_px**2
+    weights = group.seen / (sigma_px * (1.0 + chi2 / ROBUST_CHI2)) ** 2
+    weighted = lin.by_state * weights[..., None, None]
+    own = np.einsum("vmka,vmkb->vab", weighted, lin.by_state)
+    cross = np.einsum("vmka,vmkb->vamb", weighted, lin.by_point).reshape(views * STATES, count, 3)
+    gradient = np.einsum("vmka,vmk->va", weighted, lin.residuals).ravel()
+    by_point = lin.by_point * weights[..., None, None]
+    block = np.einsum("vmka,vmkb->mab", by_point, lin.by_point) + np.eye(3) / POINT_PRIOR_M**2
+    pull = np.einsum("vmka,vmk->ma", by_point, lin.residuals)
+    inverse = np.linalg.inv(block)
+    carried = np.einsum("smb,mba->sma", cross, inverse)
+    normal = -carried.reshape(len(cross), -1) @ cross.reshape(len(cross), -1).T
+    for view in range(views):
+        part = slice(view * STATES, (view + 1) * STATES)
+        normal[part, part] += own[view]
+    gradient = gradient - carried.reshape(len(cross), -1) @ pull.ravel()
+    solved = np.einsum("mab,mb->ma", inverse, pull)
+    return Eliminated(normal, gradient, carried, solved)
+
+
+def _solve(
+    groups: Sequence[PointGroup], parts: Sequence[Eliminated], information: Array, moved: Array
+) -> Array:
+    """Return the states' change (n, 6) of one step."""
+    count = len(information)
+    unknowns = [(group.images[:, None] * STATES + np.arange(STATES)).ravel() for group in groups]
+    diagonal = np.arange(count * STATES)
+    rows = [np.repeat(index, len(index)) for index in unknowns]
+    columns = [np.tile(index, len(index)) for index in unknowns]
+    values = [part.normal.ravel() for part in parts]
+    shape = (count * STATES, count * STATES)
+    normal = coo_matrix(
+        (
+            np.concatenate([information.ravel(), *values]),
+            (np.concatenate([diagonal, *rows]), np.concatenate([diagonal, *columns])),
+        ),
+        shape=shape,
+    ).tocsr()
+    gradient = (information * moved).ravel()
+    for index, part in zip(unknowns, parts):
+        np.add.at(gradient, index, part.gradient)
+    blocks = _diagonal_blocks(unknowns, parts, information)
+    inverse = np.linalg.inv(blocks)
+
+    def precondition(vector: Array) -> Array:
+        found: Array = np.einsum("nab,nb->na", inverse, vector.reshape(-1, STATES)).ravel()
+        return found
+
+    operator = LinearOperator(shape, matvec=precondition)
+    change, _ = cg(normal, -gradient, maxiter=_CG_STEPS, M=operator)
+    return np.asarray(change).reshape(-1, STATES)
+
+
+def _diagonal_blocks(
+    unknowns: Sequence[Rows], parts: Sequence[Eliminated], information: Array
+) -> Array:
+    blocks = np.zeros((len(information), STATES, STATES))
+    blocks[:, np.arange(STATES), np.arange(STATES)] = information
+    for index, part in zip(unknowns, parts):
+        images = index[::STATES] // STATES
+        grid = part.normal.reshape(len(images), STATES, len(images), STATES)
+        np.add.at(blocks, images, grid[np.arange(len(images)), :, np.arange(len(images))])
+    return blocks

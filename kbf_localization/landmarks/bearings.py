@@ -1,0 +1,196 @@
+"""Directions to image points, and how far a predicted point lies from them, in pixels.
+
+A state is (x, y, heading, height, pitch, roll) of the robot's base in the map (metres, radians):
+R = Rz(heading) Ry(pitch) Rx(roll). A keypoint is a unit ray in the base frame. A residual is the
+gnomonic projection of the predicted direction onto the tangent plane of that ray, times the pixels
+per radian there, so all camera models share one code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.arrays import Array, Floats
+
+X, Y, HEADING, HEIGHT, PITCH, ROLL = range(6)
+STATES = 6
+NEAREST_M = 0.05
+"""No landmark is nearer to a camera; a point there counts as behind it."""
+BEHIND = 1e6
+"""Residual in pixels of a point that lies behind the tangent plane: an outlier at any scale."""
+
+
+class CameraModel(Protocol):
+    """The part of a camera that landmarks need; the optical frame is x right, y down, z ahead."""
+
+    def rays(self, pixels: Array) -> Array:
+        """Return unit rays (k, 3) of pixels (k, 2), NaN where there is none."""
+
+    def pixels_per_radian(self, pixels: Array) -> Array:
+        """(k,) local focal length."""
+
+
+class CameraMount(Protocol):
+    """Where the optical frame is in the robot's base frame (x ahead, y left, z up)."""
+
+    @property
+    def rotation(self) -> Array:
+        """Return the optical axes (3, 3) as columns."""
+
+    @property
+    def translation(self) -> Array:
+        """Return the optical centre (3,) in metres."""
+
+
+@dataclass(frozen=True)
+class Bearings:
+    """What keypoints measure: directions in the base frame.
+
+    `axes` (..., 3, 3) has the unit ray and the two tangents as rows; `scale` (...) is in pixels
+    per radian; `centre` (3,) is the camera's centre in the base frame.
+    """
+
+    axes: Array
+    scale: Array
+    centre: Array
+
+    def __len__(self) -> int:
+        return len(self.scale)
+
+    def __getitem__(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Bearings:
+        return Bearings(self.axes[rows], self.scale[rows], self.centre)
+
+
+def bearings_of(pixels: Array | Floats, camera: CameraModel, mount: CameraMount) -> Bearings:
+    """Bearings of pixels (k, 2); what the camera has no ray for gets a scale of zero."""
+    pixels = np.asarray(pixels, dtype=np.float64).reshape(-1, 2)
+    rays = camera.rays(pixels) @ mount.rotation.T
+    scale = np.asarray(camera.pixels_per_radian(pixels), dtype=np.float64)
+    sound = np.isfinite(rays).all(axis=1) & np.isfinite(scale) & (scale > 0.0)
+    rays = np.where(sound[:, None], rays, np.array([1.0, 0.0, 0.0]))
+    rays /= np.linalg.norm(rays, axis=1)[:, None]
+    return Bearings(_axes(rays), np.where(sound, scale, 0.0), np.asarray(mount.translation))
+
+
+def _axes(rays: Array) -> Array:
+    """(k, 3, 3): each ray with two unit vectors perpendicular to it and to each other."""
+    upright = np.abs(rays[:, 2]) > 0.9
+    helper = np.where(upright[:, None], np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0]))
+    first = cross(rays, helper)
+    first /= np.linalg.norm(first, axis=1)[:, None]
+    return np.stack((rays, first, cross(rays, first)), axis=1)
+
+
+def cross(one: Array, other: Array) -> Array:
+    """Return the vector products (..., 3), in a quarter of the time of `np.cross`."""
+    (a, b, c), (x, y, z) = ((part[..., 0], part[..., 1], part[..., 2]) for part in (one, other))
+    found = np.empty(np.broadcast_shapes(one.shape, other.shape))
+    found[..., 0] = b * z - c * y
+    found[..., 1] = c * x - a * z
+    found[..., 2] = a * y - b * x
+    return found
+
+
+def rotations(states: Array) -> Array:
+    """(..., 3, 3) from the base frame to the map's."""
+    cy, sy = np.cos(states[..., HEADING]), np.sin(states[..., HEADING])
+    cp, sp = np.cos(states[..., PITCH]), np.sin(states[..., PITCH])
+    cr, sr = np.cos(states[..., ROLL]), np.sin(states[..., ROLL])
+    rows = (
+        np.stack((cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr), axis=-1),
+        np.stack((sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr), axis=-1),
+        np.stack((-sp, cp * sr, cp * cr), axis=-1),
+    )
+    return np.stack(rows, axis=-2)
+
+
+def positions(states: Array) -> Array:
+    """(..., 3) of the base in the map."""
+    return states[..., [X, Y, HEIGHT]]
+
+
+def spatial(poses: Array, attitudes: Array | None = None) -> Array:
+    """States (..., 6) of planar poses (..., 3) with (height, pitch, roll), zero if not given."""
+    poses = np.asarray(poses, dtype=np.float64)
+    rest = np.zeros_like(poses) if attitudes is None else np.broadcast_to(attitudes, poses.shape)
+    return np.concatenate((poses, rest), axis=-1)
+
+
+def in_base(states: Array, points: Array) -> Array:
+    """Points (..., k, 3) of the map in the base frames of states (..., 6)."""
+    return np.asarray(np.matmul(points - positions(states)[..., None, :], rotations(states)))
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """Residuals (..., 2) in pixels, with derivatives by state (..., 2, 6) and point (..., 2, 3)."""
+
+    residuals: Array
+    by_state: Array
+    by_point: Array
+
+
+def residuals(states: Array, points: Array, bearings: Bearings) -> Array:
+    """(..., k, 2) pixels: where points (k, 3) appear, relative to the bearings (k)."""
+    return _gnomonic(in_base(states, points) - bearings.centre, bearings)[0]
+
+
+def _gnomonic(seen: Array, bearings: Bearings) -> tuple[Array, Array]:
+    """Residuals (..., k, 2) of points (..., k, 3) relative to the camera, and their depths."""
+    along = np.einsum("...ij,...j->...i", bearings.axes, seen)
+    depth = along[..., 0]
+    ahead = depth > NEAREST_M
+    safe = np.where(ahead, depth, 1.0)
+    found = along[..., 1:] * (bearings.scale / safe)[..., None]
+    return np.where(ahead[..., None], found, BEHIND), np.where(ahead, depth, np.inf)
+
+
+def linearize(states: Array, points: Array, bearings: Bearings) -> Linearization:
+    """Residuals and derivatives of points (..., k, 3) seen from states (..., 6).
+
+    Points behind a camera have residual `BEHIND` and zero derivatives.
+    """
+    rotation = rotations(states)
+    base = np.matmul(points - positions(states)[..., None, :], rotation)
+    found, slope = _slope(base, bearings)
+    by_point = np.matmul(slope, np.swapaxes(rotation, -1, -2)[..., None, :, :])
+    by_state = np.empty((*found.shape, STATES))
+    by_state[..., [X, Y, HEIGHT]] = -by_point
+    for angle, axis in ((HEADING, rotation[..., 2, :]), (PITCH, _roll_axis(states)), (ROLL, None)):
+        turn = np.array([1.0, 0.0, 0.0]) if axis is None else axis[..., None, :]
+        by_state[..., angle] = np.einsum("...ij,...j->...i", slope, cross(base, turn))
+    return Linearization(found, by_state, by_point)
+
+
+def linearize_points(states: Array, points: Array, bearings: Bearings) -> tuple[Array, Array]:
+    """Residuals (..., k, 2) and derivatives by the points (..., k, 2, 3) alone."""
+    rotation = rotations(states)
+    base = np.matmul(points - positions(states)[..., None, :], rotation)
+    found, slope = _slope(base, bearings)
+    return found, np.matmul(slope, np.swapaxes(rotation, -1, -2)[..., None, :, :])
+
+
+def _slope(base: Array, bearings: Bearings) -> tuple[Array, Array]:
+    """Residuals of points in the base frame and derivatives: (tangent − residual · ray) / depth."""
+    found, depth = _gnomonic(base - bearings.centre, bearings)
+    ray, tangents = bearings.axes[..., :1, :], bearings.axes[..., 1:, :]
+    gain = bearings.scale / depth
+    slope = tangents * gain[..., None, None] - ray * (found / depth[..., None])[..., None]
+    return found, np.where(np.isfinite(depth)[..., None, None], slope, 0.0)
+
+
+def _roll_axis(states: Array) -> Array:
+    """Return the pitch axis (..., 3) in the base frame: Rx(roll)ᵀ ŷ."""
+    roll = states[..., ROLL]
+    return np.stack((np.zeros_like(roll), np.cos(roll), -np.sin(roll)), axis=-1)
+
+
+def rotate_to_map(headings: Array, vectors: Array) -> Array:
+    """Vectors (k, 3) turned about the vertical axis by headings (k,)."""
+    cos, sin = np.cos(headings), np.sin(headings)
+    x, y, z = vectors[:, 0], vectors[:, 1], vectors[:, 2]
+    return np.stack((cos * x - sin * y, sin * x + cos * y, z), axis=1)

@@ -1,0 +1,357 @@
+"""The pose of a camera image from its keypoints and the landmarks of a few map images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbf_localization.arrays import Array, Rows
+from kbf_localization.geometry import wrap_angle
+from kbf_localization.landmarks.bearings import (
+    HEIGHT,
+    STATES,
+    Bearings,
+    X,
+    Y,
+    in_base,
+    rotations,
+    spatial,
+)
+from kbf_localization.landmarks.matching import MapImage, MapImages, Matches, match_images
+from kbf_localization.landmarks.projection import (
+    project,
+    residual_information,
+    rotations_by_components,
+    twists,
+)
+from kbf_localization.landmarks.table import LandmarkTable
+
+SAMPLES = 60
+"""Pairs of matches that are tried; with half of the matches right, none is all right in 3e-8."""
+SAMPLE_STEPS = 4
+SIGMA_PX = 0.7
+"""Standard deviation of a keypoint's position along each axis."""
+GATE_CHI2 = 16.0
+"""A match beyond 4 σ is no inlier."""
+SCORE_SIGMAS = 2.0
+"""Samples are scored at 2 σ: a pose from two points is inexact."""
+STUDENT_NU = 4.0
+MAX_REFINEMENTS = 12
+CONVERGED_CHI2 = 1e-3
+"""A step this small, relative to the covariance, is the last."""
+MAX_LAST_CHI2 = 0.1
+"""A fit that still moves by more is none."""
+MIN_INLIERS = 4
+"""Below this the three unknowns of the plane are not tested by anything."""
+ATTITUDE_SIGMA = (0.02, 0.008, 0.008)
+"""Height (m), pitch and roll (rad) of an image relative to its map images' on an even floor."""
+WIDE_M, WIDE_RAD = 100.0, 3.0
+"""A prior so wide that it only keeps the normal equations regular."""
+NEAREST_REACH = np.array([0.5, 0.5, 0.3])
+FARTHEST_REACH = np.array([3.0, 3.0, 1.5])
+"""Bounds of how far (m, m, rad) samples are searched from a start, which may be a map image."""
+MAX_STEP = np.array([1.0, 1.0, 0.3, 0.3, 0.1, 0.1])
+"""No step of Gauss–Newton goes farther than it is valid."""
+MIN_EXTENT_RAD = 0.03
+"""Inliers in one spot of the image leave the pose open, and Gauss–Newton without a basis."""
+SPREAD_CELLS = 4
+"""The spread over the image counts cells of 4 by 4."""
+TILTED_RAD = 0.015
+"""Where the tilt is less sure than this, samples have three points."""
+_PLACE = [X, Y, HEIGHT]
+
+
+@dataclass(frozen=True)
+class LandmarkFix:
+    """A pose measured by landmarks.
+
+    `pose` (3,) and `covariance` (3, 3), which is the inverse of the normal matrix, times
+    max(1, chi² / dof); a `Calibration` turns it into that of the true error. `state` (6,) adds
+    height, pitch, roll. `inliers` of `matched` keypoints with a match agree, of `visible`
+    landmarks that the image should show. `matched_fraction` = inliers / visible. `spread` in
+    [0, 1] is the fraction of the image's cells that hold inliers. `keypoints`, `points` (i, 3),
+    `landmarks` (rows of the table's image and number in it, (i, 2)) and `residuals_px` (i, 2)
+    are the inliers. `innovation` (3,) is the pose minus the prior's: a turned mount shows as a
+    constant innovation of the heading. `log_likelihood_ratio` of the place against another one is
+    known once a `Calibration` has been applied.
+    """
+
+    pose: Array
+    covariance: Array
+    state: Array
+    inliers: int
+    matched: int
+    visible: int
+    matched_fraction: float
+    spread: float
+    chi2_per_dof: float
+    keypoints: Rows
+    points: Array
+    landmarks: NDArray[np.intp]
+    residuals_px: Array
+    innovation: Array
+    log_likelihood_ratio: float = 0.0
+
+
+class LandmarkSolver:
+    """Measures poses on a map's landmarks.
+
+    `poses` (n, 3) are the table's images' poses. `attitude_sigma` are the standard deviations of
+    height (m), pitch and roll (rad) of a camera image about those of the nearest map images.
+    """
+
+    def __init__(
+        self,
+        table: LandmarkTable,
+        poses: Array,
+        sigma_px: float = SIGMA_PX,
+        attitude_sigma: tuple[float, float, float] = ATTITUDE_SIGMA,
+    ) -> None:
+        self.table, self.poses = table, np.asarray(poses, dtype=np.float64)
+        self.sigma_px = sigma_px
+        self.attitude_sigma = np.asarray(attitude_sigma)
+        self._images = MapImages(table, self.poses)
+
+    def measure(
+        self,
+        bearings: Bearings,
+        descriptors: NDArray[np.uint8],
+        rows: Rows,
+        prior_pose: Array,
+        prior_covariance: Array,
+    ) -> LandmarkFix | None:
+        """Return the pose of an image near `prior_pose`, on the landmarks of the map images `rows`.
+
+        The prior only starts the search; the fix is independent of it. None where fewer than
+        four keypoints agree on a pose.
+        """
+        rows = np.asarray(rows, dtype=np.intp)
+        prior_pose = np.asarray(prior_pose, dtype=np.float64)
+        if not len(bearings) or not len(rows) or not np.isfinite(prior_pose).all():
+            return None
+        placed = [self._images.image(int(row)) for row in rows]
+        matches = match_images(bearings, descriptors, placed)
+        if len(matches.keypoints) < MIN_INLIERS:
+            return None
+        attitudes = np.stack([image.attitude for image in placed])
+        attitude = _nearest_attitude(attitudes, self.poses[rows], prior_pose)
+        starts = np.concatenate((prior_pose[None], self.poses[rows]))
+        reach = _reach(prior_covariance)
+        state = self._search(matches, spatial(starts, attitude), reach)
+        return self._refine(state, attitude, matches, placed, bearings, rows, prior_pose)
+
+    def _search(self, matches: Matches, starts: Array, reach: Array) -> Array:
+        """Return the state (6,) with the best robust score among samples and starts."""
+        # The same image gives the same samples.
+        rng = np.random.default_rng(len(matches.keypoints))
+        size = 3 if max(self.attitude_sigma[1:]) > TILTED_RAD else 2
+        pairs = _sample(rng, matches, size)
+        states = starts[np.arange(len(pairs)) % len(starts)]
+        sampled = self._solve_samples(matches, pairs, states, reach)
+        states = np.concatenate((sampled, starts))
+        scores = _scores(states, matches, SCORE_SIGMAS * self.sigma_px)
+        return np.asarray(states[scores.argmin()])
+
+    def _solve_samples(
+        self, matches: Matches, pairs: NDArray[np.intp], states: Array, reach: Array
+    ) -> Array:
+        """States (s, 6) of the samples (s, 2) by Gauss–Newton from `states`."""
+        # Samples are the last axis: (size, s).
+        pairs_seen = matches.pairs.chosen(pairs.T)
+        weak = np.concatenate((reach, self.attitude_sigma)) ** -2.0
+        start = states
+        for _ in range(SAMPLE_STEPS):
+            by_component = states.T
+            rotation = rotations_by_components(by_component)
+            at = project(rotation[:, :, None], by_component[_PLACE][:, None], pairs_seen)
+            twist = twists(by_component, rotation).transpose(2, 0, 1)
+            by_twist = at.by_twist().transpose(3, 0, 2, 1).reshape(len(pairs), -1, STATES)
+            J = np.matmul(by_twist, twist) / self.sigma_px
+            r = np.minimum(at.residuals, 1e4).transpose(2, 0, 1) / self.sigma_px
+            transposed = np.swapaxes(J, 1, 2)
+            H = np.matmul(transposed, J)
+            H[:, np.arange(STATES), np.arange(STATES)] += weak
+            gradient = np.matmul(transposed, r.reshape(len(pairs), -1, 1))
+            gradient += (weak * (states - start))[..., None]
+            change = np.linalg.solve(H, gradient)[..., 0]
+            states = states - np.clip(change, -MAX_STEP, MAX_STEP)
+        return states
+
+    def _refine(
+        self,
+        state: Array,
+        attitude: Array,
+        matches: Matches,
+        placed: Sequence[MapImage],
+        bearings: Bearings,
+        rows: Rows,
+        prior_pose: Array,
+    ) -> LandmarkFix | None:
+        """Robust least squares of all six states on the inliers, chosen again in every step."""
+        weak = np.array([WIDE_M, WIDE_M, WIDE_RAD, *self.attitude_sigma]) ** -2.0
+        prior = np.concatenate((state[:3], attitude))
+        for step in range(MAX_REFINEMENTS):
+            rotation = rotations_by_components(state)
+            at = project(rotation, state[_PLACE, None], matches.pairs)
+            slope, off = at.slope, at.residuals
+            a, b, d = residual_information(slope, matches.covariances, rotation, self.sigma_px**2)
+            chi2 = a * off[0] ** 2 + 2.0 * b * off[0] * off[1] + d * off[1] ** 2
+            # The gate closes from far, since the sample's pose is inexact.
+            gate = GATE_CHI2 * (4.0 if step == 0 else 1.0)
+            chosen = _one_each(matches, chi2, gate)
+            if len(chosen) < MIN_INLIERS:
+                return None
+            weights = (STUDENT_NU + 2.0) / (STUDENT_NU + chi2[chosen])
+            J = at.by_twist(chosen)
+            a, b, d = (part[chosen] * weights for part in (a, b, d))
+            WJ = np.empty_like(J)
+            WJ[0], WJ[1] = a * J[0] + b * J[1], b * J[0] + d * J[1]
+            turned = twists(state, rotation)
+            normal = np.matmul(WJ, J.transpose(0, 2, 1)).sum(axis=0)
+            H = turned.T @ normal @ turned + np.diag(weak)
+            gradient = np.matmul(WJ, off[:, chosen, None]).sum(axis=0)[:, 0]
+            gradient = gradient @ turned + weak * (state - prior)
+            change = np.linalg.solve(H, gradient)
+            moved = float(gradient @ change)
+            if step and moved < CONVERGED_CHI2:
+                break
+            state = state - np.clip(change, -MAX_STEP, MAX_STEP)
+        extent = _extent(matches.pairs.axes[0][:, chosen])
+        if not moved < MAX_LAST_CHI2 or extent < MIN_EXTENT_RAD:
+            return None
+        total = np.linalg.inv(H)
+        dof = max(2 * len(chosen) - 3, 1)
+        robust = float((weights * chi2[chosen]).sum()) / dof
+        covariance = total[:3, :3] * max(1.0, robust)
+        if not (np.isfinite(covariance).all() and np.isfinite(state).all()):
+            return None
+        visible = _visible(state, placed, bearings)
+        pose = state[:3].copy()
+        pose[2] = wrap_angle(pose[2])
+        innovation = pose - prior_pose
+        innovation[2] = wrap_angle(innovation[2])
+        keypoints = matches.keypoints[chosen]
+        return LandmarkFix(
+            pose=pose,
+            covariance=0.5 * (covariance + covariance.T),
+            state=state,
+            inliers=len(chosen),
+            matched=len(np.unique(matches.keypoints)),
+            visible=visible,
+            matched_fraction=min(1.0, len(chosen) / max(visible, 1)),
+            spread=_spread(bearings, keypoints),
+            chi2_per_dof=robust,
+            keypoints=keypoints,
+            points=np.ascontiguousarray(matches.pairs.points[:, chosen].T),
+            landmarks=np.stack((rows[matches.images[chosen]], matches.landmarks[chosen]), axis=1),
+            residuals_px=np.ascontiguousarray(off[:, chosen].T),
+            innovation=innovation,
+        )
+
+
+def _reach(covariance: Array) -> Array:
+    """How far (3,) a sample's pose may lie from its start: 3 σ of the prior, within bounds."""
+    sigma = 3.0 * np.sqrt(np.abs(np.nan_to_num(np.diagonal(covariance))))
+    return np.asarray(np.clip(sigma, NEAREST_REACH, FARTHEST_REACH))
+
+
+def _nearest_attitude(attitudes: Array, poses: Array, pose: Array, count: int = 3) -> Array:
+    """Mean height, pitch, roll (3,) of the map images nearest to the pose."""
+    offset = poses - pose
+    distance = offset[:, 0] ** 2 + offset[:, 1] ** 2 + wrap_angle(offset[:, 2]) ** 2
+    return np.asarray(attitudes[np.argsort(distance, kind="stable")[:count]].mean(axis=0))
+
+
+def _sample(rng: np.random.Generator, matches: Matches, size: int) -> NDArray[np.intp]:
+    """Return matches (s, size) of different keypoints.
+
+    The distinctive more often than the others.
+    """
+    weights = np.maximum(1.0 - matches.ratios.astype(np.float64), 0.02)
+    edges = np.cumsum(weights)
+    drawn = np.searchsorted(edges, rng.random((SAMPLES, size)) * edges[-1], side="right")
+    return np.asarray(np.minimum(drawn, len(weights) - 1), dtype=np.intp)
+
+
+def _scores(states: Array, matches: Matches, sigma_px: float) -> Array:
+    """Σ min(q / gate, 1) (s,) of states (s, 6): one matrix product projects all points.
+
+    A component a · (Rᵀ (P − t) − c) is linear in the entries of R and of Rᵀ t + c.
+    """
+    origin = states[0, _PLACE]
+    rotation = rotations(states)
+    shift = np.einsum("sij,si->sj", rotation, states[:, _PLACE] - origin)
+    shift += matches.pairs.centre
+    unknown = np.concatenate((rotation.reshape(-1, 9), shift), axis=1).astype(np.float32)
+    points, axes = matches.pairs.points - origin[:, None], matches.pairs.axes
+    count = points.shape[1]
+    features = np.empty((12, 3, count), dtype=np.float32)
+    # (i, j, component, match): the derivative by R_ij.
+    grid = features[:9].reshape(3, 3, 3, count)
+    np.multiply(points[:, None, None], axes.swapaxes(0, 1), out=grid, casting="same_kind")
+    np.negative(axes.swapaxes(0, 1), out=features[9:], casting="same_kind")
+    along = (unknown @ features.reshape(12, -1)).reshape(-1, 3, count)
+    nearest = np.float32(1e-3)
+    depth = np.maximum(along[:, 0], nearest)
+    chi2 = (along[:, 1] ** 2 + along[:, 2] ** 2) / depth**2
+    chi2 *= ((matches.pairs.scale / sigma_px) ** 2 / GATE_CHI2).astype(np.float32)
+    chi2[along[:, 0] <= nearest] = 1.0
+    np.minimum(chi2, np.float32(1.0), out=chi2)
+    return np.asarray(chi2.sum(axis=1), dtype=np.float64)
+
+
+def _one_each(matches: Matches, chi2: Array, gate: float) -> Rows:
+    """Return the rows of the matches within the gate, for each keypoint the one that fits best."""
+    near = np.flatnonzero(chi2 < gate)
+    # Of values assigned to the same place the last remains: the best comes last.
+    order = near[np.argsort(chi2[near], kind="stable")[::-1]]
+    best = np.full(matches.keypoints.max() + 1, -1, dtype=np.intp)
+    best[matches.keypoints[order]] = order
+    return np.asarray(best[best >= 0])
+
+
+def _visible(state: Array, placed: Sequence[MapImage], bearings: Bearings) -> int:
+    """How many landmarks lie within the cone that holds the image's keypoints.
+
+    Landmarks of several images may be one point: the count is the largest of one image.
+    """
+    points = np.concatenate([image.points for image in placed])
+    seen = in_base(state, points) - bearings.centre
+    seen /= np.maximum(np.sqrt(np.einsum("ij,ij->i", seen, seen)), 1e-9)[:, None]
+    rays = bearings.axes[:, 0][bearings.scale > 0.0]
+    azimuth, slope = np.arctan2(rays[:, 1], rays[:, 0]), rays[:, 2]
+    middle = np.arctan2(rays[:, 1].mean(), rays[:, 0].mean())
+    half = np.abs(wrap_angle(azimuth - middle)).max()
+    away = np.abs(wrap_angle(np.arctan2(seen[:, 1], seen[:, 0]) - middle))
+    inside = (away <= half) & (seen[:, 2] >= slope.min()) & (seen[:, 2] <= slope.max())
+    ends = np.cumsum([0, *(len(image) for image in placed)])
+    total = np.concatenate(([0], np.cumsum(inside)))
+    return int(np.diff(total[ends]).max(initial=0))
+
+
+def _extent(rays: Array) -> float:
+    """Return the standard deviation of directions (3.
+
+    K) (rad) along the axis where it is largest.
+    """
+    offset = rays - rays.mean(axis=1)[:, None]
+    covariance = offset @ offset.T / (rays.shape[1] - 1)
+    return float(np.sqrt(np.linalg.eigvalsh(covariance)[-1]))
+
+
+def _spread(bearings: Bearings, keypoints: Rows) -> float:
+    """Return the fraction of 4 by 4 cells.
+
+    Over the directions of all keypoints, that hold inliers.
+    """
+    rays = bearings.axes[:, 0]
+    across = np.stack((np.arctan2(rays[:, 1], rays[:, 0]), rays[:, 2]), axis=1)
+    middle = np.arctan2(rays[:, 1].mean(), rays[:, 0].mean())
+    across[:, 0] = wrap_angle(across[:, 0] - middle)
+    low, high = across.min(axis=0), across.max(axis=0)
+    cell = (across[keypoints] - low) / np.maximum(high - low, 1e-9) * SPREAD_CELLS
+    cell = np.minimum(cell.astype(np.intp), SPREAD_CELLS - 1)
+    return len(np.unique(cell[:, 0] * SPREAD_CELLS + cell[:, 1])) / SPREAD_CELLS**2
