@@ -24,6 +24,8 @@ MAX_CHUNK_BYTES = 128_000_000
 """Of one chunk, or one compressed message; a raw 4K image has 25 MB."""
 MAX_OPEN_BYTES = 4 * MAX_CHUNK_BYTES
 """Of all chunks whose times overlap: they are held at once."""
+MAX_QOS_CHARS = 100_000
+"""Of a topic's QoS profiles, in YAML: 300 publishers offer less."""
 MAX_FILE_RATIO = 200
 """A compressed storage file may unpack to so many times its size, which no recording does."""
 
@@ -42,11 +44,10 @@ def check_files(path: Path) -> None:
 
 
 def check_storages(path: Path, reader: Any) -> None:
-    """Refuse a bag whose MCAP chunks claim more than the limits, or whose SQLite makes it up."""
+    """Refuse a bag whose MCAP chunks claim more than the limits."""
     storages = [getattr(reader, "storage", None), *getattr(reader, "storages", [])]
     storages += getattr(storages[0], "storages", [])
     for storage in storages:
-        _check_tables(path, getattr(storage, "dbconn", None))
         chunks = getattr(storage, "chunks", [])
         largest = max((chunk.uncompressed_size for chunk in chunks), default=0)
         if largest > MAX_CHUNK_BYTES:
@@ -56,19 +57,8 @@ def check_storages(path: Path, reader: Any) -> None:
             raise DatasetError(f"{path}: {_too_much(held, MAX_OPEN_BYTES)} of overlapping times")
 
 
-def _check_tables(path: Path, connection: Any) -> None:
-    """Refuse tables that compute what is read from them: a few bytes would give gigabytes."""
-    if connection is None:
-        return
-    ask = connection.cursor().execute
-    columns = ask("SELECT hidden FROM sqlite_master AS made, pragma_table_xinfo(made.name)")
-    computed = any(hidden for (hidden,) in list(columns))
-    if computed or list(ask("SELECT 1 FROM sqlite_master WHERE sql LIKE '%VIRTUAL%TABLE%'")):
-        raise DatasetError(f"{path}: its tables compute what they hold; no recorder writes such")
-
-
 def _most_at_once(chunks: list[Any]) -> int:
-    """The most bytes of chunks whose times overlap."""
+    """Return the most bytes of chunks whose times overlap."""
     changes = []
     for chunk in chunks:
         changes.append((chunk.message_start_time, 1, chunk.uncompressed_size))
@@ -122,8 +112,30 @@ class _BoundedFile:
         return data
 
 
+def _bounded_qos(parse: Any) -> Any:
+    """Return the parser of QoS profiles, for texts of a length that makes sense."""
+
+    def parse_qos(profiles: Any) -> Any:
+        if isinstance(profiles, str):
+            if len(profiles) > MAX_QOS_CHARS:
+                raise ValueError(f"a topic's QoS profiles have {len(profiles) / 1e6:.1f} MB")
+            try:
+                check_yaml(Path("a topic's QoS profiles"), profiles.encode())
+            except DatasetError as error:
+                raise ValueError(str(error)) from error
+        return parse(profiles)
+
+    parse_qos.is_bounded = True  # type: ignore[attr-defined]
+    return parse_qos
+
+
 def install() -> None:
     """Put the limits into `rosbags`, once; older versions of it have not all of these places."""
+    for storage in ("storage_mcap", "storage_sqlite3", "reader"):
+        module: Any = importlib.import_module(f"rosbags.rosbag2.{storage}")
+        parse = getattr(module, "parse_qos", None)
+        if parse is not None and not hasattr(parse, "is_bounded"):
+            module.parse_qos = _bounded_qos(parse)
     ros1_reader: Any = importlib.import_module("rosbags.rosbag1.reader")
     ros2_reader: Any = importlib.import_module("rosbags.rosbag2.reader")
     storage_mcap: Any = importlib.import_module("rosbags.rosbag2.storage_mcap")

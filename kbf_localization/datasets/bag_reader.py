@@ -17,9 +17,11 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 from kbf_localization.datasets import bag_limits
+from kbf_localization.datasets.bag_storages import CheckedReader
 from kbf_localization.datasets.files import BAG_SUFFIXES
 from kbf_localization.errors import DatasetError, KbfError
 
+CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 TRANSFORMS = "tf2_msgs/msg/TFMessage"
 # ROS 1 had tf's message in two packages; the older one is met in old bags.
 _ROS2_TYPES = {"tf/msg/tfMessage": TRANSFORMS}
@@ -108,10 +110,18 @@ class BagReader:
             return raw
         # ROS 1 and ROS 2 name the fields of these messages alike; ROS 2 has no `seq`.
         message = self._ros1_types.deserialize_ros1(raw, stored_type)
+        if type_name == CAMERA_INFO:
+            message = self._camera_info(message)
         return self._types.serialize_cdr(message, type_name)
 
+    def _camera_info(self, message: Any) -> Any:
+        """ROS 2's of ROS 1's, whose matrices have capital letters."""
+        fields = {name: value for name, value in vars(message).items() if name not in "DKRP"}
+        matrices = {name.lower(): getattr(message, name) for name in "DKRP"}
+        return self._types.types[CAMERA_INFO](**fields, **matrices)
+
     def decode(self, cdr: bytes | memoryview, type_name: str) -> Any:
-        """The message; raises DatasetError where the bytes are none of that type."""
+        """Return the message; raises DatasetError where the bytes are none of that type."""
         with _explained(self.path):
             return self._types.deserialize_cdr(cdr, type_name)
 
@@ -126,7 +136,7 @@ def open_bag(path: Path) -> Iterator[BagReader]:
     with _explained(path):
         source = _storage_of(path)
         bag_limits.check_files(source)
-        reader = Reader1(source) if source.suffix == ".bag" else Reader2(source)
+        reader = Reader1(source) if source.suffix == ".bag" else CheckedReader(source)
         reader.open()
     try:
         bag_limits.check_storages(path, reader)
@@ -136,7 +146,10 @@ def open_bag(path: Path) -> Iterator[BagReader]:
 
 
 def stamp_ns(cdr: bytes | memoryview) -> int:
-    """The stamp of a message whose first field is a std_msgs/Header, without decoding the rest."""
+    """Return the stamp of a message whose first field is a std_msgs/Header.
+
+    Without decoding the rest.
+    """
     if len(cdr) < 12:
         return 0
     seconds, nanoseconds = struct.unpack_from("<iI" if cdr[1] & 1 else ">iI", cdr, 4)
@@ -144,7 +157,7 @@ def stamp_ns(cdr: bytes | memoryview) -> int:
 
 
 def frame_id(cdr: bytes | memoryview) -> str:
-    """The frame of such a message, without decoding the rest; empty where it has none."""
+    """Return the frame of such a message, without decoding the rest; empty where it has none."""
     if len(cdr) < 16:
         return ""
     (length,) = struct.unpack_from("<I" if cdr[1] & 1 else ">I", cdr, 12)
@@ -159,7 +172,10 @@ def _key(connection: Connection) -> tuple[str, str]:
 
 @lru_cache(maxsize=1)
 def ros2_types() -> Typestore:
-    """The messages of ROS 2 Jazzy; kept, because making a message's decoder takes a while."""
+    """Return the messages of ROS 2 Jazzy.
+
+    Kept, because making a message's decoder takes a while.
+    """
     return get_typestore(Stores.ROS2_JAZZY)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kbf_localization.datasets.bag_reader import TRANSFORMS, BagTopic
+from kbf_localization.datasets.bag_reader import CAMERA_INFO, TRANSFORMS, BagTopic
 from kbf_localization.errors import DatasetError
 
 ODOMETRY = "nav_msgs/msg/Odometry"
@@ -17,13 +17,16 @@ POSE_WITH_COVARIANCE = "geometry_msgs/msg/PoseWithCovarianceStamped"
 IMAGE_TYPES = (COMPRESSED_IMAGE, IMAGE)
 POSE_TYPES = (POSE, POSE_WITH_COVARIANCE, ODOMETRY, TRANSFORMS)
 
+TRANSPORTS = ("compressed", "theora", "ffmpeg", "zstd")
+"""What image_transport appends to a topic's name."""
+
 # What people publish to a robot, never where it was.
 _REQUESTS = ("initialpose", "goal_pose", "goal", "clicked_pose")
 _LISTED = 12
 
 
 def odometry_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
-    """The wheel odometry; where no topic has it, /tf, whose odom→base says the same."""
+    """Return the wheel odometry; where no topic has it, /tf, whose odom→base says the same."""
     found = [one for one in topics if one.type == ODOMETRY and one.count]
     found = found or _transforms(topics, "/tf")
     types = (ODOMETRY, TRANSFORMS)
@@ -31,7 +34,7 @@ def odometry_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) ->
 
 
 def image_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
-    """The camera; of one camera's raw and compressed topics the compressed one."""
+    """Return the camera; of one camera's raw and compressed topics the compressed one."""
     found = [
         one
         for one in topics
@@ -43,8 +46,26 @@ def image_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> Ba
     return _choose(bag, topics, wanted, found, "image", IMAGE_TYPES, "--image-topic")
 
 
+def camera_info_names(image_topic: str) -> tuple[str, ...]:
+    """Return the topics that, by convention, have the calibration of an image topic's camera.
+
+    "/camera/image_raw/compressed" has "/camera/camera_info" beside it.
+    """
+    name = f"/{image_topic.strip('/')}"
+    for transport in TRANSPORTS:
+        name = name.removesuffix(f"/{transport}")
+    return f"{name.rpartition('/')[0]}/camera_info", f"{name}/camera_info"
+
+
+def camera_info_topic(topics: Sequence[BagTopic], image: BagTopic) -> BagTopic | None:
+    """Return the calibration of the camera of an image topic; None where the bag has none."""
+    by_name = {one.name: one for one in topics if one.type == CAMERA_INFO and one.count}
+    found = (by_name[name] for name in camera_info_names(image.name) if name in by_name)
+    return next(found, None)
+
+
 def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic | None:
-    """The known poses: the one pose topic, else tf, else None.
+    """Return the known poses: the one pose topic, else tf, else None.
 
     An odometry topic is taken for the known pose only when it is named.
     """
@@ -61,8 +82,13 @@ def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> Bag
     return _choose(bag, topics, wanted, found, "pose", POSE_TYPES, "--pose-topic")
 
 
+def moving_transforms_topic(topics: Sequence[BagTopic]) -> BagTopic | None:
+    """Return the transforms that may change."""
+    return next(iter(_transforms(topics, "/tf")), None)
+
+
 def static_transforms_topic(topics: Sequence[BagTopic]) -> BagTopic | None:
-    """The transforms that never change."""
+    """Return the transforms that never change."""
     return next(iter(_transforms(topics, "/tf_static")), None)
 
 
@@ -79,7 +105,7 @@ def _choose(
     types: Sequence[str],
     option: str,
 ) -> BagTopic:
-    """The `wanted` topic, or the one that was `found`; DatasetError where it will not do.
+    """Return the `wanted` topic, or the one that was `found`; DatasetError where it will not do.
 
     `what` it is needed for, the `types` that will do, and the `option` that names it.
     """

@@ -17,11 +17,13 @@ from rosbags.interfaces import (
     QosTime,
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
+from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array
-from kbf_localization.datasets.bag_reader import TRANSFORMS, ros2_types
+from kbf_localization.datasets.bag_reader import CAMERA_INFO, TRANSFORMS, ros2_types
 from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMETRY, POSE
-from kbf_localization.datasets.drive import Drive, OdometryLog
+from kbf_localization.datasets.camera_file import calibration_of
+from kbf_localization.datasets.drive import Drive, OdometryLog, camera_of, mount_of
 from kbf_localization.datasets.files import new_folder
 from kbf_localization.datasets.image_headers import format_of
 from kbf_localization.datasets.image_messages import decode
@@ -29,18 +31,24 @@ from kbf_localization.datasets.rosbag import CONDITION_NOTE, ODOMETRY_NOTE
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import quaternion_of, spatial_numbers
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.vision.camera.base import Camera
+from kbf_localization.vision.camera.mount import Mount
 
 STORAGES = ("mcap", "sqlite3")
 MAP_FRAME, ODOM_FRAME, BASE_FRAME, CAMERA_FRAME = "map", "odom", "base_footprint", "camera"
 
 
-def _qos(depth: int, reliability: QosReliability) -> Qos:
+def _qos(
+    depth: int,
+    reliability: QosReliability,
+    durability: QosDurability = QosDurability.VOLATILE,
+) -> Qos:
     forever = QosTime(9223372036, 854775807)
     return Qos(
         QosHistory.KEEP_LAST,
         depth,
         reliability,
-        QosDurability.VOLATILE,
+        durability,
         forever,
         forever,
         QosLiveliness.AUTOMATIC,
@@ -52,6 +60,7 @@ def _qos(depth: int, reliability: QosReliability) -> Qos:
 # What a robot's drivers offer, so that `ros2 bag play` offers it again.
 RELIABLE = _qos(10, QosReliability.RELIABLE)
 TF_QOS = _qos(100, QosReliability.RELIABLE)
+STATIC_QOS = _qos(1, QosReliability.RELIABLE, QosDurability.TRANSIENT_LOCAL)
 
 
 def write_bag(
@@ -65,7 +74,8 @@ def write_bag(
     """Write `drive` as the rosbag2 folder `path`, which must not exist yet.
 
     Topics: /odom, /image/compressed with the bytes as they are (or /image, decoded, with `raw`),
-    /ground_truth where poses are known, and /tf with odom→base. The folder appears whole at the
+    /ground_truth where poses are known, /tf with odom→base, and where the drive knows them
+    /camera_info and /tf_static with the camera's mount. The folder appears whole at the
     end, or not at all.
     """
     if storage not in STORAGES:
@@ -88,6 +98,10 @@ class _Messages:
 
     def write(self, drive: Drive, progress: Progress) -> None:
         odometry, poses = drive.odometry, drive.poses
+        camera, mount = camera_of(drive), mount_of(drive)
+        if mount is not None:
+            start = min(int(drive.stamps_ns[0]), int(odometry.stamps_ns[0]))
+            self._put("/tf_static", start, mount_message(start, mount), STATIC_QOS)
         fed = 0
         for index, image in drive.encoded_images():
             stamp = int(drive.stamps_ns[index])
@@ -101,6 +115,8 @@ class _Messages:
                 self._put("/ground_truth", stamp, truth)
             if image:
                 self._image(stamp, image)
+                if camera is not None:
+                    self._put("/camera_info", stamp, camera_info_message(stamp, camera))
             progress(index + 1, len(drive), f"writing {drive.name}")
         self._odometry(odometry, range(fed, len(odometry.stamps_ns)))
 
@@ -145,7 +161,7 @@ class _Messages:
 
 
 def new(type_name: str, **fields: Any) -> Any:
-    """A message, such as a "geometry_msgs/msg/Pose"."""
+    """Return a message, such as a "geometry_msgs/msg/Pose"."""
     return ros2_types().types[type_name](**fields)
 
 
@@ -156,7 +172,7 @@ def header(stamp_ns: int, frame: str) -> Any:
 
 
 def pose_message(pose: Sequence[float] | Array) -> Any:
-    """A geometry_msgs/Pose of x, y and heading."""
+    """Return a geometry_msgs/Pose of x, y and heading."""
     place, turn = _vector("Point", *pose[:2]), _quaternion(pose[2])
     return new("geometry_msgs/msg/Pose", position=place, orientation=turn)
 
@@ -164,7 +180,10 @@ def pose_message(pose: Sequence[float] | Array) -> Any:
 def odometry_message(
     stamp_ns: int, pose: Sequence[float] | Array, covariance: Array | None = None
 ) -> Any:
-    """A nav_msgs/Odometry without velocities; of zeros where the covariance (3, 3) is unknown."""
+    """Return a nav_msgs/Odometry without velocities.
+
+    Of zeros where the covariance (3, 3) is unknown.
+    """
     numbers = np.zeros(36) if covariance is None else spatial_numbers(covariance)
     still = new("geometry_msgs/msg/Twist", linear=_vector("Vector3"), angular=_vector("Vector3"))
     return new(
@@ -178,10 +197,55 @@ def odometry_message(
     )
 
 
+def camera_info_message(stamp_ns: int, camera: Camera) -> Any:
+    """Return a sensor_msgs/CameraInfo.
+
+    Of a panorama, whose matrix is zero, the model says the kind.
+    """
+    model, matrix, coefficients = calibration_of(camera)
+    k = np.zeros(9) if matrix is None else np.array(matrix)
+    return new(
+        CAMERA_INFO,
+        header=header(stamp_ns, CAMERA_FRAME),
+        height=camera.height,
+        width=camera.width,
+        distortion_model=model,
+        d=np.array(coefficients, dtype=np.float64),
+        k=k,
+        r=np.eye(3).reshape(9),
+        p=np.column_stack([k.reshape(3, 3), np.zeros(3)]).reshape(12),
+        binning_x=0,
+        binning_y=0,
+        roi=new(
+            "sensor_msgs/msg/RegionOfInterest",
+            x_offset=0,
+            y_offset=0,
+            height=0,
+            width=0,
+            do_rectify=False,
+        ),
+    )
+
+
+def mount_message(stamp_ns: int, mount: Mount) -> Any:
+    """Return a tf2_msgs/TFMessage of the camera's optical frame in the base's."""
+    x, y, z = (float(value) for value in mount.translation)
+    qx, qy, qz, qw = (float(value) for value in Rotation.from_matrix(mount.rotation).as_quat())
+    place = new("geometry_msgs/msg/Vector3", x=x, y=y, z=z)
+    turn = new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw)
+    transform = new(
+        "geometry_msgs/msg/TransformStamped",
+        header=header(stamp_ns, BASE_FRAME),
+        child_frame_id=CAMERA_FRAME,
+        transform=new("geometry_msgs/msg/Transform", translation=place, rotation=turn),
+    )
+    return new(TRANSFORMS, transforms=[transform])
+
+
 def transforms_message(
     stamp_ns: int, edges: Mapping[tuple[str, str], Sequence[float] | Array]
 ) -> Any:
-    """A tf2_msgs/TFMessage of planar transforms (3,) by their parent's and child's frames."""
+    """Return a TFMessage of planar transforms (3,), by the frames of parent and child."""
     transforms = []
     for (parent, child), (x, y, heading) in edges.items():
         move, turn = _vector("Vector3", x, y), _quaternion(heading)

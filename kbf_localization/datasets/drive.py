@@ -12,6 +12,8 @@ import numpy as np
 from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.input_checks import check_grey, check_headings, check_stamps
+from kbf_localization.vision.camera.base import Camera
+from kbf_localization.vision.camera.mount import Mount
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class OdometryLog:
         return None if self.covariances is None else self.covariances[reading]
 
     def covering(self, first_ns: int, last_ns: int) -> OdometryLog:
-        """The readings from the last before the first stamp to the first after the last one."""
+        """Return the readings that cover the stamps, with one before and one after."""
         start = int(np.searchsorted(self.stamps_ns, first_ns, side="right")) - 1
         stop = int(np.searchsorted(self.stamps_ns, last_ns, side="left")) + 1
         inside = slice(max(start, 0), stop)
@@ -44,7 +46,7 @@ MEASURED, SIMULATED, NO_ODOMETRY = "measured", "simulated", "none"
 
 
 def summary(drive: Drive) -> str:
-    """A drive's `repr`."""
+    """Return a drive's `repr`."""
     seconds = (drive.stamps_ns[-1] - drive.stamps_ns[0]) * 1e-9 if len(drive) else 0.0
     poses = "without poses" if drive.poses is None else "with poses"
     return f"<{drive.kind} {drive.name}: {len(drive)} images in {seconds:.0f} s, {poses}>"
@@ -74,6 +76,16 @@ def grey_images(
             except ParameterError as error:
                 raise DatasetError(f"{drive.path}: image {index}: {error}") from error
         yield index, image
+
+
+def camera_of(drive: Timed) -> Camera | None:
+    """Return a drive's calibrated camera; None also for a drive that does not know the question."""
+    return getattr(drive, "camera", None)
+
+
+def mount_of(drive: Timed) -> Mount | None:
+    """Return where a drive's camera sits; None also for a drive that does not know the question."""
+    return getattr(drive, "mount", None)
 
 
 class Timed(Protocol):
@@ -116,6 +128,14 @@ class Drive(Timed, Protocol):
         """The room of each image, where it is known."""
 
     @property
+    def camera(self) -> Camera | None:
+        """The calibrated camera at the images' size, where it is known; see `camera_of`."""
+
+    @property
+    def mount(self) -> Mount | None:
+        """The camera's pose in the frame whose pose `poses` are, where it is known."""
+
+    @property
     def odometry_origin(self) -> str:
         """How the odometry was got: MEASURED, SIMULATED or NO_ODOMETRY."""
 
@@ -127,4 +147,4 @@ class Drive(Timed, Protocol):
         """Grey images (h, w) with their indices, in order; None for one that cannot be decoded."""
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """The images' bytes as stored (JPEG or PNG) with their indices, in order."""
+        """Return the images' bytes as stored (JPEG or PNG) with their indices, in order."""

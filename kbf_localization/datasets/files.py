@@ -23,14 +23,18 @@ MAX_IMAGE_BYTES = 100_000_000
 MAX_TEXT_BYTES = 500_000_000
 
 
+class LineError(ValueError):
+    """What is wrong with a line of a text file, where that helps whoever wrote it."""
+
+
 def read_regular(path: Path, limit: int) -> bytes:
-    """The content of a regular file of at most `limit` bytes.
+    """Return the content of a regular file of at most `limit` bytes.
 
     A FIFO or a device, which could block or never end, and a larger file, whose content need not
     even exist, raise DatasetError; so does what cannot be read.
     """
     try:
-        # Opening a FIFO for reading waits for a writer unless it is told not to.
+        # Opening a FIFO for reading waits for a writer unless opened non-blocking.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {_reason(error)}") from error
@@ -51,40 +55,42 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file; bytes that are not UTF-8 become replacement characters."""
+    """Return the lines of a text file; bytes that are not UTF-8 become replacement characters."""
     return read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
 
 
 def counted(path: Path, count: int, what: str) -> list[str]:
-    """The warning that so many were passed over; none for 0."""
+    """Return the warning that so many were passed over; none for 0."""
     return [f"{path}: {count} {what}"] if count else []
 
 
 def parse_lines(
     path: Path, parse: Callable[[str], Item], fault: str
 ) -> tuple[list[Item], list[str]]:
-    """What `parse` makes of a text file's lines, and a warning about those that it refuses.
+    """Return what `parse` makes of a text file's lines, and a warning about those that it refuses.
 
     Empty lines and those that begin with # are none. `parse` raises ValueError or IndexError for a
-    line with the `fault`, such as "hold no pose".
+    line with the `fault`, such as "hold no pose"; a `LineError` says more about it.
     """
     parsed: list[Item] = []
     refused: list[int] = []
+    reason = ""
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
             parsed.append(parse(line))
-        except (ValueError, IndexError):
+        except (ValueError, IndexError) as error:
             refused.append(number)
+            reason = reason or (f": {error}" if isinstance(error, LineError) else "")
     first = refused[0] if refused else 0
-    return parsed, counted(path, len(refused), f"lines {fault}, first line {first}")
+    return parsed, counted(path, len(refused), f"lines {fault}, first line {first}{reason}")
 
 
 def in_time_order(
     path: Path, stamps_ns: Sequence[int], what: str
 ) -> tuple[Stamps, Rows, list[str]]:
-    """The stamps (m,) strictly increasing, the row of the first of each, and warnings.
+    """Return the stamps (m,) strictly increasing, the row of the first of each, and warnings.
 
     `what` the file holds, such as "poses", two or more of which are needed.
     """
@@ -100,8 +106,20 @@ def in_time_order(
 
 
 def read_yaml(path: Path, limit: int) -> Any:
-    """What a YAML file holds; DatasetError for what is none, or could grow when it is read."""
-    text = read_regular(path, limit)
+    """Read a YAML file; DatasetError for what is none, or could grow when it is read."""
+    return parse_yaml(path, read_regular(path, limit))
+
+
+def read_opencv_yaml(path: Path, limit: int) -> Any:
+    """Read a file of OpenCV's FileStorage; its matrices are tables with "data"."""
+    text = read_regular(path, limit).replace(b"!!opencv-matrix", b"")
+    # "%YAML:1.0" is OpenCV's own; YAML has no such directive.
+    lines = [line for line in text.splitlines() if not line.startswith(b"%YAML")]
+    return parse_yaml(path, b"\n".join(lines))
+
+
+def parse_yaml(path: Path, text: bytes) -> Any:
+    """Parse the text of a YAML file; DatasetError as `read_yaml`."""
     check_yaml(path, text)
     try:
         return yaml.safe_load(text)
@@ -122,9 +140,42 @@ def check_yaml(path: Path, text: bytes) -> None:
         raise DatasetError(f"{path}: is not YAML") from error
 
 
+def check_links(folder: Path) -> None:
+    """Refuse a folder in which a symbolic link, however deep, leads out of it.
+
+    Data from elsewhere could name any file of this machine; its content would end in maps, bags
+    and reports.
+    """
+    root = folder.resolve()
+    folders = [root]
+    while folders:
+        try:
+            entries = list(os.scandir(folders.pop()))
+        except OSError as error:
+            raise DatasetError(f"{folder}: cannot be read: {_reason(error)}") from error
+        for entry in entries:
+            if entry.is_symlink():
+                check_inside(Path(entry.path), root)
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(Path(entry.path))
+
+
+def check_inside(path: Path, root: Path) -> None:
+    """Refuse a path that is not within the resolved folder `root` once its links are followed."""
+    try:
+        inside = path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # links in a circle
+        inside = False
+    if not inside:
+        raise DatasetError(
+            f"{path}: is a link that leads out of {root}; put the file itself there, or allow such "
+            "links with --follow-links"
+        )
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A path to make a folder at, which is moved to `path` when all is written."""
+    """Yield a path to make a folder at, which is moved to `path` when all is written."""
     if path.exists():
         raise DatasetError(f"{path}: exists already; remove it or choose another folder")
     try:
@@ -136,7 +187,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def printable(text: str) -> str:
-    r"""A name of one line, in which bytes that are not UTF-8 are written as in \xff."""
+    r"""Return a name of one line, in which bytes that are not UTF-8 are written as in \xff."""
     name = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return name.replace("\n", r"\n")
 

@@ -35,12 +35,12 @@ class FloorPlanImage:
 
     @property
     def size_m(self) -> tuple[float, float]:
-        """Width and height of the plan."""
+        """Return width and height of the plan."""
         height, width = self.image.shape
         return width * self.resolution, height * self.resolution
 
     def distances_to(self, poses: Array) -> Array:
-        """How far outside the plan each of the poses (n, 3) lies, in metres; 0 within it."""
+        """Return how far outside the plan each of the poses (n, 3) lies, in metres; 0 within it."""
         inverse = np.broadcast_to(invert(np.array(self.origin)), poses.shape)
         within = compose(inverse, poses)[:, :2]
         beyond = np.maximum(np.maximum(-within, within - np.array(self.size_m)), 0.0)
@@ -48,7 +48,7 @@ class FloorPlanImage:
 
 
 def read_floor_plan(path: Path, poses: Array) -> FloorPlanImage:
-    """The plan that a YAML file describes; the poses (n, 3) must lie on it, at least some."""
+    """Read the plan that a YAML file describes; some of the poses (n, 3) must lie on it."""
     content = read_yaml(path, MAX_YAML_BYTES)
     if not (isinstance(content, dict) and isinstance(content.get("image"), str)):
         raise DatasetError(f"{path}: names no image; a floor plan is a map.yaml of map_server")
@@ -83,22 +83,29 @@ def write_floor_plan(
     folder: Path, image: Image, resolution: float, origin: tuple[float, float]
 ) -> Path:
     """Write `floor_plan.pgm` and `floor_plan.yaml`; the YAML file's path."""
-    height, width = image.shape
-    (folder / "floor_plan.pgm").write_bytes(
-        f"P5\n{width} {height}\n255\n".encode("ascii") + np.ascontiguousarray(image).tobytes()
-    )
+    plan = FloorPlanImage(image, resolution, (float(origin[0]), float(origin[1]), 0.0))
+    path = folder / FLOOR_PLAN
+    pgm, text = plan_files(plan, "floor_plan.pgm")
+    (folder / "floor_plan.pgm").write_bytes(pgm)
+    path.write_text(text, encoding="ascii")
+    return path
+
+
+def plan_files(plan: FloorPlanImage, image_name: str) -> tuple[bytes, str]:
+    """Return the bytes of the PGM image and the text of the YAML file that map_server reads."""
+    height, width = plan.image.shape
+    pgm = f"P5\n{width} {height}\n255\n".encode("ascii")
     described = {
-        "image": "floor_plan.pgm",
+        "image": image_name,
         "mode": "trinary",
-        "resolution": float(resolution),
-        "origin": [float(origin[0]), float(origin[1]), 0.0],
+        "resolution": float(plan.resolution),
+        "origin": [float(value) for value in plan.origin],
         "negate": 0,
         "occupied_thresh": 0.65,
         "free_thresh": 0.25,
     }
-    path = folder / FLOOR_PLAN
-    path.write_text(yaml.safe_dump(described, sort_keys=False), encoding="ascii")
-    return path
+    text = yaml.safe_dump(described, sort_keys=False)
+    return pgm + np.ascontiguousarray(plan.image).tobytes(), text
 
 
 def _read_image(path: Path) -> Image:
@@ -108,10 +115,10 @@ def _read_image(path: Path) -> Image:
     from PIL import UnidentifiedImageError
 
     try:
-        with PillowImage.open(io.BytesIO(data), formats=("PPM", "PNG", "BMP")) as picture:
-            if picture.width * picture.height > MAX_PLAN_PIXELS:
+        with PillowImage.open(io.BytesIO(data), formats=("PPM", "PNG", "BMP")) as image:
+            if image.width * image.height > MAX_PLAN_PIXELS:
                 raise PillowImage.DecompressionBombError
-            return np.asarray(picture.convert("L"))
+            return np.asarray(image.convert("L"))
     except PillowImage.DecompressionBombError as error:
         megapixels = MAX_PLAN_PIXELS // 1_000_000
         raise DatasetError(f"{path}: has more than {megapixels} megapixels") from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
+from kbf_localization.datasets.camera_file import CAMERA_FILE, read_camera_file
 from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog, summary
 from kbf_localization.datasets.files import (
     MAX_IMAGE_BYTES,
@@ -23,7 +24,10 @@ from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.datasets.planar import Axes, PlanarMotion, guess_axes, to_plane
 from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, LONGEST_GAP_NS, known_poses
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp
-from kbf_localization.errors import DatasetError
+from kbf_localization.errors import DatasetError, KbfError
+from kbf_localization.vision.camera.base import Camera
+from kbf_localization.vision.camera.camera_info import fitted
+from kbf_localization.vision.camera.mount import Mount
 
 SIZES_LOOKED_AT = 50
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
@@ -39,6 +43,8 @@ class ImageFiles:
         self.name = printable(path.resolve().name)
         self._warnings = list(warnings)
         self._files: Sequence[Path] = ()
+        self.camera: Camera | None = None
+        self.mount: Mount | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -48,6 +54,36 @@ class ImageFiles:
 
     def __len__(self) -> int:
         return len(self._files)
+
+    def _calibrate(
+        self, known: Callable[[int, int], tuple[Camera | None, Mount | None]] | None = None
+    ) -> None:
+        """Take the camera from `camera.yaml`, else from what the data set is `known` to have.
+
+        `known` is given the images' width and height. A calibration that cannot be used is passed
+        over with a warning.
+        """
+        size = self._image_size()
+        camera: Camera | None
+        try:
+            if (self.path / CAMERA_FILE).is_file():
+                camera, mount = read_camera_file(self.path / CAMERA_FILE)
+            elif known is not None and size is not None:
+                camera, mount = known(*size)
+            else:
+                return
+            self.camera = None if camera is None or size is None else fitted(camera, *size)
+            self.mount = mount or self.mount
+        except KbfError as error:
+            self._warnings.append(f"{self.name}: camera not used: {error}")
+
+    def _image_size(self) -> tuple[int, int] | None:
+        """Width and height of the first image with a sound header."""
+        for _, data in self.encoded_images(range(min(len(self), SIZES_LOOKED_AT))):
+            header = read_header(data)
+            if header is not None:
+                return header.width, header.height
+        return None
 
     def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
         for index, data in self.encoded_images(indices):
@@ -80,13 +116,18 @@ class ImageFilesDrive(ImageFiles):
         axes: Axes | None = Axes.CAMERA,
         odometry: Trajectory | None = None,
         warnings: Sequence[str] = (),
+        known_camera: Callable[[int, int], tuple[Camera | None, Mount | None]] | None = None,
     ) -> None:
         super().__init__(path, warnings)
         self.condition: str | None = None
         self.labels: tuple[str, ...] | None = None
         self._files, self.stamps_ns = self._present(files, stamps_ns)
         self._check_sizes()
-        self.motion: PlanarMotion = to_plane(truth, axes or guess_axes(truth))
+        axes = axes or guess_axes(truth)
+        self.motion: PlanarMotion = to_plane(truth, axes)
+        # The planar pose of a camera is that of a base below it, in which it may be tilted.
+        self.mount = self.motion.mount if axes is Axes.CAMERA else None
+        self._calibrate(known_camera)
         self.poses: Array = self._match(truth)
         self._odometry = None if odometry is None else planar_odometry(path, odometry)
         self._warnings.append(
@@ -142,7 +183,7 @@ class ImageFilesDrive(ImageFiles):
             self._warnings.append(f"{self.path}: images of several sizes, {told}; resized to one")
 
     def _match(self, truth: Trajectory) -> Array:
-        """The known poses (t, 3) at the images' stamps, NaN where there is none."""
+        """Return the known poses (t, 3) at the images' stamps, NaN where there is none."""
         poses = known_poses(OdometryLog(truth.stamps_ns, self.motion.poses), self.stamps_ns)
         missing = int(np.isnan(poses).any(axis=1).sum())
         if missing == len(poses):
@@ -185,7 +226,7 @@ def read_image_list(path: Path) -> tuple[list[Path], list[int], list[str]]:
 
     listed, warnings = parse_lines(path, parse, "name no image")
     if not listed:
-        raise DatasetError(f"{path}: names no image")
+        raise DatasetError(warnings[0] if warnings else f"{path}: names no image")
     return [file for file, _ in listed], [stamp for _, stamp in listed], warnings
 
 

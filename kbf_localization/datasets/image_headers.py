@@ -67,7 +67,7 @@ def format_of(data: bytes) -> str:
 
 
 def read_header(data: bytes) -> ImageHeader | None:
-    """The header of a whole JPEG, PNG, TIFF or WebP image; None for anything else."""
+    """Return the header of a whole JPEG, PNG, TIFF or WebP image; None for anything else."""
     readers = {"JPEG": _jpeg, "PNG": _png, "TIFF": _tiff, "WebP": _webp}
     kind = format_of(data)
     try:
@@ -162,7 +162,7 @@ def _webp(data: bytes) -> ImageHeader | None:
 
 
 def _tiff(data: bytes) -> ImageHeader | None:
-    """The first image's size; tiles, which are decoded whole, count as pixels too."""
+    """Return the first image's size; tiles, which are decoded whole, count as pixels too."""
     order = "<" if data[:2] == b"II" else ">"
     (directory,) = struct.unpack_from(order + "I", data, 4)
     (entries,) = struct.unpack_from(order + "H", data, directory)

@@ -9,7 +9,6 @@ import numpy as np
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.image_headers import MAX_PIXELS, format_of, read_header
-from kbf_localization.datasets.silent_threads import silently
 
 Bytes = bytes | bytearray | memoryview | Image
 
@@ -52,7 +51,7 @@ ENCODINGS = (*_LAYOUTS, *_PLANAR_YUV)
 def grey_from_raw(
     data: Bytes, *, encoding: str, width: int, height: int, step: int, is_bigendian: bool = False
 ) -> Image:
-    """The grey image (height, width) of a sensor_msgs/Image; rows may be padded to `step` bytes.
+    """Return the grey image (height, width) of a sensor_msgs/Image with rows of `step` bytes.
 
     Raises ValueError, naming the encoding and what is wrong, for what cannot be decoded.
     """
@@ -87,7 +86,7 @@ def grey_from_raw(
 
 
 def grey_from_message(message: Any) -> Image | None:
-    """The grey image of a sensor_msgs/Image or CompressedImage of whatever library.
+    """Return the grey image of a sensor_msgs/Image or CompressedImage of whatever library.
 
     None for compressed bytes that cannot be decoded, ValueError as `grey_from_raw` raises it.
     """
@@ -117,18 +116,18 @@ def _rows(buffer: Image, height: int, step: int, row_bytes: int) -> Image:
 
 
 def grey_from_compressed(data: Bytes) -> Image | None:
-    """The grey image of JPEG, PNG, TIFF or WebP bytes; None where they cannot be decoded."""
+    """Return the grey image of JPEG, PNG, TIFF or WebP bytes; None where they cannot be decoded."""
     return decode(data, cv2.IMREAD_GRAYSCALE)
 
 
 def decode(data: Bytes, mode: int) -> Image | None:
-    """The one door to OpenCV's decoders: only images whose header bounds the work go through."""
+    """Decode an image by OpenCV if its header bounds the work; the only call of its decoders."""
     content = bytes(data)
     header = read_header(content)
     if header is None or not header.is_bounded:
         return None
     try:
-        image = silently(cv2.imdecode, np.frombuffer(content, dtype=np.uint8), mode)
+        image = cv2.imdecode(np.frombuffer(content, dtype=np.uint8), mode)
     except cv2.error:
         return None
     return None if image is None else np.asarray(image, dtype=np.uint8)

@@ -6,25 +6,31 @@ from pathlib import Path
 
 from kbf_localization.datasets.cold import IMAGES
 from kbf_localization.datasets.drive import NO_ODOMETRY, Drive
-from kbf_localization.datasets.files import BAG_SUFFIXES
+from kbf_localization.datasets.files import BAG_SUFFIXES, check_inside, check_links
 from kbf_localization.datasets.parts import DrivePart, SimulatedOdometryDrive, parse_part
-from kbf_localization.datasets.public import READERS
+from kbf_localization.datasets.public import READERS, KittiDrive
 from kbf_localization.datasets.simulated_odometry import parse_odometry_option
 from kbf_localization.errors import DatasetError, naming_missing_extras
 
 
 def open_drive(
-    path: Path | str, *, odometry: str = "measured", part: str | None = None, **topics: str | None
+    path: Path | str,
+    *,
+    odometry: str = "measured",
+    part: str | None = None,
+    follow_links: bool = False,
+    **topics: str | None,
 ) -> Drive:
-    """The drive at `path`: a bag, or a folder of COLD, a public data set, or anybody's.
+    """Return the drive at `path`: a bag, or a folder of COLD, a public data set, or anybody's.
 
     `odometry` "simulate[:scale,noise,seed]" derives it from the known poses; without it a drive
     that has no wheel odometry is refused. `part`, such as "0:0.7", takes some of its images.
+    Symbolic links that lead out of the drive's folder are refused unless `follow_links`.
     `topics` (odom_topic, image_topic, pose_topic) choose among a bag's topics.
     """
     noise = parse_odometry_option(odometry)
     wanted = None if part is None else parse_part(part)
-    drive = _open(Path(path), topics)
+    drive = _open(Path(path), topics, follow_links)
     if noise is not None:
         drive = SimulatedOdometryDrive(drive, noise)
     elif drive.odometry_origin == NO_ODOMETRY:
@@ -33,24 +39,28 @@ def open_drive(
 
 
 def is_drive(path: Path) -> bool:
-    """Whether `open_drive` would know what this is."""
+    """Tell whether `open_drive` would know what this is."""
     return any(reader.recognizes(path) for reader in READERS) or _is_bag(path)
 
 
 def _is_bag(path: Path) -> bool:
-    """Whether the path looks like a bag: a rosbag2 folder, or a bag's file."""
+    """Tell whether the path looks like a bag: a rosbag2 folder, or a bag's file."""
     files = path.iterdir() if path.is_dir() else (path,)
     return (path / "metadata.yaml").is_file() or any(one.suffix in BAG_SUFFIXES for one in files)
 
 
-def _open(path: Path, topics: dict[str, str | None]) -> Drive:
+def _open(path: Path, topics: dict[str, str | None], follow_links: bool) -> Drive:
     try:
         if not path.exists():
             raise DatasetError(f"{path}: no such file or folder")
         for reader in READERS:
             if reader.recognizes(path):
+                if not follow_links:
+                    _check_links(path, reader)
                 return reader(path)
         is_bag = _is_bag(path)
+        if is_bag and path.is_dir() and not follow_links:
+            check_links(path)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
     if is_bag:
@@ -59,6 +69,13 @@ def _open(path: Path, topics: dict[str, str | None]) -> Drive:
 
         return RosbagDrive(path, **topics)
     raise DatasetError(_what_it_is_not(path))
+
+
+def _check_links(path: Path, reader: type[Drive]) -> None:
+    check_links(path)
+    if reader is KittiDrive:
+        data_set = path.resolve().parent.parent
+        check_inside(data_set / "poses" / f"{path.resolve().name}.txt", data_set)
 
 
 def _what_it_is_not(path: Path) -> str:

@@ -12,10 +12,18 @@ from typing import TypeVar
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Rows, Stamps
-from kbf_localization.datasets.drive import SIMULATED, Drive, OdometryLog, summary
+from kbf_localization.datasets.drive import (
+    SIMULATED,
+    Drive,
+    OdometryLog,
+    camera_of,
+    mount_of,
+    summary,
+)
 from kbf_localization.datasets.simulated_odometry import OdometryNoise, simulate_odometry
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.geometry import compose, relative
+from kbf_localization.vision.camera import Camera, Mount
 
 Item = TypeVar("Item")
 
@@ -43,7 +51,7 @@ class Part:
         return self.every > 0
 
     def indices(self, stamps_ns: Stamps) -> Rows:
-        """The images' indices, in order."""
+        """Return the images' indices, in order."""
         if self.interleaved:
             chosen = np.arange(len(stamps_ns)) % self.every == 0
             return np.flatnonzero(chosen != self.complement)
@@ -56,21 +64,21 @@ class Part:
 
 
 def parse_part(text: str) -> Part:
-    """The part that "0:0.7" (shares of the time), "60s:" (seconds) or "every:10" names."""
+    """Parse "0:0.7" (fractions of the time), "60s:" (seconds) or "every:10"."""
     every = _EVERY.fullmatch(text)
     if every and int(every[2]) > 1:
         return Part(text, every=int(every[2]), complement=every[1] == "not-every")
     match = _RANGE.fullmatch(text)
     if match is None or not (match[1] or match[3]):
         raise ParameterError(
-            f"'{text}' is no part of a drive: give 0:0.7 (shares of its time), 60s:120s, 0.7:, "
+            f"'{text}' is no part of a drive: give 0:0.7 (fractions of its time), 60s:120s, 0.7:, "
             "every:10 or not-every:10"
         )
     in_seconds = "s" in (match[2], match[4])
     first = float(match[1] or 0.0)
     last = float(match[3]) if match[3] else (math.inf if in_seconds else 1.0)
     if not first < last or not (in_seconds or last <= 1.0):
-        raise ParameterError(f"'{text}': a part begins before it ends, and shares are at most 1")
+        raise ParameterError(f"'{text}': a part begins before it ends, and fractions are at most 1")
     return Part(text, first, last, in_seconds)
 
 
@@ -85,6 +93,7 @@ class _Derived:
         self.poses: Array | None = None if drive.poses is None else drive.poses[indices]
         labels = drive.labels
         self.labels = None if labels is None else tuple(labels[i] for i in indices)
+        self.camera, self.mount = camera_of(drive), mount_of(drive)
         self.odometry = odometry
         self.odometry_origin = drive.odometry_origin
         self.warnings: tuple[str, ...] = drive.warnings
@@ -106,7 +115,7 @@ class _Derived:
         indices: Sequence[int] | None,
     ) -> Iterator[tuple[int, Item]]:
         wanted = np.arange(len(self)) if indices is None else np.array(indices, dtype=np.intp)
-        # Where it goes back in the other drive, that is read anew.
+        # Where it goes back in the other drive, that is read again.
         for places in np.split(wanted, np.flatnonzero(np.diff(self._indices[wanted]) <= 0) + 1):
             back = {int(self._indices[place]): int(place) for place in places}
             for index, item in read(list(back)):
@@ -130,12 +139,12 @@ class DrivePart(_Derived):
 
 
 def _odometry_between(drive: Drive, first: int, last: int) -> OdometryLog:
-    """The odometry that covers the images from the first to the last."""
+    """Return the odometry that covers the images from the first to the last."""
     return drive.odometry.covering(int(drive.stamps_ns[first]), int(drive.stamps_ns[last]))
 
 
 class CarriedDrive(_Derived):
-    """A drive half-way in which the robot is carried elsewhere: its wheels and camera rest then.
+    """A drive during which the robot is carried elsewhere: its wheels and camera rest then.
 
     The images `before` the robot is lifted, then after `rest_s` seconds those `after` it is set
     down: both are stretches of the same drive. The truth jumps, the odometry does not.
@@ -159,7 +168,7 @@ class CarriedDrive(_Derived):
 
     @classmethod
     def carried_far(cls, drive: Drive, images: int) -> CarriedDrive:
-        """The drive's first `images` images, then as many from where it is farthest from there."""
+        """Join the first `images` images and as many from the drive's farthest place."""
         if drive.poses is None or len(drive) < 3 * images:
             raise DatasetError(
                 f"{drive.path}: cannot be carried elsewhere without {3 * images} images with poses"
@@ -181,3 +190,27 @@ class SimulatedOdometryDrive(_Derived):
         super().__init__(drive, drive.name, np.arange(len(drive)), odometry)
         self.odometry_origin = SIMULATED
         self.warnings = (*drive.warnings, f"{drive.name}: odometry simulated ({noise})")
+
+
+class PosedDrive(_Derived):
+    """A drive with other poses (t, 3) than its own, NaN where one is not known.
+
+    `covariances` (t, 3, 3) are those of the poses, `pose_sigma` (3,) what they err by relative to
+    neighbouring images, in m, m and rad. `camera` and `mount` are those that the poses were
+    estimated with.
+    """
+
+    def __init__(
+        self,
+        drive: Drive,
+        poses: Array,
+        covariances: Array,
+        pose_sigma: tuple[float, float, float],
+        camera: Camera | None,
+        mount: Mount | None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        super().__init__(drive, drive.name, np.arange(len(drive)), drive.odometry)
+        self.poses, self.covariances, self.pose_sigma = poses, covariances, pose_sigma
+        self.camera, self.mount = camera, mount
+        self.warnings = (*drive.warnings, *warnings)

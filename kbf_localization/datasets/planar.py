@@ -9,6 +9,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.trajectory import Trajectory
+from kbf_localization.vision.camera.mount import Mount
 
 PATH_M = 0.25
 """Where the path extends this far (standard deviation), it says as much about the plane as the
@@ -16,7 +17,7 @@ mean up direction does: a tilt of 0.2 rad of that direction weighs like 5 cm of 
 
 MOST_TILT_RAD = np.radians(5.0)
 MOST_HEIGHT_M, MOST_HEIGHT_SHARE = 0.1, 0.01
-"""Standard deviation of the height of a motion that is still planar, also as a share of the way."""
+"""Standard deviation of a planar motion's height, at most; also as a fraction of the path."""
 SAME_AXIS_RAD = np.radians(10.0)
 STEEPEST_VIEW_RAD = np.radians(75.0)
 """An axis that points up or down more steeply than this has no heading."""
@@ -37,13 +38,15 @@ class PlanarMotion:
 
     `poses` (m, 3), NaN where the view is too steep to have a heading. `tilt_rad` is the RMS
     angle by which the up direction moves in the body's frame, 0 for a camera fixed to a robot on a
-    flat floor, however it is pitched; `height_m` the standard deviation of the height.
+    flat floor, however it is pitched; `height_m` the standard deviation of the height. `mount` is
+    the mean tilt of a camera against its planar pose, None for a robot's trajectory.
     """
 
     poses: Array
     tilt_rad: float
     height_m: float
     length_m: float
+    mount: Mount | None = None
 
     @property
     def is_planar(self) -> bool:
@@ -78,11 +81,27 @@ def to_plane(trajectory: Trajectory, axes: Axes) -> PlanarMotion:
     in_body = np.einsum("mji,j->mi", trajectory.rotations, normal)
     angles = np.arccos(np.clip(in_body @ _unit(in_body.mean(axis=0)), -1.0, 1.0))
     tilt = float(np.sqrt(np.mean(angles**2)))
-    return PlanarMotion(poses, tilt, float(heights.std()), trajectory.length_m)
+    mount = None
+    if axes is Axes.CAMERA and not steep.all():
+        mount = _mean_mount(trajectory.rotations[~steep], (x_axis, y_axis), heading[~steep])
+    return PlanarMotion(poses, tilt, float(heights.std()), trajectory.length_m, mount)
+
+
+def _mean_mount(rotations: Array, plane: tuple[Array, Array], heading: Array) -> Mount:
+    """Return the mean rotation of cameras (m, 3, 3) in the frames of their planar poses."""
+    x_axis, y_axis = plane
+    cos, sin = np.cos(heading)[:, None], np.sin(heading)[:, None]
+    ahead, left = cos * x_axis + sin * y_axis, cos * y_axis - sin * x_axis
+    up = np.broadcast_to(np.cross(x_axis, y_axis), ahead.shape)
+    bases = np.stack([ahead, left, up], axis=2)
+    mean = np.einsum("mji,mjk->ik", bases, rotations) / len(rotations)
+    first, _, second = np.linalg.svd(mean)
+    turn = np.diag([1.0, 1.0, np.sign(np.linalg.det(first @ second))])
+    return Mount(first @ turn @ second, np.zeros(3))
 
 
 def guess_axes(trajectory: Trajectory) -> Axes:
-    """Whether a trajectory of unknown kind is a camera's or a robot's.
+    """Tell whether a trajectory of unknown kind is a camera's or a robot's.
 
     The axis that points up keeps its direction while the body turns: z of a robot, y of a camera.
     Without turns to tell by, it is the one that is nearer to the world's z axis.
@@ -102,7 +121,7 @@ def _plane_normal(positions: Array, up: Array) -> Array:
 
 
 def _nearest_axis(normal: Array) -> Array:
-    """The world's axis that is nearly the normal; the normal where there is none."""
+    """Return the world's axis that is nearly the normal; the normal where there is none."""
     largest = int(np.argmax(np.abs(normal)))
     if abs(normal[largest]) < np.cos(SAME_AXIS_RAD):
         return normal

@@ -19,7 +19,7 @@ LONGEST_GAP_NS = 1_000_000_000
 FARTHEST_GAP_M = 0.5
 END_TOLERANCE_NS = 100_000_000
 SHORT_GAP_NS = 100_000_000
-"""Between poses nearer than this, the way need not be asked for."""
+"""Between poses nearer than this, odometry is not needed."""
 FARTHEST_CARRY_M = 3.0
 """So far (a radian counts as a metre) the odometry may carry a pose to the next."""
 
@@ -35,7 +35,7 @@ def pose_of(position: Any, orientation: Any) -> PlanarPose | None:
 
 
 def pose_of_message(message: Any) -> PlanarPose | None:
-    """The pose in a PoseStamped, PoseWithCovarianceStamped or Odometry."""
+    """Return the pose in a PoseStamped, PoseWithCovarianceStamped or Odometry."""
     pose = getattr(message.pose, "pose", message.pose)
     return pose_of(pose.position, pose.orientation)
 
@@ -71,13 +71,13 @@ class PoseLog:
 
     @property
     def log(self) -> OdometryLog:
-        """The poses so far."""
+        """Return the poses so far."""
         poses = np.array(self._poses, dtype=np.float64).reshape(-1, 3)
         return OdometryLog(np.array(self._stamps, dtype=np.int64), poses)
 
 
 def largest_gaps(known: OdometryLog, at_ns: Stamps) -> str:
-    """How far apart in time and space two known poses are at most that an image lies between."""
+    """Describe the largest gap, in time and space, between known poses round an image."""
     before, after = _neighbours(known.stamps_ns, at_ns)
     metres = np.hypot(*(known.poses[after] - known.poses[before])[:, :2].T).max()
     seconds = (known.stamps_ns[after] - known.stamps_ns[before]).max() * 1e-9
@@ -85,19 +85,19 @@ def largest_gaps(known: OdometryLog, at_ns: Stamps) -> str:
 
 
 def carried_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> Array:
-    """Poses (t, 3) at the times `at_ns`, carried along the odometry between known poses.
+    """Return poses (t, 3) at the times `at_ns`, carried along the odometry between known poses.
 
     A pose between two known ones is reached by the odometry's motion from the one before and, back,
-    from the one after; the two are blended by the way between. AMCL publishes after every 0.25 m:
-    by time alone, a stop would be smeared over the way. Where the two disagree or the odometry is
-    not known, poses are those of `known_poses`.
+    from the one after; the two are blended by the path length between. AMCL publishes after every
+    0.25 m: by time alone, a stop would be smeared over the path. Where the two disagree or the
+    odometry is not known, poses are those of `known_poses`.
     """
     stamps_ns, poses = known.stamps_ns, known.poses
     result = known_poses(known, at_ns)
     before, after = _neighbours(stamps_ns, at_ns)
     first, last = stamps_ns[before], stamps_ns[after]
     covered = (first >= odometry.stamps_ns[0]) & (last <= odometry.stamps_ns[-1])
-    moved = _way(odometry, last) - _way(odometry, first)
+    moved = _path_length(odometry, last) - _path_length(odometry, first)
     rows = np.flatnonzero(covered & (last - first > SHORT_GAP_NS) & (moved <= FARTHEST_CARRY_M))
     if len(rows) == 0:
         return result
@@ -109,20 +109,20 @@ def carried_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> A
         )
         for near in (before, after)
     )
-    way = _way(odometry, at_ns[rows]) - _way(odometry, first[rows])
+    path = _path_length(odometry, at_ns[rows]) - _path_length(odometry, first[rows])
     time = (at_ns[rows] - first[rows]) / (last[rows] - first[rows])
-    share = np.where(moved[rows] > 1e-6, way / np.maximum(moved[rows], 1e-6), time)
+    fraction = np.where(moved[rows] > 1e-6, path / np.maximum(moved[rows], 1e-6), time)
     step = backward - forward
     step[:, 2] = wrap_angle(step[:, 2])
-    blended = forward + share[:, None] * step
+    blended = forward + fraction[:, None] * step
     blended[:, 2] = wrap_angle(blended[:, 2])
     agreed = np.hypot(step[:, 0], step[:, 1]) <= FARTHEST_GAP_M
     result[rows[agreed]] = blended[agreed]
     return result
 
 
-def _way(odometry: OdometryLog, at_ns: Stamps) -> Array:
-    """How far (t,) the odometry had driven at these times, in metres; a radian counts as one."""
+def _path_length(odometry: OdometryLog, at_ns: Stamps) -> Array:
+    """Return the odometry's path length (t,) at these times, in metres; a radian counts as one."""
     motions = relative(odometry.poses[:-1], odometry.poses[1:])
     steps = np.hypot(motions[:, 0], motions[:, 1]) + np.abs(motions[:, 2])
     driven = np.concatenate([[0.0], np.cumsum(steps)])
@@ -131,14 +131,14 @@ def _way(odometry: OdometryLog, at_ns: Stamps) -> Array:
 
 
 def _neighbours(stamps_ns: Stamps, at_ns: Stamps) -> tuple[Rows, Rows]:
-    """The rows of the known poses before and after each time; the same one outside."""
+    """Return the rows of the known poses before and after each time; the same one outside."""
     right = np.searchsorted(stamps_ns, at_ns, side="left")
     last = len(stamps_ns) - 1
     return np.clip(right - 1, 0, last), np.clip(right, 0, last)
 
 
 def known_poses(log: OdometryLog, at_ns: Stamps) -> Array:
-    """Poses (t, 3) at the times `at_ns`, interpolated in time, NaN where they are not known.
+    """Return poses (t, 3) at the times `at_ns`, interpolated in time, NaN where they are not known.
 
     Known is what lies between two poses that are near each other in time or in space (a robot that
     stands still may publish nothing for minutes), or within 0.1 s of the first or last pose.

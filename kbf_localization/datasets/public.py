@@ -11,16 +11,25 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.cold import ColdDrive
-from kbf_localization.datasets.files import counted, in_time_order, read_lines
+from kbf_localization.datasets.files import LineError, counted, in_time_order, read_lines
 from kbf_localization.datasets.image_files import (
     IMAGE_SUFFIXES,
     ImageFilesDrive,
     read_image_list,
 )
+from kbf_localization.datasets.known_cameras import (
+    SEVEN_SCENES,
+    kitti_camera,
+    openloris_camera,
+    openloris_mount,
+    tum_camera,
+)
 from kbf_localization.datasets.planar import Axes
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_trajectory
 from kbf_localization.errors import DatasetError
 from kbf_localization.limits import FARTHEST_M
+from kbf_localization.vision.camera.base import Camera
+from kbf_localization.vision.camera.mount import Mount
 
 KINECT_PERIOD_NS = 33_333_333
 BEGIN_NS = 1_000_000_000
@@ -54,8 +63,19 @@ class TextFilesDrive(ImageFilesDrive):
             odometry, more = read_trajectory(path / self.odometry_file)
             warnings += more
         super().__init__(
-            path, files, stamps, truth, axes=self.axes, odometry=odometry, warnings=warnings
+            path,
+            files,
+            stamps,
+            truth,
+            axes=self.axes,
+            odometry=odometry,
+            warnings=warnings,
+            known_camera=self._known_camera,
         )
+
+    def _known_camera(self, width: int, height: int) -> tuple[Camera | None, Mount | None]:
+        """Return the data set's camera; nobody knows that of anybody's data."""
+        return None, None
 
     @classmethod
     def recognizes(cls, path: Path) -> bool:
@@ -73,6 +93,9 @@ class TumDrive(TextFilesDrive):
     axes = Axes.CAMERA
     recognized_by = ("rgb.txt", "groundtruth.txt")
 
+    def _known_camera(self, width: int, height: int) -> tuple[Camera | None, Mount | None]:
+        return tum_camera(self.name), None
+
 
 class OpenLorisDrive(TextFilesDrive):
     """OpenLORIS-Scene (Shi et al. 2020): `color.txt`, `groundtruth.txt`, `odom.txt`.
@@ -84,6 +107,13 @@ class OpenLorisDrive(TextFilesDrive):
     image_list = "color.txt"
     odometry_file = "odom.txt"
     recognized_by = ("color.txt", "odom.txt")
+
+    def _known_camera(self, width: int, height: int) -> tuple[Camera | None, Mount | None]:
+        sensors, transforms = self.path / "sensors.yaml", self.path / "trans_matrix.yaml"
+        camera = openloris_camera(sensors) if sensors.is_file() else None
+        if self.mount is not None or not transforms.is_file():
+            return camera, None  # the poses are the camera's own
+        return camera, openloris_mount(transforms)
 
 
 class SevenScenesDrive(ImageFilesDrive):
@@ -102,7 +132,12 @@ class SevenScenesDrive(ImageFilesDrive):
         truth, warnings = _trajectory(path, stamps, matrices, "images have no usable pose file")
         warnings.append(f"{path}: no stamps in this data set; 30 images a second assumed")
         super().__init__(
-            path, [path / name for _, name in numbered], stamps, truth, warnings=warnings
+            path,
+            [path / name for _, name in numbered],
+            stamps,
+            truth,
+            warnings=warnings,
+            known_camera=lambda *_size: (SEVEN_SCENES, None),
         )
 
     @staticmethod
@@ -143,7 +178,24 @@ class KittiDrive(ImageFilesDrive):
         # An image's number is its line in times.txt, also where some images are missing.
         numbers = {file: int(file.stem) for file in files if file.stem.isdecimal()}
         usable = {file: stamps[number] for file, number in numbers.items() if number < count}
-        super().__init__(path, list(usable), list(usable.values()), truth, warnings=warnings + more)
+        super().__init__(
+            path,
+            list(usable),
+            list(usable.values()),
+            truth,
+            warnings=warnings + more,
+            known_camera=lambda *size: self._kitti_camera(camera.name, *size),
+        )
+
+    def _kitti_camera(
+        self, images: str, width: int, height: int
+    ) -> tuple[Camera | None, Mount | None]:
+        calibration = self.path / "calib.txt"
+        if not calibration.is_file():
+            return None, None
+        camera, centre = kitti_camera(calibration, images, width, height)
+        rotation = (self.mount or Mount.ahead()).rotation
+        return camera, Mount(rotation, rotation @ centre)
 
     @staticmethod
     def recognizes(path: Path) -> bool:
@@ -171,19 +223,20 @@ READERS = (ColdDrive, TumDrive, OpenLorisDrive, SevenScenesDrive, KittiDrive, Fo
 
 def _named_by_stamp(path: Path) -> tuple[list[Path], list[int]]:
     folder = path / "images" if (path / "images").is_dir() else path
-    files, stamps = [], []
+    files, stamps, reason = [], [], ""
     for file in sorted(folder.iterdir()):
         if file.suffix.lower() not in IMAGE_SUFFIXES:
             continue
         try:
             stamps.append(parse_stamp(file.stem))
-        except ValueError:
+        except ValueError as error:
+            reason = reason or (f" ({error})" if isinstance(error, LineError) else "")
             continue
         files.append(file)
     if not files:
         raise DatasetError(
-            f"{folder}: no images named by their stamps, such as 1305031526.671473.png, and no "
-            f"{path / 'images.txt'} with 'stamp file' a line"
+            f"{folder}: no images named by their stamps, such as 1305031526.671473.png{reason}, "
+            f"and no {path / 'images.txt'} with 'stamp file' a line"
         )
     return files, stamps
 
@@ -196,7 +249,10 @@ def _read_matrix(path: Path) -> Array | None:
 
 
 def _matrix(text: str) -> Array | None:
-    """The upper three rows (3, 4) of a rigid transform written row by row; None for no such."""
+    """Return the upper three rows (3, 4) of a rigid transform written row by row.
+
+    None for no such.
+    """
     try:
         values = np.array([float(field) for field in text.split()])
     except ValueError:
@@ -212,7 +268,10 @@ def _matrix(text: str) -> Array | None:
 def _trajectory(
     path: Path, stamps: Sequence[int], matrices: Sequence[Array | None], fault: str
 ) -> tuple[Trajectory, list[str]]:
-    """The poses that are known, by time, and warnings; those that are not have the `fault`."""
+    """Return the poses that are known, by time, and warnings.
+
+    Those that are not have the `fault`.
+    """
     known = [(stamp, matrix) for stamp, matrix in zip(stamps, matrices) if matrix is not None]
     stamps_ns, first, warnings = in_time_order(path, [stamp for stamp, _ in known], "known poses")
     warnings += counted(path, len(matrices) - len(known), fault)

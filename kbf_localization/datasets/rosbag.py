@@ -6,6 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,19 @@ import cv2
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
-from kbf_localization.datasets.bag_reader import TRANSFORMS, BagReader, frame_id, open_bag, stamp_ns
+from kbf_localization.datasets.bag_reader import (
+    TRANSFORMS,
+    BagReader,
+    BagTopic,
+    frame_id,
+    open_bag,
+    stamp_ns,
+)
 from kbf_localization.datasets.bag_topics import (
     COMPRESSED_IMAGE,
+    camera_info_topic,
     image_topic,
+    moving_transforms_topic,
     odometry_topic,
     pose_topic,
     static_transforms_topic,
@@ -32,9 +42,17 @@ from kbf_localization.datasets.pose_log import (
     largest_gaps,
     pose_of_message,
 )
-from kbf_localization.datasets.transform_log import ODOM_FRAME, TransformLog
-from kbf_localization.errors import DatasetError
+from kbf_localization.datasets.transform_log import BASE_FRAMES, ODOM_FRAME, TransformLog
+from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.geometry import planar_block
+from kbf_localization.vision.camera.base import Camera
+from kbf_localization.vision.camera.camera_info import camera_from_info, fitted, is_rectified
+from kbf_localization.vision.camera.mount import Mount
+
+_AFTER_STAMP = 12
+"""Where in a CDR message with a header its stamp has ended."""
+MAX_MOUNT_MESSAGES = 20_000
+"""Of tf, among which the camera's mount is looked for: minutes, or a second of many joints."""
 
 CONDITION_NOTE, ODOMETRY_NOTE = "condition", "odometry"
 """What the writer of a bag may note about it."""
@@ -70,7 +88,9 @@ class RosbagDrive:
         self.stamps_ns: Stamps = np.array(scan.image_stamps, dtype=np.int64)
         self.recorded_ns: Stamps = np.array(scan.image_recorded, dtype=np.int64)
         self.odometry: OdometryLog = scan.odometry
+        self.camera: Camera | None = scan.camera
         self.poses: Array | None = scan.poses(self.stamps_ns, required=pose_topic is not None)
+        self.mount: Mount | None = scan.mount()
         self.warnings = scan.warnings()
 
     __repr__ = summary
@@ -103,19 +123,37 @@ class RosbagDrive:
                 # same rule.
                 if not wanted or stamp_ns(cdr) != self.stamps_ns[wanted[0]]:
                     continue
-                try:
-                    message = bag.decode(cdr, topic.type)
-                except DatasetError:
-                    message = None
-                yield wanted.popleft(), message
+                yield wanted.popleft(), _decoded(bag, cdr, topic)
+
+
+def _decoded(bag: BagReader, cdr: bytes | memoryview, topic: BagTopic) -> Any | None:
+    """Return the message; None where its bytes are damaged."""
+    try:
+        return bag.decode(cdr, topic.type)
+    except DatasetError:
+        return None
 
 
 def _grey(message: Any | None) -> Image | None:
-    """The image of a message; None where it is damaged."""
+    """Return the image of a message; None where it is damaged."""
     try:
         return None if message is None else grey_from_message(message)
     except ValueError:
         return None
+
+
+class _CameraInfos:
+    """The first CameraInfo on a topic, and how often another follows; stamps do not count."""
+
+    def __init__(self, topic: BagTopic | None) -> None:
+        self.topic, self.first, self.changes = topic, b"", 0
+        self._last = b""
+
+    def add(self, cdr: bytes | memoryview) -> None:
+        content = bytes(cdr[_AFTER_STAMP:])
+        self.first = self.first or bytes(cdr)
+        self.changes += int(bool(self._last) and content != self._last)
+        self._last = content
 
 
 class _Scan:
@@ -134,12 +172,20 @@ class _Scan:
         self._notes: list[str] = []
         self._odometry, self._known = PoseLog(), PoseLog()
         self._transforms = TransformLog()
-        static = static_transforms_topic(bag.topics) if self._by_transforms else None
-        topics = {one for one in (self.odom, self.image, self.pose, static) if one is not None}
+        self._mount: Mount | None = None
+        self.camera: Camera | None = None
+        first_image, infos = b"", _CameraInfos(camera_info_topic(bag.topics, self.image))
+        static = static_transforms_topic(bag.topics)
+        wanted = (self.odom, self.image, self.pose, static, infos.topic)
+        topics = {one for one in wanted if one is not None}
         for topic, recorded_ns, cdr in bag.messages(topics):
             if topic == self.image:
                 self._image_frame = self._image_frame or frame_id(cdr)
                 self._add_image(stamp_ns(cdr), recorded_ns)
+                first_image = first_image or bytes(cdr)
+                continue
+            if topic == infos.topic:
+                infos.add(cdr)
                 continue
             try:
                 message = bag.decode(cdr, topic.type)
@@ -157,11 +203,48 @@ class _Scan:
         if self.odom.type == TRANSFORMS:
             self.odometry = self._odometry_from_transforms()
         self._refuse_what_has_no_stamps()
+        self._calibrate(bag, infos, first_image)
+        self._find_mount(bag)
 
     @property
     def _by_transforms(self) -> bool:
         """Whether the known poses come from tf."""
         return self.pose is not None and self.pose.type == TRANSFORMS
+
+    def _calibrate(self, bag: BagReader, infos: _CameraInfos, first_image: bytes) -> None:
+        """Take the camera from the topic beside the images, at their size."""
+        if infos.topic is None or not infos.first:
+            return
+        try:
+            info = bag.decode(infos.first, infos.topic.type)
+            camera = camera_from_info(info, rectified=is_rectified(self.image.name))
+            pixels = _grey(_decoded(bag, first_image, self.image))
+            if pixels is not None:
+                camera = fitted(camera, pixels.shape[1], pixels.shape[0])
+            self.camera = camera
+        except KbfError as error:
+            self._notes.append(f"{infos.topic.name} not used: {error}")
+        if infos.changes:
+            self._notes.append(
+                f"{infos.topic.name} changes {infos.changes} times; the first is used"
+            )
+
+    def _find_mount(self, bag: BagReader) -> None:
+        """Take the camera's mount from tf_static, else from the beginning of tf."""
+        bases = [frame for frame in (self.base_frame, *BASE_FRAMES) if frame]
+        moving = moving_transforms_topic(bag.topics)
+        try:
+            self._mount = self._transforms.mount(self._image_frame, bases)
+            if self._mount is None and moving not in (None, self.odom, self.pose):
+                for _, _, cdr in islice(bag.messages([moving]), MAX_MOUNT_MESSAGES):
+                    self._transforms.add(bag.decode(cdr, moving.type))
+                self._mount = self._transforms.mount(self._image_frame, bases)
+        except KbfError as error:
+            self._notes.append(f"mount of '{self._image_frame}' not used: {error}")
+
+    def mount(self) -> Mount | None:
+        """Where the camera sits; ask after `poses`, which may be the camera's own."""
+        return self._mount
 
     def _add_image(self, stamp: int, recorded_ns: int) -> None:
         if stamp <= (self.image_stamps[-1] if self.image_stamps else 0):
@@ -199,12 +282,12 @@ class _Scan:
             if len(usable) == 0:
                 raise DatasetError(
                     f"{self.path}: none of the {topic.count} messages on {topic.name} is usable, "
-                    "their stamps (header.stamp) are zero or they are damaged; record the bag with "
-                    f"a driver that stamps its messages, or choose another topic with {option}"
+                    "their stamps (header.stamp) are zero or negative or they are damaged; record "
+                    f"with a driver that stamps its messages, or choose another topic with {option}"
                 )
 
     def poses(self, at_ns: Stamps, required: bool) -> Array | None:
-        """The known poses at the images' stamps; None where the bag knows none."""
+        """Return the known poses at the images' stamps; None where the bag knows none."""
         if self.pose is None:
             return None
         known: OdometryLog | None = self._known.log
@@ -232,18 +315,22 @@ class _Scan:
         return poses
 
     def _camera_from_transforms(self) -> OdometryLog | None:
-        """The camera's pose seen from above, where motion capture knows that and no base."""
+        """Return the camera's pose seen from above, where motion capture knows that and no base."""
         trajectory = self._transforms.camera_in_world(self._image_frame, self.odom_frame)
         if trajectory is None:
             return None
         optical = self._image_frame.endswith("optical_frame")
         motion = to_plane(trajectory, Axes.CAMERA if optical else guess_axes(trajectory))
         self._notes.append(f"known poses are those of {self._image_frame}; {motion.described}")
+        self._mount = motion.mount
         return OdometryLog(trajectory.stamps_ns, motion.poses)
 
     def warnings(self) -> tuple[str, ...]:
         counted = (
-            (self._late_images, f"images on {self.image.name} with a late, repeated or no stamp"),
+            (
+                self._late_images,
+                f"images on {self.image.name} with a late, repeated, negative or no stamp",
+            ),
             (self._odometry.refused, f"unusable readings on {self.odom.name}"),
             (self._damaged, "damaged messages"),
         )

@@ -15,9 +15,10 @@ from kbf_localization.geometry import compose, relative
 
 @dataclass(frozen=True)
 class OdometryNoise:
-    """How simulated odometry errs: distances and turns are long by the share `scale`; over 1 m or
-    1 rad white noise adds up to a standard deviation of `noise` metres along, `noise` metres
-    across and `noise` radians.
+    """The errors of simulated odometry.
+
+    Distances and turns are too long by the fraction `scale`; over 1 m or 1 rad white noise adds up
+    to a standard deviation of `noise` metres along, `noise` metres across and `noise` radians.
     """
 
     scale: float = 0.02
@@ -55,7 +56,7 @@ def parse_odometry_option(text: str) -> OdometryNoise | None:
 
 
 def simulate_odometry(stamps_ns: Stamps, poses: Array | None, noise: OdometryNoise) -> OdometryLog:
-    """The log, a reading at each stamp whose pose (t, 3) is known, in a frame of its own."""
+    """Return the log, a reading at each stamp whose pose (t, 3) is known, in a frame of its own."""
     known = np.zeros(0, bool) if poses is None else np.isfinite(poses).all(axis=1)
     if poses is None or known.sum() < 2:
         raise DatasetError("odometry can be simulated only for a drive whose poses are known")

@@ -1,4 +1,4 @@
-"""How far the clocks of camera and odometry are apart, told from a drive's own turns."""
+"""Estimates the offset between the clocks of camera and odometry from a drive's turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 160
 LONGEST_STEP_NS = 500_000_000
 SEARCHED_S, STEP_S = 1.0, 0.01
 LEAST_PAIRS, LEAST_TURN_RAD_PER_S, LEAST_CORRELATION = 40, 0.05, 0.6
-"""Pairs of images, standard deviation of the yaw rate, and fit, below which nothing is told."""
+"""Pairs of images, standard deviation of the yaw rate, and fit, below which no estimate is made."""
 RESAMPLED, BLOCKS = 100, 10
 ITERATIONS = 8
 
@@ -39,9 +39,9 @@ class TimeOffset:
 
 
 def estimate_time_offset(drive: Drive, progress: Progress = no_progress) -> TimeOffset:
-    """The lag at which the images' horizontal motion fits the odometry's yaw rate best.
+    """Return the lag at which the images' horizontal motion fits the odometry's yaw rate best.
 
-    A turn shifts the whole picture sideways by as much as the camera turned; driving straight on
+    A turn shifts the whole image sideways by as much as the camera turned; driving straight on
     shifts its two halves apart. Raises DatasetError where the drive turns too little to tell.
     """
     stamps, shifts, weights = image_shifts(drive, progress)
@@ -118,16 +118,16 @@ def _yaw_rates(drive: Drive, stamps: Stamps, lag_s: float) -> Array:
 def _robust_losses(rates: Array, speeds: Array, weights: Array) -> tuple[Array, Array]:
     """Losses and trust (lags, n) of the lines speed = a·rate + b, one fitted for each lag.
 
-    Pictures of people, or of a wall that fills half the view, move by themselves: the loss is
+    Images of people, or of a wall that fills half the view, move differently: the loss is
     Cauchy's, log(1 + (r/c)²), at the scale of the lag that fits best, so that they hardly count.
     """
     trust = np.tile(weights / weights.mean(), (len(rates), 1))
     given = trust[0]
     for _ in range(ITERATIONS):
-        share = trust / trust.sum(axis=1, keepdims=True)
-        x = rates - (rates * share).sum(axis=1, keepdims=True)
-        y = speeds - share @ speeds[:, None]
-        slope = (share * x * y).sum(axis=1) / np.maximum((share * x * x).sum(axis=1), 1e-12)
+        weights = trust / trust.sum(axis=1, keepdims=True)
+        x = rates - (rates * weights).sum(axis=1, keepdims=True)
+        y = speeds - weights @ speeds[:, None]
+        slope = (weights * x * y).sum(axis=1) / np.maximum((weights * x * x).sum(axis=1), 1e-12)
         residuals = y - slope[:, None] * x
         scale = 2.0 * 1.4826 * np.median(np.abs(residuals), axis=1)
         trust = given / (1.0 + (residuals / np.maximum(scale, 1e-9)[:, None]) ** 2)
@@ -137,13 +137,13 @@ def _robust_losses(rates: Array, speeds: Array, weights: Array) -> tuple[Array, 
 
 def _correlation(rates: Array, speeds: Array, trust: Array) -> float:
     """Weighted correlation of yaw rates and the images' speeds, both (n,)."""
-    share = trust / trust.sum()
-    x, y = rates - rates @ share, speeds - speeds @ share
-    return float((x * y) @ share / np.sqrt(max((x**2 @ share) * (y**2 @ share), 1e-24)))
+    weights = trust / trust.sum()
+    x, y = rates - rates @ weights, speeds - speeds @ weights
+    return float((x * y) @ weights / np.sqrt(max((x**2 @ weights) * (y**2 @ weights), 1e-24)))
 
 
 def _lowest(lags: Array, loss: Array) -> float:
-    """The lag of the least loss, by a parabola through it and its neighbours."""
+    """Return the lag of the least loss, by a parabola through it and its neighbours."""
     at = int(np.clip(np.argmin(loss), 1, len(lags) - 2))
     low, least, high = loss[at - 1 : at + 2]
     bend = low - 2.0 * least + high
@@ -151,7 +151,7 @@ def _lowest(lags: Array, loss: Array) -> float:
 
 
 def _deviation(lags: Array, losses: Array) -> float:
-    """The estimate's standard deviation over drives put together from stretches of this one."""
+    """Return the estimate's standard deviation by a block bootstrap over the drive."""
     rng = np.random.default_rng(0)
     stretches = [part.sum(axis=1) for part in np.array_split(losses, BLOCKS, axis=1)]
     estimates = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array, Stamps
-from kbf_localization.datasets.files import counted, in_time_order, parse_lines
+from kbf_localization.datasets.files import LineError, counted, in_time_order, parse_lines
+from kbf_localization.errors import DatasetError
+from kbf_localization.limits import FARTHEST_M
 
 NORM_TOLERANCE = 0.01
 """A quaternion further from unit length than this is normalized, and counted."""
@@ -20,8 +23,10 @@ FASTEST_MPS = 60.0
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Poses over time: `stamps_ns` (m,) strictly increasing, `positions` (m, 3) in metres,
-    `rotations` (m, 3, 3) from the body's axes to the world's.
+    """Poses over time.
+
+    `stamps_ns` (m,) strictly increasing, `positions` (m, 3) in metres, `rotations` (m, 3, 3) from
+    the body's axes to the world's.
     """
 
     stamps_ns: Stamps
@@ -33,7 +38,7 @@ class Trajectory:
 
     @property
     def length_m(self) -> float:
-        """The length of the way."""
+        """Return the path length."""
         return float(np.linalg.norm(np.diff(self.positions, axis=0), axis=1).sum())
 
     @property
@@ -55,9 +60,18 @@ def parse_stamp(text: str) -> int:
         stamp = int(seconds) * (1 if len(seconds) > 15 else 10**9)
     else:
         stamp = float(text) * 1e9  # such as 1.305031e+09
-    if not 0 <= stamp < 2**63:
+    if stamp < 0:
+        raise LineError(f"the stamp {text.strip()[:40]} is negative; count from an earlier time")
+    if not stamp < 2**63:
         raise ValueError(f"no time: {text}")
     return round(stamp)
+
+
+def check_position(position: Sequence[float]) -> None:
+    """Refuse coordinates in metres that are beyond every map."""
+    farthest = max(map(abs, position))
+    if farthest > FARTHEST_M:
+        raise LineError(f"the coordinate {farthest:g} is beyond {FARTHEST_M:g} m")
 
 
 def _parse_pose(line: str) -> tuple[int, list[float]]:
@@ -65,18 +79,21 @@ def _parse_pose(line: str) -> tuple[int, list[float]]:
     fields = line.replace(",", " ").split()
     numbers = [float(field) for field in fields[1:8]]
     # A comparison with NaN is false.
-    if len(numbers) < 7 or not all(abs(number) < 1e9 for number in numbers):
+    if len(numbers) < 7 or not all(abs(number) < np.inf for number in numbers):
         raise ValueError
+    check_position(numbers[:3])
     return parse_stamp(fields[0]), numbers
 
 
 def read_trajectory(path: Path) -> tuple[Trajectory, list[str]]:
-    """The poses of a text file with "stamp tx ty tz qx qy qz qw" a line, with warnings.
+    """Return the poses of a text file with "stamp tx ty tz qx qy qz qw" a line, with warnings.
 
     Lines that begin with # are comments; commas may stand between the fields, and further fields
     may follow. Poses are sorted by time, each stamp once.
     """
     poses, warnings = parse_lines(path, _parse_pose, "hold no pose")
+    if not poses and warnings:
+        raise DatasetError(warnings[0])
     table = np.array([numbers for _, numbers in poses], dtype=np.float64).reshape(-1, 7)
     norms = np.linalg.norm(table[:, 3:], axis=1)
     usable = norms > 1e-6
@@ -91,7 +108,7 @@ def read_trajectory(path: Path) -> tuple[Trajectory, list[str]]:
 
 
 def sense_of_scale(path: Path, trajectory: Trajectory) -> list[str]:
-    """A warning where length and speed are not those of a robot, a person or a car in metres."""
+    """Warn where length and speed are not those of a robot, a person or a car in metres."""
     steps = np.linalg.norm(np.diff(trajectory.positions, axis=0), axis=1)
     speeds = steps / (np.diff(trajectory.stamps_ns) * 1e-9)
     speed = float(np.median(speeds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,16 @@ from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.pose_log import PoseLog, pose_of
 from kbf_localization.datasets.trajectory import Trajectory
+from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import compose, interpolate
+from kbf_localization.vision.camera.mount import OPTICAL_IN_BASE, Mount
 
 GLOBAL_FRAME, ODOM_FRAME = "map", "odom"
 BASE_FRAMES = ("base_footprint", "base_link")
+MOVING_M, MOVING_RAD = 0.01, 0.01
+"""Change of a transform beyond vibration and rounding: the mount moves."""
+COS_BODY_TILT = 0.7
+"""An optical frame's z looks ahead; one that points up within 45° is not optical."""
 
 
 class TransformLog:
@@ -37,13 +44,13 @@ class TransformLog:
             )
 
     def frames(self) -> str:
-        """What there is, for an error message."""
+        """Return what there is, for an error message."""
         return ", ".join(f"{parent}→{child}" for parent, child in sorted(self._logs)) or "nothing"
 
     def base_in_map(
         self, odometry: OdometryLog, odom_frame: str, base_frame: str
     ) -> OdometryLog | None:
-        """The base's pose in the global frame over time; None where no transform leads there.
+        """Return the base's pose in the global frame over time; None without such a transform.
 
         A direct transform to the base is taken as it is; otherwise the transform to the odometry's
         frame, interpolated at the stamps of the odometry, is composed with the odometry.
@@ -62,7 +69,7 @@ class TransformLog:
         return OdometryLog(at, compose(interpolate(stamps, poses, at), odometry.poses[within]))
 
     def odometry(self) -> tuple[OdometryLog, str, str] | None:
-        """The wheel odometry in odom→base with its two frames; None where there is none."""
+        """Return the wheel odometry in odom→base with its two frames; None where there is none."""
         found = {
             edge: log
             for edge, log in self._logs.items()
@@ -75,9 +82,9 @@ class TransformLog:
         return found[candidates[0]].log, *candidates[0]
 
     def camera_in_world(self, camera_frame: str, odom_frame: str) -> Trajectory | None:
-        """The camera's poses in the root of its tree, in six degrees; None where nothing moves it.
+        """Return the camera's poses in the root of its tree (6 DOF); None where nothing moves it.
 
-        Motion capture knows a body on the robot (TUM's world→kinect), not the robot's base. A way
+        Motion capture knows a body on the robot (TUM's world→kinect), not the robot's base. A chain
         through the odometry's frame is odometry, and no known pose.
         """
         chain: list[tuple[str, str]] = []
@@ -99,8 +106,57 @@ class TransformLog:
             rotations = turns * rotations
         return Trajectory(stamps, positions, rotations.as_matrix())
 
+    def mount(self, camera_frame: str, base_frames: Sequence[str]) -> Mount | None:
+        """Return the camera's pose in the first of the base frames that a transform leads to.
+
+        None where none does; ParameterError where the camera moves on the robot, as on a pan unit.
+        A frame whose z axis points up is the camera's body (x ahead), not its optical frame.
+        """
+        parents = {edge[1]: edge for edge, log in self._logs.items() if len(log)}
+        to_camera = self._ancestors(camera_frame, parents)
+        for base in base_frames:
+            to_base = self._ancestors(base, parents)
+            common = next((frame for frame in to_camera if frame in to_base), None)
+            if common is None or not camera_frame:
+                continue
+            camera = self._fixed(to_camera[: to_camera.index(common)], parents)
+            below = self._fixed(to_base[: to_base.index(common)], parents)
+            rotation = below[0].T @ camera[0]
+            place = below[0].T @ (camera[1] - below[1])
+            if rotation[2, 2] > COS_BODY_TILT and not camera_frame.endswith("optical_frame"):
+                rotation = rotation @ OPTICAL_IN_BASE
+            return Mount(rotation, place)
+        return None
+
+    @staticmethod
+    def _ancestors(frame: str, parents: Mapping[str, tuple[str, str]]) -> list[str]:
+        """Return the frame, its parent and so on; a circle ends where it closes."""
+        chain = [frame]
+        while chain[-1] in parents and parents[chain[-1]][0] not in chain:
+            chain.append(parents[chain[-1]][0])
+        return chain
+
+    def _fixed(
+        self, frames: Sequence[str], parents: Mapping[str, tuple[str, str]]
+    ) -> tuple[Array, Array]:
+        """Rotation (3, 3) and translation (3,) of the first frame in the parent of the last."""
+        rotation, place = np.eye(3), np.zeros(3)
+        for frame in frames:
+            values = self._logs[parents[frame]].further
+            turns = Rotation.from_quat(values[:, 3:])
+            angles = (turns[0].inv() * turns).magnitude()
+            moves = np.linalg.norm(values[:, :3] - values[0, :3], axis=1)
+            if angles.max() > MOVING_RAD or moves.max() > MOVING_M:
+                raise ParameterError(
+                    f"the camera's mount moves: {parents[frame][0]}→{frame} changes by "
+                    f"{moves.max():.3g} m and {angles.max():.3g} rad"
+                )
+            matrix = np.asarray(turns[0].as_matrix())
+            rotation, place = matrix @ rotation, matrix @ place + values[0, :3]
+        return rotation, place
+
     def _at(self, edge: tuple[str, str], at_ns: Stamps) -> tuple[Array, Rotation]:
-        """Translations (t, 3) and rotations of a transform at the given times."""
+        """Return translations (t, 3) and rotations of a transform at the given times."""
         values, stamps = self._logs[edge].further, self._logs[edge].log.stamps_ns
         turns = Rotation.from_quat(values[:, 3:])
         if len(values) == 1:

@@ -147,6 +147,12 @@ def _with_sequence_number(message: Any, types: Any) -> Any:
             setattr(message, name, [_with_sequence_number(one, types) for one in value])
         elif hasattr(value, "__msgtype__"):
             setattr(message, name, _with_sequence_number(value, types))
+    if message.__msgtype__ == "sensor_msgs/msg/CameraInfo":
+        # ROS 1 names the matrices by capital letters.
+        fields = {
+            (key.upper() if key in "dkrp" else key): one for key, one in vars(message).items()
+        }
+        return types.types[message.__msgtype__](**fields)
     return message
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ import pytest
 from rosbags.rosbag1 import Writer as Writer1
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Writer
 
+from kbf_localization.datasets import bag_storages
 from kbf_localization.datasets.bag_limits import MAX_CHUNK_BYTES, check_storages
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.open import open_drive
@@ -152,10 +155,10 @@ def test_special_files_in_a_bag_do_not_block(sqlite_bag: Path, special: str) -> 
             path.symlink_to("/dev/zero")
 
     put(sqlite_bag / "metadata.yaml")
-    assert len(open_drive(sqlite_bag)) == 4  # by its storage alone
+    assert len(open_drive(sqlite_bag, follow_links=True)) == 4  # by its storage alone
     put(sqlite_bag / "bag.db3")
     with pytest.raises(DatasetError, match="not a regular file"):
-        open_drive(sqlite_bag)
+        open_drive(sqlite_bag, follow_links=True)
 
 
 def test_a_bag_that_is_itself_a_fifo_does_not_block(tmp_path: Path) -> None:
@@ -200,22 +203,157 @@ def test_a_folder_whose_name_is_not_utf8_has_a_name_that_can_be_written(tmp_path
     assert drive.warnings and all(line.encode("utf-8") for line in drive.warnings)
 
 
-COMPUTING_TABLES = {
-    "a computed column": "CREATE TABLE {}(id INTEGER, topic_id INTEGER, timestamp INTEGER, "
-    "data BLOB AS (zeroblob(999999000)))",
-    "a virtual table": "CREATE VIRTUAL TABLE {} USING fts5(id, topic_id, timestamp, data)",
+HOSTILE_SCHEMAS = {
+    "an endless view": "DROP TABLE schema; CREATE VIEW schema AS WITH RECURSIVE more(x) AS "
+    "(SELECT 1 UNION ALL SELECT x + 1 FROM more) SELECT max(x) AS schema_version FROM more",
+    "a generated column": "DROP TABLE messages; CREATE TABLE messages(id INTEGER PRIMARY KEY, "
+    "topic_id INTEGER, timestamp INTEGER, data BLOB AS (zeroblob(900000000))); "
+    "INSERT INTO messages(topic_id, timestamp) VALUES (1, 1)",
+    "a virtual table": "CREATE VIRTUAL TABLE metadata_text USING fts5(data)",
+    "a virtual table of a known name": "DROP TABLE metadata; "
+    "CREATE VIRTUAL TABLE metadata USING fts5(data)",
+    "a trigger": "CREATE TRIGGER more AFTER INSERT ON messages BEGIN "
+    "INSERT INTO messages(topic_id, timestamp, data) VALUES (1, 1, zeroblob(1000)); END",
+    "another table": "CREATE TABLE notes(text TEXT)",
 }
 
 
-@pytest.mark.parametrize("statement", COMPUTING_TABLES.values(), ids=COMPUTING_TABLES.keys())
-def test_tables_that_compute_what_they_hold_are_refused(sqlite_bag: Path, statement: str) -> None:
+@pytest.mark.parametrize("statements", HOSTILE_SCHEMAS.values(), ids=HOSTILE_SCHEMAS.keys())
+def test_databases_of_more_than_plain_known_tables_are_refused(
+    sqlite_bag: Path, statements: str
+) -> None:
     """A message of 1 GB from a file of 30 kB, and no signal that SQLite would heed meanwhile."""
-    with sqlite3.connect(sqlite_bag / "bag.db3") as database:
-        database.execute("ALTER TABLE messages RENAME TO recorded")
-        database.execute(statement.format("messages"))
-        database.execute(
-            "INSERT INTO messages(id, topic_id, timestamp) "
-            "SELECT id, topic_id, timestamp FROM recorded"
-        )
-    with pytest.raises(DatasetError, match="its tables compute what they hold"):
-        open_drive(sqlite_bag)
+    (file,) = sqlite_bag.glob("*.db3")
+    with sqlite3.connect(file) as database:
+        database.executescript(statements)
+    for path in (sqlite_bag, file):
+        with pytest.raises(DatasetError, match="no recorder writes such"):
+            open_drive(path)
+
+
+@pytest.mark.usefixtures("compressing")
+@pytest.mark.parametrize("compressing", [FILE], indirect=True)
+def test_what_a_compressed_file_unpacks_to_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = []
+    monkeypatch.setattr(bag_storages, "check_index", checked.append)
+    RosbagDrive(write_messages(tmp_path / "bag", drive_messages(MemoryDrive())))
+    assert [path.suffix for path in checked] == [".mcap"]
+
+
+def test_qos_profiles_of_megabytes_are_not_parsed(sqlite_bag: Path) -> None:
+    (file,) = sqlite_bag.glob("*.db3")
+    for profiles, reason in (
+        ("- depth: 10\n" * 2_000_000, "profiles have 24.0 MB"),
+        ("- &a {depth: 1}\n- *a\n", "YAML aliases"),
+    ):
+        with sqlite3.connect(file) as database:
+            database.execute("UPDATE topics SET offered_qos_profiles = ?", (profiles,))
+        with pytest.raises(DatasetError, match=rf"bag\.db3.*{reason}"):
+            open_drive(file)
+
+
+def put_tree_bomb(file: Path, levels: int = 8, children: int = 300) -> None:
+    """Let the messages' B-tree refer to the same page again and again: 300^8 rows in 100 kB."""
+    with sqlite3.connect(file) as database:
+        ((root,),) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'")
+        ((size,),) = database.execute("PRAGMA page_size")
+    content = bytearray(file.read_bytes())
+    pages = len(content) // size
+    # The first row's leaf: one cell of 5 columns without data.
+    row = bytes([7, 1, 5, 0, 1, 1, 12, 1, 1])
+    leaf = struct.pack(">BHHHBH", 0x0D, 0, 1, size - len(row), 0, size - len(row))
+    numbers = [root, *range(pages + 1, pages + levels + 1)]
+    made = []
+    for child in numbers[1:]:
+        cells = struct.pack(">IB", child, 1) * children
+        begin = size - len(cells)
+        head = struct.pack(">BHHHBI", 0x05, 0, children, begin, 0, child)
+        places = struct.pack(f">{children}H", *range(begin, size, 5))
+        made.append((head + places).ljust(begin, b"\0") + cells)
+    made.append(leaf.ljust(size - len(row), b"\0") + row)
+    content += bytes(size * levels)
+    for number, page in zip(numbers, made, strict=True):
+        content[(number - 1) * size : number * size] = page
+    content[28:32] = struct.pack(">I", len(content) // size)
+    file.write_bytes(content)
+
+
+def test_a_tree_that_refers_to_its_pages_again_and_again_ends(sqlite_bag: Path) -> None:
+    (file,) = sqlite_bag.glob("*.db3")
+    with sqlite3.connect(file) as database:
+        database.execute("DROP INDEX timestamp_idx")
+    put_tree_bomb(file)
+    with pytest.raises(DatasetError, match="more steps than a file of its size has rows"):
+        open_drive(file)
+
+
+def test_a_long_statement_hears_signals(sqlite_bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite calls Python now and then, where the handler of Ctrl-C runs."""
+    monkeypatch.setattr(bag_storages, "LEAST_STEPS", 10**15)
+    (file,) = sqlite_bag.glob("*.db3")
+    with sqlite3.connect(file) as database:
+        database.execute("DROP INDEX timestamp_idx")
+    put_tree_bomb(file)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            open_drive(file)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("storage", ["sqlite3", "mcap"])
+def test_names_that_mean_something_in_an_address_are_read(tmp_path: Path, storage: str) -> None:
+    for name in ("50%", "a#b", "what?", "..%2fbag%2fbag", "a b&c=d"):
+        folder = tmp_path / name
+        write_bag(MemoryDrive(frames=4), tmp_path / "plain", storage=storage)
+        (tmp_path / "plain").rename(folder)
+        assert len(open_drive(folder)) == 4
+        (file,) = folder.glob("plain.*")
+        named = file.rename(folder / f"{name}{file.suffix}")
+        assert len(open_drive(named)) == 4
+
+
+def test_an_encoded_name_does_not_lead_out_of_the_bag(sqlite_bag: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    write_bag(MemoryDrive(frames=7), outside, storage="sqlite3")
+    shutil.copy(sqlite_bag / "bag.db3", sqlite_bag / "..%2foutside%2foutside.db3")
+    metadata = sqlite_bag / "metadata.yaml"
+    text = metadata.read_text()
+    assert "bag.db3" in text
+    metadata.write_text(text.replace("bag.db3", "..%2foutside%2foutside.db3"))
+    assert len(open_drive(sqlite_bag)) == 4
+
+
+def indexed_twice(content: bytes) -> bytes:
+    """An MCAP file whose index has its first chunk twice."""
+    (begin,) = struct.unpack_from("<Q", content, len(content) - 28)
+    at = begin
+    while content[at] != 0x08:
+        at += 9 + struct.unpack_from("<Q", content, at + 1)[0]
+    end = at + 9 + struct.unpack_from("<Q", content, at + 1)[0]
+    return content[:end] + content[at:end] + content[end:]
+
+
+def test_an_index_that_names_a_chunk_twice_is_refused(tmp_path: Path) -> None:
+    write_bag(MemoryDrive(frames=4), tmp_path / "bag", storage="mcap")
+    (file,) = (tmp_path / "bag").glob("*.mcap")
+    file.write_bytes(indexed_twice(file.read_bytes()))
+    with pytest.raises(DatasetError, match=r"bag\.mcap: its index names the same bytes"):
+        open_drive(tmp_path / "bag")
+
+
+@pytest.mark.parametrize("claim", [2**40, 2**63])
+def test_a_summary_that_claims_more_than_the_file_is_refused(tmp_path: Path, claim: int) -> None:
+    write_bag(MemoryDrive(frames=4), tmp_path / "bag", storage="mcap")
+    (file,) = (tmp_path / "bag").glob("*.mcap")
+    content = bytearray(file.read_bytes())
+    (begin,) = struct.unpack_from("<Q", content, len(content) - 28)
+    struct.pack_into("<Q", content, begin + 1, claim)
+    file.write_bytes(content)
+    with pytest.raises(DatasetError, match=f"a record of its summary claims {claim} bytes"):
+        open_drive(file)

@@ -88,7 +88,7 @@ def restored(tmp_path_factory: pytest.TempPathFactory, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("file", ["odom_scans/odom.tdf", "localization/places.lst"])
-@fuzzed(changes=edits | text_edits)
+@fuzzed("COLD text file", changes=edits | text_edits)
 def test_cold_text_files_with_anything_in_them(
     tmp_path_factory: pytest.TempPathFactory, file: str, changes: list[tuple[float, int, bytes]]
 ) -> None:
@@ -99,10 +99,11 @@ def test_cold_text_files_with_anything_in_them(
 
 
 @fuzzed(
+    "COLD image name",
     name=st.from_regex(
         r"t[0-9]{1,25}\.[0-9]{1,12}_x-?[0-9.]{1,9}_y-?[0-9.]{1,400}_a-?[0-9.e]{1,9}\.jpe?g",
         fullmatch=True,
-    ).filter(lambda name: len(name) < 250)
+    ).filter(lambda name: len(name) < 250),
 )
 def test_cold_images_of_any_name(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     folder = restored(tmp_path_factory, "cold")
@@ -115,7 +116,7 @@ cut_off = st.tuples(st.floats(0.0, 1.0), st.just(10**9), st.just(b"")).map(lambd
 
 
 @pytest.mark.parametrize("kind", ["mcap", "sqlite3", "ros1"])
-@fuzzed(changes=edits | token_edits(b"\xff" * 8, b"\xff" * 64) | cut_off)
+@fuzzed("bag storage", changes=edits | token_edits(b"\xff" * 8, b"\xff" * 64) | cut_off)
 def test_bags_with_bytes_changed_or_cut(
     tmp_path_factory: pytest.TempPathFactory, kind: str, changes: list[tuple[float, int, bytes]]
 ) -> None:
@@ -125,7 +126,7 @@ def test_bags_with_bytes_changed_or_cut(
     check(bag)
 
 
-@fuzzed(changes=edits | text_edits | cut_off)
+@fuzzed("bag metadata", changes=edits | text_edits | cut_off)
 def test_bags_with_any_metadata(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[float, int, bytes]]
 ) -> None:
@@ -149,7 +150,7 @@ def test_bags_with_any_metadata(
         ("plain", ".", "odometry.txt"),
     ],
 )
-@fuzzed(changes=edits | text_edits)
+@fuzzed("public data set text file", changes=edits | text_edits)
 def test_public_data_sets_with_anything_in_their_text_files(
     tmp_path_factory: pytest.TempPathFactory,
     kind: str,
@@ -170,7 +171,7 @@ yaml_edits = token_edits(
 
 
 @pytest.mark.parametrize("name", ["floor_plan.yaml", "floor_plan.pgm"])
-@fuzzed(changes=edits | yaml_edits)
+@fuzzed("floor plan", changes=edits | yaml_edits)
 def test_floor_plans_with_anything_in_them(
     tmp_path: Path, name: str, changes: list[tuple[float, int, bytes]]
 ) -> None:
@@ -219,7 +220,7 @@ image_edits = token_edits(
 
 
 @pytest.mark.parametrize("kind", ENCODED)
-@fuzzed(changes=edits | image_edits)
+@fuzzed("compressed image", changes=edits | image_edits)
 def test_images_with_bytes_changed_or_cut(
     kind: str, changes: list[tuple[float, int, bytes]]
 ) -> None:

@@ -302,6 +302,15 @@ def test_sizes_are_read_without_decoding(suffix: str) -> None:
 PNG = png_with()
 
 
+def test_a_png_with_odd_metadata_is_decoded_and_one_with_broken_pixels_is_not() -> None:
+    odd = png_with((b"sRGB", b"\x09"), (b"iCCP", b"x\0\0garbage"))
+    image = grey_from_compressed(odd)
+    assert image is not None and (image == 7).all()
+    broken = bytearray(PNG)
+    broken[PNG.index(b"IDAT") + 6] ^= 0xFF
+    assert grey_from_compressed(bytes(broken)) is None
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [

@@ -191,5 +191,5 @@ def test_an_image_that_is_a_fifo_or_endless_is_one_that_cannot_be_decoded(tmp_pa
         path = folder / "images" / f"{stamp(index)}.png"
         path.unlink()
         make(path)
-    images = dict(open_drive(folder).images())
+    images = dict(open_drive(folder, follow_links=True).images())
     assert [index for index, image in images.items() if image is None] == [1, 2]

@@ -146,7 +146,7 @@ def test_late_repeated_and_damaged_messages_are_passed_over_and_told(tmp_path: P
     messages.append(("/odom", START_NS + 9, odometry(START_NS + 10**9, float("nan"), 0.0, 0.0)))
     drive = RosbagDrive(write_messages(tmp_path / "bag", messages))
     assert drive.warnings == (
-        "passed over 2 images on /image/compressed with a late, repeated or no stamp",
+        "passed over 2 images on /image/compressed with a late, repeated, negative or no stamp",
         "passed over 3 unusable readings on /odom",
     )
     assert drive.odometry.poses[:, 0].tolist() == [0.0, 1.0, 4.0, 5.0]
