@@ -41,7 +41,7 @@ class Decorator:
         self.boards = [textures.whiteboard(pixels, self.rng) for _ in range(6)]
 
     def _sized(self, metres: float, least: int = 1) -> int:
-        """A length in pixels."""
+        """Return a length in pixels."""
         return max(round(metres * self.pixels), least)
 
     def _patch(self, high_m: float, wide_m: float, colour: textures.Colour) -> Image:
@@ -51,7 +51,7 @@ class Decorator:
         return images[int(self.rng.integers(len(images)))]
 
     def wall(self, face: Face, label: str) -> tuple[Image, list[Window]]:
-        """The face's colours in even white light, and its windows."""
+        """Return the face's colours in even white light, and its windows."""
         corridor = label.startswith("CR")
         # Rooms of one kind are painted alike.
         kind = sum(label.rstrip("-AB0123456789").encode())
@@ -77,7 +77,7 @@ class Decorator:
         return image, []
 
     def _put(self, image: Image, patch: Image, left_m: float, top_m: float) -> None:
-        """`top_m` is the height above the floor of the patch's upper edge."""
+        """Paint a patch; `top_m` is the height above the floor of its upper edge."""
         top = image.shape[0] - round(top_m * self.pixels)
         textures.paste(image, patch, round(left_m * self.pixels), top)
 
@@ -145,7 +145,7 @@ class Decorator:
             position += float(self.rng.uniform(0.15, 0.7))
 
     def box_side(self, box: Box, width_m: float) -> Image:
-        """A side of a piece of furniture."""
+        """Return a side of a piece of furniture."""
         height, width = self._sized(box.top, 4), self._sized(width_m, 4)
         if box.look == "bookshelf" and width_m > 0.5:
             return textures.bookshelf(height, width, self.pixels, self.rng)
@@ -166,7 +166,7 @@ class Decorator:
         return image
 
     def box_top(self, box: Box, size_m: tuple[float, float]) -> Image:
-        """The top of a piece of furniture, rows along y, with papers on desks."""
+        """Return the top of a piece of furniture, rows along y, with papers on desks."""
         width, height = (self._sized(side, 4) for side in size_m)
         image = textures.wood(height, width, box.style + 1, self.rng)
         if box.look in ("desk", "cabinet"):

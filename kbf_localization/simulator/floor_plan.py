@@ -22,9 +22,9 @@ DOOR_TOP_M = 2.05
 class Face:
     """One side of an upright wall parallel to an axis, seen from one room.
 
-    `axis` 0: the wall is at x = `at` and runs along y from `low` to `high`; `axis` 1 the other way
-    round. `side` is +1 where it is seen from greater coordinates. `kind` is "interior", "exterior"
-    (daylight behind it) or "lintel" (the wall above an open door).
+    `axis` 0: the wall is at x = `at` and runs along y from `low` to `high`; `axis` 1 with x and y
+    exchanged. `side` is +1 where it is seen from greater coordinates. `kind` is "interior",
+    "exterior" (daylight behind it) or "lintel" (the wall above an open door).
     """
 
     axis: int
@@ -47,7 +47,7 @@ class Face:
         return self.side if self.axis == 0 else -self.side
 
     def along(self, distance: float) -> tuple[float, float]:
-        """The point (x, y) `distance` metres from the face's left edge as seen."""
+        """Return the point (x, y) `distance` metres from the face's left edge as seen."""
         run = self.low + distance if self.rightward > 0 else self.high - distance
         return (self.at, run) if self.axis == 0 else (run, self.at)
 
@@ -66,11 +66,11 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class FloorPlan:
-    """Rooms as cells of a grid, what stands in them, and the ways a robot may take.
+    """Rooms as cells of a grid, what stands in them, and the routes a robot may take.
 
     `rooms` (rows along y, columns along x) holds 0 for solid and k for the room with the label
     `labels[k - 1]`. `open_x[j, i]` says that one can pass between the cells (j, i - 1) and (j, i);
-    `open_y[j, i]` between (j - 1, i) and (j, i). `routes` are lines of way points (k, 2).
+    `open_y[j, i]` between (j - 1, i) and (j, i). `routes` are lines of waypoints (k, 2).
     """
 
     origin: tuple[float, float]
@@ -97,24 +97,24 @@ class FloorPlan:
         return isinstance(other, FloorPlan) and other._content == self._content
 
     def size_in(self, pixels: float) -> tuple[int, int]:
-        """Width and height at so many `pixels` a metre."""
+        """Return width and height at so many `pixels` a metre."""
         ny, nx = self.rooms.shape
         return round(nx * self.cell_m * pixels), round(ny * self.cell_m * pixels)
 
     def room_at(self, points: Array) -> NDArray[np.int16]:
-        """The room (0: solid) at each point (…, 2)."""
+        """Return the room (0: solid) at each point (…, 2)."""
         ny, nx = self.rooms.shape
         i = np.clip(((points[..., 0] - self.origin[0]) / self.cell_m).astype(int), 0, nx - 1)
         j = np.clip(((points[..., 1] - self.origin[1]) / self.cell_m).astype(int), 0, ny - 1)
         return np.asarray(self.rooms[j, i])
 
     def image(self) -> tuple[Image, float]:
-        """The plan as map_server draws it, the greatest y first, and its metres per pixel."""
-        picture = np.where(self.rooms > 0, FREE, UNKNOWN).astype(np.uint8)
-        picture = picture.repeat(PIXELS_PER_CELL, axis=0).repeat(PIXELS_PER_CELL, axis=1)
+        """Return the plan as map_server draws it, greatest y first, and its metres per pixel."""
+        image = np.where(self.rooms > 0, FREE, UNKNOWN).astype(np.uint8)
+        image = image.repeat(PIXELS_PER_CELL, axis=0).repeat(PIXELS_PER_CELL, axis=1)
         for flat, rooms, passages in (
-            (picture, self.rooms, self.open_x),
-            (picture.T, self.rooms.T, self.open_y.T),
+            (image, self.rooms, self.open_x),
+            (image.T, self.rooms.T, self.open_y.T),
         ):
             walls = (rooms[:, 1:] != rooms[:, :-1]) & ~passages[:, 1:-1]
             walls = walls.repeat(PIXELS_PER_CELL, axis=0)
@@ -129,11 +129,11 @@ class FloorPlan:
                 )
                 for (low, high), start in zip((box.x, box.y), self.origin)
             )
-            picture[along, across] = OCCUPIED
-        return picture[::-1], pixel_m
+            image[along, across] = OCCUPIED
+        return image[::-1], pixel_m
 
     def faces(self) -> list[Face]:
-        """All wall faces, runs of equal cells merged."""
+        """Return all wall faces, runs of equal cells merged."""
         outside = _outside(self.rooms)
         found = list(self._faces_along(0, self.rooms, self.open_x, outside))
         found += self._faces_along(1, self.rooms.T, self.open_y.T, outside.T)
@@ -169,7 +169,7 @@ class FloorPlan:
 
 
 def _outside(rooms: NDArray[np.int16]) -> Flags:
-    """Solid cells from which one of the four directions leads to the open air."""
+    """Return solid cells from which one of the four directions leads to the open air."""
     solid = rooms == 0
     seen = np.zeros_like(solid)
     for axis in (0, 1):

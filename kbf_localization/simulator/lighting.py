@@ -23,10 +23,10 @@ _SUN = 1.1  # brightness
 class Lighting:
     """The light of one drive.
 
-    `daylight` and `lamps` are brightnesses, `lamps_on` the share of burning lamps, `exposure_s` the
-    shutter time, `grain` the noise's standard deviation in grey levels, `warmth` the colour cast
-    (blue, green, red factors), `sun_rad` the azimuth from which the sun shines and `sun_height` the
-    tangent of its elevation (0: no sun).
+    `daylight` and `lamps` are brightnesses, `lamps_on` the fraction of burning lamps, `exposure_s`
+    the shutter time, `grain` the noise's standard deviation in grey levels, `warmth` the colour
+    cast (blue, green, red factors), `sun_rad` the azimuth from which the sun shines and
+    `sun_height` the tangent of its elevation (0: no sun).
     """
 
     condition: str
@@ -42,7 +42,7 @@ class Lighting:
 
 
 def lighting_for(condition: str, seed: int, drive: int) -> Lighting:
-    """The light of drive number `drive`: its time of day differs from the other drives'."""
+    """Return the light of drive number `drive`: its time of day differs from the other drives'."""
     if condition not in CONDITIONS:
         raise ValueError(f"condition must be one of {', '.join(CONDITIONS)}, not {condition!r}")
     rng = np.random.default_rng([seed, 4, drive])
@@ -72,7 +72,7 @@ class Sources:
     ambient: Array
 
     def at(self, points: Array, room: int) -> Floats:
-        """Brightness at points (…, 3) of a room; 1 is a well-lit white wall."""
+        """Return the brightness at points (…, 3) of a room; 1 is a well-lit white wall."""
         total = np.full(points.shape[:-1], self.ambient[room])
         here = self.rooms == room
         for place, strength in zip(self.places[here], self.strengths[here]):
@@ -81,7 +81,7 @@ class Sources:
 
 
 def lamp_places(plan: FloorPlan) -> tuple[Array, NDArray[np.int64]]:
-    """Ceiling lamps on a lattice: positions (k, 3) and their rooms (k,)."""
+    """Return ceiling lamps on a lattice: positions (k, 3) and their rooms (k,)."""
     places, rooms = [], []
     for room in range(1, len(plan.labels) + 1):
         pitch = 7 if plan.labels[room - 1].startswith("CR") else 6
@@ -100,7 +100,7 @@ def lamp_places(plan: FloorPlan) -> tuple[Array, NDArray[np.int64]]:
 def sources(
     plan: FloorPlan, lighting: Lighting, windows: Array, window_rooms: NDArray[np.int64]
 ) -> tuple[Sources, Flags]:
-    """All sources of one drive, and which of the lamps (in the order of `lamp_places`) burn."""
+    """Return all light sources of a drive, and which lamps (in the order of `lamp_places`) burn."""
     lamps, lamp_rooms = lamp_places(plan)
     rng = np.random.default_rng([plan.seed, 5, lighting.seed])
     burning = rng.random(len(lamps)) < lighting.lamps_on
@@ -125,7 +125,7 @@ class Sunlight:
         self._climb = lighting.sun_height
 
     def band(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """Heights (k,), (k,) between which the sun reaches each point; low above high: nowhere."""
+        """Return heights (k,), (k,) between which the sun reaches a point; low above high: none."""
         ray = (np.array([self._direction[0]]), np.array([self._direction[1]]))
         hits = self._rays.cast((x, y), ray)
         low, high = np.full(len(x), np.inf), np.full(len(x), -np.inf)
@@ -139,7 +139,7 @@ class Sunlight:
         return low, high
 
     def on_wall(self, face: Face, size: tuple[int, int]) -> Floats | None:
-        """Brightness that the sun adds to a face's texture of `size` (width, height) pixels."""
+        """Return the sun's brightness on a face's texture of `size` (width, height) pixels."""
         facing = face.side * self._direction[face.axis]
         if self._climb == 0.0 or facing <= 0.05:
             return None
@@ -155,7 +155,7 @@ class Sunlight:
         return np.asarray(cv2.resize(lit, size, interpolation=cv2.INTER_LINEAR), dtype=np.float32)
 
     def on_floor(self, plan: FloorPlan, size: tuple[int, int]) -> Floats | None:
-        """Brightness that the sun adds to the floor's texture of `size` (width, height) pixels."""
+        """Return the sun's brightness on the floor's texture of `size` (width, height) pixels."""
         if self._climb == 0.0:
             return None
         ny, nx = (round(cells * plan.cell_m / _FLOOR_STEP_M) for cells in plan.rooms.shape)

@@ -1,4 +1,4 @@
-"""All textures in one atlas, and where in it the colour of each pixel of a picture lies."""
+"""All textures in one atlas, and where in it the colour of each pixel of a image lies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Flags, Floats, Image
+from kbf_localization.datasets.known_cameras import SIMULATED_HEIGHT_M, SIMULATED_VIEW_RAD
 from kbf_localization.simulator.textures import paste
 
 LEVELS = 4
@@ -19,7 +20,7 @@ _PAD = 8
 class Atlas:
     """Packs images into shelves; level k is the whole atlas reduced by 2^k, to the right of it.
 
-    One remap of it, with the level that suits each pixel's distance, draws a picture.
+    One remap of it, with the level that suits each pixel's distance, draws an image.
     `corners` (n, 2) are the x, y of each image's upper left pixel at level 0, `pixels`
     (h, w, 3) the colours, `shift` (LEVELS, 2) where each level lies in `pixels`.
     """
@@ -58,8 +59,8 @@ class Camera:
 
     width: int = 640
     height: int = 480
-    view_deg: float = 68.9
-    above_m: float = 1.1
+    view_deg: float = float(np.degrees(SIMULATED_VIEW_RAD))
+    above_m: float = SIMULATED_HEIGHT_M
 
     @property
     def focal(self) -> float:
@@ -68,7 +69,7 @@ class Camera:
 
 
 class LookUp:
-    """Surfaces paint their atlas coordinates over each other, the far ones first; then one remap.
+    """Surfaces paint their atlas coordinates over each other, far to near; then one remap.
 
     The camera is level at `eye`; `ray` is the pair of x and y of each column's ray, which runs one
     metre of depth for each unit of its parameter.
@@ -90,11 +91,11 @@ class LookUp:
         self._x = np.empty((camera.height, camera.width), dtype=np.float32)
         self._y = np.empty_like(self._x)
 
-    def picture(self) -> Image:
-        """The painted picture (height, width, 3)."""
+    def image(self) -> Image:
+        """Return the painted image (height, width, 3)."""
         how, border = cv2.INTER_LINEAR, cv2.BORDER_REPLICATE
-        picture = cv2.remap(self._atlas.pixels, self._x, self._y, how, borderMode=border)
-        return np.asarray(picture, dtype=np.uint8)
+        image = cv2.remap(self._atlas.pixels, self._x, self._y, how, borderMode=border)
+        return np.asarray(image, dtype=np.uint8)
 
     def paint_walls(
         self, depth: Array, along: Array, number: NDArray[np.int64], top: float, pixels: float
@@ -180,22 +181,22 @@ class LookUp:
         np.copyto(self._x[first:last, columns], x, where=inside)
         np.copyto(self._y[first:last, columns], fall * slope + offset, where=inside)
 
-    def _rows_between(self, one: float, other: float) -> tuple[int, int]:
-        """The rows, first and one past the last, whose fall lies between the two."""
+    def _rows_between(self, first: float, other: float) -> tuple[int, int]:
+        """Return the rows, first and one past the last, whose fall lies between the two."""
         height = self._camera.height
-        rows = np.sort([one, other]) * self._camera.focal + self._horizon
+        rows = np.sort([first, other]) * self._camera.focal + self._horizon
         upper, lower = np.clip(rows, -1.0, height)
         return max(int(np.floor(upper)), 0), min(int(np.ceil(lower)) + 1, height)
 
     def _level(self, depth: Array, pixels: float) -> NDArray[np.int64]:
-        """The halving of the atlas whose pixels are about as large as the picture's."""
+        """Return the halving of the atlas whose pixels are about as large as the image's."""
         ratio = np.log2(np.maximum(pixels * np.abs(depth) / self._camera.focal, 1e-3))
         return np.clip(np.floor(ratio + 0.3), 0, LEVELS - 1).astype(np.int64)
 
     def _upright(
         self, depth: Array, along: Array, number: NDArray[np.int64], top: float, pixels: float
     ) -> tuple[Floats, Floats, Floats]:
-        """Atlas x of each column, and slope and offset of atlas y over the rays' fall."""
+        """Return atlas x of each column, and slope and offset of atlas y over the rays' fall."""
         level = self._level(depth, pixels)
         shrink = 1.0 / 2.0**level
         corner, shift = self._atlas.corners[number], self._atlas.shift[level]
@@ -206,6 +207,6 @@ class LookUp:
 
 
 def _span(shown: Flags) -> slice:
-    """From the first to the last column that is shown."""
+    """Return the slice from the first to the last column that is shown."""
     columns = np.flatnonzero(shown)
     return slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0)

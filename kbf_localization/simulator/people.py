@@ -1,4 +1,4 @@
-"""People who walk through the picture, as upright pictures that face the camera."""
+"""People who walk through the scene, as upright images that face the camera."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SKINS = ((130, 160, 210), (90, 120, 170), (60, 85, 125))
 
 @dataclass(frozen=True)
 class Look:
-    """A person's picture: colours (h, w, 3) and where they are opaque (h, w)."""
+    """A person's image: colours (h, w, 3) and where they are opaque (h, w)."""
 
     colours: Image
     opaque: Flags
@@ -32,7 +32,7 @@ class Walker(NamedTuple):
 
 
 def person_looks(seed: int, pixels: float) -> list[Look]:
-    """Six people, each in two phases of a step."""
+    """Return six people, each in two phases of a step."""
     rng = np.random.default_rng([seed, 9])
     looks = []
     for _ in range(6):
@@ -84,9 +84,9 @@ def _draw(
 
 
 def walkers_along(stamps_ns: Stamps, poses: Array, seed: int, drive: int) -> list[list[Walker]]:
-    """Who is about at each frame: people come the other way along the robot's own path.
+    """Return who is about at each frame: people come towards the robot along its own path.
 
-    One meets the robot about every `MEETING_S` seconds, at 1.2 m/s, half a metre to one side.
+    A person meets the robot about every `MEETING_S` seconds, at 1.2 m/s, half a metre to one side.
     """
     rng = np.random.default_rng([seed, 10, drive])
     travelled = np.r_[0.0, np.cumsum(np.hypot(*np.diff(poses[:, :2], axis=0).T))]
@@ -99,7 +99,7 @@ def walkers_along(stamps_ns: Stamps, poses: Array, seed: int, drive: int) -> lis
         start = float(np.interp(moment, clock, travelled)) + float(rng.uniform(5, 10))
         for k in np.flatnonzero((clock >= moment) & (clock < moment + 14)):
             along = start - 1.2 * (clock[k] - moment)
-            # One who has come past the robot is behind the camera for good.
+            # Who has come past the robot is behind the camera for good.
             if along < travelled[k] or along > travelled[-1]:
                 continue
             spot = [float(np.interp(along, travelled, poses[:, axis])) for axis in (0, 1)]

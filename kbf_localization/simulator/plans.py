@@ -1,18 +1,34 @@
-"""Offices to drive through: an invented one, or one built round real trajectories."""
+"""Offices to drive through, invented or built round real trajectories, with their furniture."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
 from kbf_localization.errors import DatasetError
-from kbf_localization.simulator.floor_plan import FloorPlan
-from kbf_localization.simulator.furniture import CLEARANCE_M, furnish
+from kbf_localization.simulator.floor_plan import Box, Face, FloorPlan
 from kbf_localization.simulator.trajectory import Trajectory
+
+# What it looks like: width and depth in metres, height, and where it is found.
+_ROOM_FURNITURE = {
+    "bookshelf": (1.0, 0.35, 1.95),
+    "cabinet": (0.9, 0.45, 1.2),
+    "desk": (1.6, 0.8, 0.74),
+    "wardrobe": (1.0, 0.55, 2.0),
+    "drawers": (0.45, 0.6, 0.6),
+}
+_CORRIDOR_FURNITURE = {
+    "cabinet": (0.9, 0.4, 1.1),
+    "copier": (0.7, 0.6, 1.05),
+    "bin": (0.35, 0.35, 0.6),
+}
+CLEARANCE_M = 0.62
 
 _CELL_M = 0.4
 _FINE_M = 0.05
@@ -23,8 +39,73 @@ _ROOM_REACH_M = 1.9
 _LABELS = ("2PO", "1PO", "2PO", "PA", "2PO", "KT", "2PO", "CNR", "TL", "LAB")
 
 
+def furnish(plan: FloorPlan, aisles: Sequence[Array] = ()) -> FloorPlan:
+    """Return the plan with furniture beside its routes and `aisles`, lines (k, 2) to keep clear."""
+    rng = np.random.default_rng([plan.seed, 2])
+    routes = cKDTree(np.concatenate([_dense(route) for route in (*plan.routes, *aisles)]))
+    boxes: list[Box] = []
+    for face in plan.faces():
+        if face.kind == "lintel" or face.length < 0.8:
+            continue
+        corridor = plan.labels[face.room - 1].startswith("CR")
+        chosen = _CORRIDOR_FURNITURE if corridor else _ROOM_FURNITURE
+        position = float(rng.uniform(0.05, 0.5))
+        while position < face.length - 0.4:
+            look = str(rng.choice(list(chosen)))
+            width, depth, top = chosen[look]
+            if face.kind == "exterior" and top > 1.3:
+                look, (width, depth, top) = "desk", _ROOM_FURNITURE["desk"]
+            wanted = rng.random() < (0.12 if corridor else 0.5)
+            style = int(rng.integers(4))
+            if wanted and position + width < face.length - 0.05:
+                box = _against(face, position, width, depth, top, look, style)
+                if _fits(box, plan, boxes, routes):
+                    boxes.append(box)
+            position += width + float(rng.choice([0.02, 0.3, 1.2]))
+    return replace(plan, boxes=tuple(boxes))
+
+
+def _dense(route: Array) -> Array:
+    """Return the route with points at least every 0.1 m."""
+    steps = np.hypot(*np.diff(route, axis=0).T)
+    pieces = [route]
+    for start, end, step in zip(route[:-1], route[1:], steps):
+        fraction = np.linspace(0, 1, int(step / 0.1) + 1)[:, None]
+        pieces.append(start + fraction * (end - start))
+    return np.concatenate(pieces)
+
+
+def _against(
+    face: Face, position: float, width: float, depth: float, top: float, look: str, style: int
+) -> Box:
+    start, other = face.along(position), face.along(position + width)
+    run = sorted((start[1 - face.axis], other[1 - face.axis]))
+    across = sorted((face.at + 0.02 * face.side, face.at + depth * face.side))
+    x, y = (across, run) if face.axis == 0 else (run, across)
+    return Box((x[0], x[1]), (y[0], y[1]), top, face.room, look, style)
+
+
+def _fits(box: Box, plan: FloorPlan, others: list[Box], routes: cKDTree) -> bool:
+    edge = np.linspace(0, 1, 5)
+    grid = np.stack(
+        np.meshgrid(
+            box.x[0] + edge * (box.x[1] - box.x[0]), box.y[0] + edge * (box.y[1] - box.y[0])
+        ),
+        axis=-1,
+    ).reshape(-1, 2)
+    if np.any(plan.room_at(grid) != box.room) or np.min(routes.query(grid)[0]) < CLEARANCE_M:
+        return False
+    return not any(
+        box.x[0] < other.x[1]
+        and other.x[0] < box.x[1]
+        and box.y[0] < other.y[1]
+        and other.y[0] < box.y[1]
+        for other in others
+    )
+
+
 def plan_office(seed: int) -> FloorPlan:
-    """The office of this seed, some 28 by 18 m; its routes are round trips into each open room."""
+    """Return the office of this seed, some 28 by 18 m, with round trips into each open room."""
     rng = np.random.default_rng([seed, 1])
     nx, ny = 74, 48
     rooms = np.zeros((ny, nx), dtype=np.int16)
@@ -44,13 +125,13 @@ def plan_office(seed: int) -> FloorPlan:
         rooms[y0:y1, x0:x1] = len(labels)
         door = int(rng.integers(x0 + 1, x1 - 3))
         open_y[y1 if below else y0, door : door + 3] = True
-        way = door + 1.5
+        entry = door + 1.5
         inner = y1 - 2.0 if below else y0 + 2.0
         far = y0 + 3.5 if below else y1 - 3.5
         left, right = x0 + 3.2, x1 - 3.2
-        inside = [(way, inner), (right, (inner + far) / 2), ((left + right) / 2, far)]
-        inside += [(left, (inner + far) / 2), (way, inner)]
-        routes.append(np.array([(way, middle), *inside, (way, middle)]) * at)
+        inside = [(entry, inner), (right, (inner + far) / 2), ((left + right) / 2, far)]
+        inside += [(left, (inner + far) / 2), (entry, inner)]
+        routes.append(np.array([(entry, middle), *inside, (entry, middle)]) * at)
 
     for below in (True, False):
         x = 3
@@ -73,7 +154,7 @@ def plan_office(seed: int) -> FloorPlan:
 
 
 def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
-    """The office in which all `trajectories` (one common frame) are drives."""
+    """Return the office in which all `trajectories` (one common frame) are drives."""
     points = np.concatenate([trajectory.poses[:, :2] for trajectory in trajectories])
     if np.ptp(points, axis=0).max() > _WIDEST_M:
         raise DatasetError(
@@ -111,7 +192,7 @@ def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
 def _distance_to(
     label: str, trajectories: Sequence[Trajectory], origin: Array, cells: NDArray[np.int64]
 ) -> Array:
-    """Distance in metres from each cell's middle to the path inside the room `label`."""
+    """Return the distance in metres from each cell's middle to the path inside the room `label`."""
     per_cell = round(_CELL_M / _FINE_M)
     canvas = np.full((cells[1] * per_cell, cells[0] * per_cell), 255, dtype=np.uint8)
     for trajectory in trajectories:

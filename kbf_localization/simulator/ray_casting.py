@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kbf_localization.arrays import Array
 from kbf_localization.simulator.floor_plan import Face
 
-FARTHEST_M = 60.0
+MAX_RANGE_M = 60.0
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class WallRays:
         self._right = np.array([face.rightward for face in faces])
 
     def cast(self, eyes: tuple[Array, Array], ray: tuple[Array, Array]) -> Hits:
-        """First hits of the rays `eyes` + t `ray`, both pairs (x, y) of (k,) or (1,) arrays."""
+        """Return first hits of the rays `eyes` + t `ray`, pairs (x, y) of (k,) or (1,) arrays."""
         count = max(len(values) for values in (*eyes, *ray))
-        distance = np.full(count, FARTHEST_M)
+        distance = np.full(count, MAX_RANGE_M)
         face = np.zeros(count, dtype=np.int64)
         hit_at = np.zeros(count)
         every = np.arange(count)
@@ -63,7 +63,7 @@ class WallRays:
         return Hits(distance, face, self._right[face] * hit_at - left)
 
     def _seen(self, numbers: NDArray[np.int64], eye: Array, ray: Array) -> NDArray[np.int64]:
-        """Those faces whose front a common eye or a common direction can meet at all."""
+        """Return those faces whose front a common eye or a common direction can meet at all."""
         side = self._side[numbers]
         if len(eye) == 1:
             numbers = numbers[side * (eye[0] - self._at[numbers]) > 0]

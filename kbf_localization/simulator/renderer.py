@@ -20,7 +20,7 @@ class Renderer:
     """Casts one ray in the plane for each column, which suffices: walls are upright.
 
     Walls, floor and ceiling come first; lintels, furniture and people are painted over them, the
-    far ones before the near ones.
+    far surfaces before the near.
     """
 
     def __init__(self, scene: Scene, camera: Camera) -> None:
@@ -40,7 +40,7 @@ class Renderer:
     def render(
         self, pose: Array, walkers: Sequence[Walker] = (), horizon_shift: float = 0.0
     ) -> Image:
-        """The picture (height, width, 3) from `pose`; the horizon is shifted by so many pixels."""
+        """Render the image (height, width, 3) from `pose`, its horizon shifted by some pixels."""
         scene, camera = self.scene, self.camera
         self._eye = (float(pose[0]), float(pose[1]))
         self._ahead = (float(np.cos(pose[2])), float(np.sin(pose[2])))
@@ -57,7 +57,7 @@ class Renderer:
         ):
             self._lookup.paint_plane(height, number, pixels, scene.plan.origin, self._depth)
         self._paint_things(walkers)
-        return self._lookup.picture()
+        return self._lookup.image()
 
     def _paint_things(self, walkers: Sequence[Walker]) -> None:
         away = self._middles - np.array(self._eye)
@@ -99,9 +99,9 @@ class Renderer:
         enter, leave = np.empty((2, self.camera.width)), np.empty((2, self.camera.width))
         with np.errstate(divide="ignore", invalid="ignore"):
             for axis in (0, 1):
-                one = (sides[axis][0] - self._eye[axis]) / self._ray[axis]
+                near = (sides[axis][0] - self._eye[axis]) / self._ray[axis]
                 other = (sides[axis][1] - self._eye[axis]) / self._ray[axis]
-                enter[axis], leave[axis] = np.minimum(one, other), np.maximum(one, other)
+                enter[axis], leave[axis] = np.minimum(near, other), np.maximum(near, other)
         near, far = enter.max(axis=0), leave.min(axis=0)
         shown = (near < far) & (near > _NEAR_M) & (near < self._depth)
         if not shown.any():

@@ -13,7 +13,6 @@ from kbf_localization.arrays import Array, Flags, Floats, Image
 from kbf_localization.simulator import textures
 from kbf_localization.simulator.decoration import Decorator, Window
 from kbf_localization.simulator.floor_plan import Face, FloorPlan
-from kbf_localization.simulator.ground import ceiling_texture, floor_texture
 from kbf_localization.simulator.lighting import (
     Lighting,
     Sources,
@@ -23,9 +22,52 @@ from kbf_localization.simulator.lighting import (
 )
 from kbf_localization.simulator.lookup import Atlas
 from kbf_localization.simulator.people import Look, person_looks
+from kbf_localization.simulator.textures import stained
 
-# A white wall in full light is stored at this share of 255, to leave room for windows and sun.
+_FLOORS = ((120, 138, 150), (96, 104, 122), (128, 120, 104), (92, 116, 140))
+
+# A white wall in full light is stored at this fraction of 255, to leave room for windows and sun.
 HEADROOM = 0.6
+
+
+def floor_texture(plan: FloorPlan, pixels: float) -> Image:
+    """Paint tiles in corridors, linoleum or carpet in rooms."""
+    rng = np.random.default_rng([plan.seed, 7])
+    size = plan.size_in(pixels)
+    image = np.zeros((size[1], size[0], 3), dtype=np.uint8)
+    rooms = cv2.resize(plan.rooms, size, interpolation=cv2.INTER_NEAREST)
+    tiles = _tiles(size, 0.5 * pixels, rng)
+    for room, label in enumerate(plan.labels, 1):
+        mask = rooms == room
+        corridor = label.startswith("CR")
+        image[mask] = _FLOORS[0 if corridor else 1 + room % 3]
+        if corridor or label.startswith(("TL", "KT", "PA")):
+            image[mask] = np.clip(image[mask].astype(np.int16) + tiles[mask][:, None], 0, 255)
+    return stained(image, rng, 5.0, coarse=max(round(0.4 * pixels), 4))
+
+
+def _tiles(size: tuple[int, int], pitch: float, rng: np.random.Generator) -> NDArray[np.int16]:
+    """Return brightness differences of tiles and the dark joints between them."""
+    across, down = int(size[0] / pitch) + 1, int(size[1] / pitch) + 1
+    shades = rng.integers(-9, 10, (down, across))
+    x = (np.arange(size[0]) / pitch).astype(int)
+    y = (np.arange(size[1]) / pitch).astype(int)
+    pattern = shades[y[:, None], x[None, :]].astype(np.int16)
+    pattern[np.flatnonzero(np.diff(y, prepend=-1))] = -42
+    pattern[:, np.flatnonzero(np.diff(x, prepend=-1))] = -42
+    return np.asarray(pattern)
+
+
+def ceiling_texture(plan: FloorPlan, pixels: float) -> Image:
+    """Paint white panels in a grid of dark lines."""
+    rng = np.random.default_rng([plan.seed, 8])
+    size = plan.size_in(pixels)
+    image = np.full((size[1], size[0], 3), (206, 210, 210), dtype=np.uint8)
+    panel = 0.6 * pixels
+    for k in range(int(max(size) / panel) + 1):
+        image[:, min(round(k * panel), size[0] - 1)] = (140, 144, 146)
+        image[min(round(k * panel), size[1] - 1)] = (140, 144, 146)
+    return stained(image, rng, 3.0, coarse=max(round(0.5 * pixels), 4))
 
 
 @dataclass(frozen=True)
@@ -73,14 +115,14 @@ class Scene:
 
 
 def densities(width: int) -> tuple[float, float, float]:
-    """Pixels a metre of walls, floor and ceiling for images of this width."""
+    """Return pixels a metre of walls, floor and ceiling for images of this width."""
     scale = float(np.clip(width / 640, 0.35, 1.5))
     return 110 * scale, 60 * scale, 36 * scale
 
 
 @lru_cache(maxsize=2)
 def surfaces(plan: FloorPlan, wall_pixels: float) -> Surfaces:
-    """The office's textures before any light falls on them."""
+    """Return the office's textures before any light falls on them."""
     decorator = Decorator(plan.seed, wall_pixels)
     faces = plan.faces()
     walls, windows = [], []
@@ -98,7 +140,7 @@ def surfaces(plan: FloorPlan, wall_pixels: float) -> Surfaces:
 
 @lru_cache(maxsize=2)
 def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
-    """The office in this light, for images `width` pixels wide."""
+    """Return the office in this light, for images `width` pixels wide."""
     wall_pixels, floor_pixels, ceiling_pixels = densities(width)
     bare = surfaces(plan, wall_pixels)
     middles, rooms = _window_middles(bare)
@@ -115,8 +157,8 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
     for box, sides in zip(plan.boxes, bare.boxes):
         middle = np.array([[np.mean(box.x), np.mean(box.y), box.top]])
         level = float(lights.at(middle, box.room)[0])
-        for share, image in zip((0.8, 0.95, 0.9, 0.85, 1.05), sides):
-            images.append(_lit(image, np.full((2, 2), level * share, np.float32), lighting))
+        for level_factor, image in zip((0.8, 0.95, 0.9, 0.85, 1.05), sides):
+            images.append(_lit(image, np.full((2, 2), level * level_factor, np.float32), lighting))
     shade = np.full((2, 2), float(np.mean(lights.ambient)) + 0.3, np.float32)
     images += [_lit(look.colours, shade, lighting) for look in bare.looks]
     floor = floor_texture(plan, floor_pixels)
@@ -140,7 +182,7 @@ def _window_middles(bare: Surfaces) -> tuple[Array, NDArray[np.int64]]:
 
 
 def _wall_light(face: Face, lights: Sources) -> Floats:
-    """Brightness over a face on a coarse grid, top row first."""
+    """Return the brightness over a face on a coarse grid, top row first."""
     across = max(int(face.length / 0.4), 2)
     spots = np.array([face.along(d) for d in (np.arange(across) + 0.5) * face.length / across])
     heights = np.linspace(face.top, face.bottom, 6)
@@ -157,7 +199,7 @@ def _lit_plane(
     lighting: Lighting,
     sun: Sunlight | None = None,
 ) -> Image:
-    """A lit floor or ceiling, room by room: a wall lets no light through to the next room."""
+    """Light a floor or ceiling, room by room: a wall lets no light through to the next room."""
     ny, nx = plan.rooms.shape
     x = plan.origin[0] + (np.arange(nx) + 0.5) * plan.cell_m
     y = plan.origin[1] + (np.arange(ny) + 0.5) * plan.cell_m
@@ -172,7 +214,7 @@ def _lit_plane(
 
 
 def _lit(albedo: Image, light: Floats, lighting: Lighting, sun: Floats | None = None) -> Image:
-    """A texture in a coarse grid of light, and in the sun's, which is as fine as the texture."""
+    """Light a texture by a coarse grid of lamps' light, and by the sun's at full resolution."""
     size = (albedo.shape[1], albedo.shape[0])
     factor = cv2.resize(light, size, interpolation=cv2.INTER_LINEAR)
     factor = (factor if sun is None else factor + sun) * np.float32(HEADROOM)

@@ -1,4 +1,4 @@
-"""From the light that falls in to the picture that is stored: shutter, exposure, lens and noise."""
+"""From the light that falls in to the image that is stored: shutter, exposure, lens and noise."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Sensor:
         self._camera, self._lighting = camera, lighting
         rng = np.random.default_rng(11)
         size = (camera.height + _MARGIN, camera.width + _MARGIN, 3)
-        # One field of noise, shifted from frame to frame: drawing a fresh one takes longer than the
-        # picture. Demosaicing leaves noise slightly soft, as the blur does.
+        # One field of noise, shifted from frame to frame: drawing new noise takes longer than the
+        # image. Demosaicing leaves noise slightly soft, as the blur does.
         field = cv2.GaussianBlur(rng.standard_normal(size).astype(np.float32), (0, 0), 0.6)
         self._noise = np.round(field / field.std() * lighting.grain).astype(np.int8)
         x = np.linspace(-1, 1, camera.width)[None, :]
@@ -30,7 +30,7 @@ class Sensor:
         self._vignette = cv2.merge([vignette] * 3)
 
     def expose(self, light: Image, turning: float, rng: np.random.Generator) -> Image:
-        """The stored picture; `turning` (rad/s) smears it during the shutter time."""
+        """Expose the stored image; `turning` (rad/s) blurs it during the shutter time."""
         smear = abs(turning) * self._lighting.exposure_s * self._camera.focal
         width = 2 * round(smear / 2) + 1
         image = cv2.blur(light, (width, 1)) if width > 1 else light
@@ -41,7 +41,7 @@ class Sensor:
         return np.asarray(cv2.add(image, noise, dtype=cv2.CV_8U))
 
     def _curve(self, mean: float, rng: np.random.Generator) -> Image:
-        """Gain towards a middling grey, as far as the exposure goes, with soft highlights."""
+        """Apply gain towards a middling grey, as far as the exposure goes, with soft highlights."""
         gain = (_TARGET_GREY / max(mean, 4.0)) ** 0.85 * float(np.exp(rng.normal(0, 0.03)))
         values = np.arange(256) / 255 * float(np.clip(gain, 0.5, 3.2))
         soft = np.where(values < 0.75, values, 0.75 + 0.25 * np.tanh((values - 0.75) / 0.25))

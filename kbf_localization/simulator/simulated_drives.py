@@ -10,7 +10,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from kbf_localization.datasets.cold import CONDITIONS, IMAGES, ODOMETRY, PLACES, SIMULATED_NOTE
+from kbf_localization.datasets.camera_file import CAMERA_FILE, write_camera_file
+from kbf_localization.datasets.cold import (
+    CONDITIONS,
+    IMAGES,
+    ODOMETRY,
+    OTHER_CAMERA,
+    PLACES,
+    SIMULATED_NOTE,
+)
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.files import new_folder
 from kbf_localization.datasets.floor_plan_image import write_floor_plan
@@ -20,6 +28,7 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
+from kbf_localization.simulator.optics import USUAL_CAMERA, Optics, SimulatedCamera
 from kbf_localization.simulator.people import walkers_along
 from kbf_localization.simulator.plans import plan_office, plan_round
 from kbf_localization.simulator.renderer import Renderer
@@ -48,6 +57,7 @@ def simulate(
     frames: int = 1000,
     size: tuple[int, int] = (640, 480),
     camera_turned_rad: float | Sequence[float] = 0.0,
+    camera: SimulatedCamera = USUAL_CAMERA,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Path]:
@@ -55,7 +65,8 @@ def simulate(
 
     The drives differ in path, time of day and people; `condition` is one for all or one for each,
     and so is `camera_turned_rad`, by how much the camera looks to the left of where the robot goes.
-    They are named `seq1_<condition><number>` in `folder`.
+    `camera` has another mount, lens or clock than the usual camera; `camera_turned_rad` comes on
+    top of its mount. They are named `seq1_<condition><number>` in `folder`.
     """
     conditions = [condition] * runs if isinstance(condition, str) else list(condition)
     turned = np.broadcast_to(camera_turned_rad, runs)
@@ -71,7 +82,7 @@ def simulate(
         trajectory = drive_through(plan, np.random.default_rng([seed, 20, k]), start, frames)
         name = f"seq1_{conditions[k]}{k + 1}"
         drives.append(_Drive(name, trajectory, conditions[k], k, float(turned[k])))
-    return _write(folder, plan, drives, size, workers, progress)
+    return _write(folder, plan, drives, size, camera, workers, progress)
 
 
 def simulate_along(
@@ -85,6 +96,7 @@ def simulate_along(
     frames: int | None = None,
     size: tuple[int, int] = (640, 480),
     camera_turned_rad: float = 0.0,
+    camera: SimulatedCamera = USUAL_CAMERA,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Path]:
@@ -95,7 +107,8 @@ def simulate_along(
     rendered by several calls share an office when the union and the seed are the same. Stamps,
     poses, labels and file names are the originals'. `extra_drives` further drives follow a
     perturbed version of the longest trajectory. The camera looks by `camera_turned_rad` to the left
-    of where the robot goes. To train on seq2 and one further drive and to test on seq1:
+    of where the robot goes, beyond the mount of `camera`. To train on seq2 and one further drive
+    and to test on seq1:
 
         seq2, seq1, extra = simulate_along(folder, [seq2_places, seq1_places], extra_drives=1)
 
@@ -123,7 +136,7 @@ def simulate_along(
         further = perturbed(longest, np.random.default_rng([seed, 21, k]), start)
         name = f"further_{condition}{k - len(real) + 1}"
         drives.append(_Drive(name, further.first(frames), condition, k, camera_turned_rad))
-    return _write(folder, plan, drives, size, workers, progress)
+    return _write(folder, plan, drives, size, camera, workers, progress)
 
 
 @dataclass(frozen=True)
@@ -140,7 +153,7 @@ def _places_file(path: Path) -> Path:
 
 
 def _sequence_name(places: Path, condition: str, number: int) -> str:
-    """The sequence's own name where the list lies in its folder, in the light that is rendered."""
+    """Return the sequence's own name where the list is in its folder, with the rendered light."""
     name = places.parent.parent.name
     if places.parent.name != "localization" or not name:
         return f"along{number + 1}_{condition}1"
@@ -154,6 +167,7 @@ def _write(
     plan: FloorPlan,
     drives: Sequence[_Drive],
     size: tuple[int, int],
+    camera: SimulatedCamera,
     workers: Workers | None,
     progress: Progress,
 ) -> list[Path]:
@@ -174,24 +188,28 @@ def _write(
             for part in (Path(IMAGES), Path(PLACES).parent, Path(ODOMETRY).parent):
                 (sequence / part).mkdir(parents=True)
             note = "Images and wheel odometry of this sequence are simulated.\n"
+            if not camera.is_usual:
+                note += f"{OTHER_CAMERA}.\n"
+            if camera.write_info:
+                write_camera_file(sequence / CAMERA_FILE, camera.lens(*size), camera.mount)
             (sequence / SIMULATED_NOTE).write_text(note, encoding="ascii")
             write_floor_plan(sequence, *plan.image(), plan.origin)
             _write_places(sequence / PLACES, trajectory)
             rng = np.random.default_rng([plan.seed, 22, drive.number])
             odometry = drive_wheels(trajectory.stamps_ns, trajectory.poses, rng)
             _write_odometry(sequence / ODOMETRY, odometry)
-            _write_images(sequence / IMAGES, plan, drive, Camera(*size), workers, progress)
+            _write_images(sequence / IMAGES, plan, drive, camera, size, workers, progress)
     return [folder / name for name in names]
 
 
 def _write_places(path: Path, trajectory: Trajectory) -> None:
-    """A `places.lst`: "<image file name> <room label>" a line, in time order."""
+    """Write a `places.lst`: "<image file name> <room label>" a line, in time order."""
     lines = (f"{name} {label}\n" for name, label in zip(trajectory.names, trajectory.labels))
     path.write_text("".join(lines), encoding="ascii")
 
 
 def _write_odometry(path: Path, log: OdometryLog) -> None:
-    """An `odom.tdf`: field 3 seconds, 4 microseconds, 8 x, 9 y, 11 heading, from 0."""
+    """Write an `odom.tdf`: field 3 seconds, 4 microseconds, 8 x, 9 y, 11 heading, from 0."""
     lines = []
     for number, (stamp_ns, (x, y, heading)) in enumerate(zip(log.stamps_ns, log.poses)):
         seconds, rest = divmod(int(stamp_ns), 1_000_000_000)
@@ -204,31 +222,43 @@ def _write_images(
     folder: Path,
     plan: FloorPlan,
     drive: _Drive,
-    camera: Camera,
+    camera: SimulatedCamera,
+    size: tuple[int, int],
     workers: Workers | None,
     progress: Progress,
 ) -> None:
     done, total, doing = 0, len(drive.trajectory), f"rendering {drive.name}"
     chunks = [range(first, min(first + _CHUNK, total)) for first in range(0, total, _CHUNK)]
     progress(done, total, doing)
-    for count in (workers or Serial()).map(partial(_render, folder, plan, drive, camera), chunks):
+    render = partial(_render, folder, plan, drive, camera, size)
+    for count in (workers or Serial()).map(render, chunks):
         done += count
         progress(done, total, doing)
 
 
-def _render(folder: Path, plan: FloorPlan, drive: _Drive, camera: Camera, frames: range) -> int:
+def _render(
+    folder: Path,
+    plan: FloorPlan,
+    drive: _Drive,
+    camera: SimulatedCamera,
+    size: tuple[int, int],
+    frames: range,
+) -> int:
     """Write some of a drive's images, which do not depend on the others; returns how many."""
+    width, height = size
     lighting = lighting_for(drive.condition, plan.seed, drive.number)
-    renderer = Renderer(scene(plan, lighting, camera.width), camera)
-    sensor = Sensor(camera, lighting)
+    optics = Optics(camera, width, height)
+    renderer = Renderer(scene(plan, lighting, width), optics.level)
+    sensor = Sensor(Camera(width, height), lighting)
     trajectory = drive.trajectory
+    eyes = camera.eyes(trajectory.stamps_ns, trajectory.poses)
     about = walkers_along(trajectory.stamps_ns, trajectory.poses, plan.seed, drive.number)
     turning = np.gradient(np.unwrap(trajectory.poses[:, 2]), trajectory.stamps_ns * 1e-9)
     for k in frames:
         rng = np.random.default_rng([plan.seed, 23, drive.number, k])
-        shake = float(rng.normal(0, 0.7)) * camera.height / 480
-        eye = trajectory.poses[k] + np.array([0.0, 0.0, drive.camera_turned_rad])
-        light = renderer.render(eye, about[k], shake)
+        shake = float(rng.normal(0, 0.7)) * height / 480
+        eye = eyes[k] + np.array([0.0, 0.0, drive.camera_turned_rad])
+        light = optics.image(renderer.render(eye, about[k], shake))
         image = sensor.expose(light, float(np.clip(turning[k], -2, 2)), rng)
         ok, data = cv2.imencode(".jpeg", image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
         if not ok:

@@ -18,7 +18,7 @@ def flat(height: int, width: int, colour: Colour) -> Image:
 
 
 def stained(image: Image, rng: np.random.Generator, strength: float, coarse: int = 24) -> Image:
-    """The image with smooth stains and a fine grain, as paint and floors have."""
+    """Return the image with smooth stains and a fine grain, as paint and floors have."""
     height, width = image.shape[:2]
     small = rng.normal(0, strength, (height // coarse + 2, width // coarse + 2)).astype(np.float32)
     large = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC)
@@ -50,7 +50,7 @@ def wood(height: int, width: int, style: int, rng: np.random.Generator) -> Image
 
 
 def door(pixels: float, style: int, rng: np.random.Generator) -> Image:
-    """A closed door with frame, 1.0 by 2.1 m."""
+    """Return a closed door with frame, 1.0 by 2.1 m."""
     height, width = round(2.1 * pixels), round(1.0 * pixels)
     frame: Colour = ((60, 70, 80), (90, 60, 40), (70, 90, 60), (120, 120, 120))[style % 4]
     image = flat(height, width, frame)
@@ -77,7 +77,7 @@ def text_block(
     ink: Colour,
     rng: np.random.Generator,
 ) -> None:
-    """Lines of strokes that look like print from a distance."""
+    """Draw lines of strokes that look like print from a distance."""
     thick = max(pitch // 2, 1)
     for row in range(top, bottom - thick, pitch):
         x = left
@@ -89,7 +89,7 @@ def text_block(
 
 
 def poster(pixels: float, rng: np.random.Generator) -> Image:
-    """A poster or notice between A3 and A0: coloured ground, print, shapes, a photograph."""
+    """Return a poster or notice between A3 and A0: coloured ground, print, shapes, a photograph."""
     scale = float(rng.uniform(0.45, 0.95))
     size = (scale, scale * 1.4) if rng.random() < 0.7 else (scale * 1.4, scale)
     width, height = (max(round(side * pixels), 8) for side in size)
@@ -100,7 +100,7 @@ def poster(pixels: float, rng: np.random.Generator) -> Image:
     pitch = max(round(0.045 * pixels * rng.uniform(0.7, 1.8)), 2)
     text_block(image, margin, margin, width - margin, margin + 2 * pitch, pitch, ink, rng)
     half = int(height * rng.uniform(0.3, 0.6))
-    _picture(image[margin + 2 * pitch : half, margin : width - margin], rng)
+    _photograph(image[margin + 2 * pitch : half, margin : width - margin], rng)
     text_block(image, margin, half + pitch, width - margin, height - margin, pitch, ink, rng)
     for _ in range(int(rng.integers(0, 4))):
         centre = (int(rng.integers(width)), int(rng.integers(height)))
@@ -110,7 +110,7 @@ def poster(pixels: float, rng: np.random.Generator) -> Image:
     return image
 
 
-def _picture(area: Image, rng: np.random.Generator) -> None:
+def _photograph(area: Image, rng: np.random.Generator) -> None:
     """Fill `area` with a photograph (smooth blobs) or a diagram (bars)."""
     height, width = area.shape[:2]
     if height < 4 or width < 4:
@@ -128,7 +128,7 @@ def _picture(area: Image, rng: np.random.Generator) -> None:
 
 
 def bookshelf(height: int, width: int, pixels: float, rng: np.random.Generator) -> Image:
-    """Shelves with spines of books and folders."""
+    """Return shelves with spines of books and folders."""
     image = flat(height, width, (60, 80, 110))
     board = max(round(0.03 * pixels), 1)
     shelf = max(round(0.36 * pixels), 4)
@@ -162,7 +162,7 @@ def whiteboard(pixels: float, rng: np.random.Generator) -> Image:
 
 
 def outdoors(height: int, width: int, night: bool, rng: np.random.Generator) -> Image:
-    """What a window of that size shows: sky, houses and trees, or the lights of the night."""
+    """Return what a window of that size shows: sky, houses and trees, or lights at night."""
     if night:
         image = flat(height, width, (34, 24, 18))
         for _ in range(int(rng.integers(3, 9))):
@@ -188,7 +188,7 @@ def outdoors(height: int, width: int, night: bool, rng: np.random.Generator) -> 
 
 
 def _house(image: Image, left: int, top: int, width: int, rng: np.random.Generator) -> None:
-    """A front with rows of windows."""
+    """Draw a front with rows of windows."""
     tone = int(rng.integers(140, 210))
     foot = (left + width, image.shape[0])
     cv2.rectangle(image, (left, top), foot, (tone - 15, tone, tone + 10), -1)
@@ -200,7 +200,7 @@ def _house(image: Image, left: int, top: int, width: int, rng: np.random.Generat
 
 
 def _tree(image: Image, left: int, top: int, width: int, rng: np.random.Generator) -> None:
-    """A heap of leaves, lighter above."""
+    """Draw a heap of leaves, lighter above."""
     for _ in range(14):
         x = left + int(rng.integers(0, width))
         y = int(rng.integers(top, image.shape[0]))

@@ -1,4 +1,4 @@
-"""Where and when a simulated camera takes its pictures: read, varied, or driven room by room."""
+"""Where and when a simulated camera takes its images: read, varied, or driven room by room."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEP_S = 0.0512
 _LOOK_AHEAD_M = 0.45
 _METRES_PER_FRAME = 0.07
 SIDEWAYS_M, HEADING_RAD, PACE = 0.12, 0.05, (0.85, 1.2)
-"""How another drive along the same way differs from the first."""
+"""How another drive along the same path differs from the first."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Trajectory:
         return len(self.names)
 
     def first(self, frames: int | None) -> Trajectory:
-        """Only the first `frames` frames (all for None)."""
+        """Return the first `frames` frames (all for None)."""
         kept = slice(frames)
         return Trajectory(
             self.stamps_ns[kept], self.poses[kept], self.labels[kept], self.names[kept]
@@ -43,14 +43,14 @@ class Trajectory:
 
 
 def image_name(stamp_ns: int, pose: Array) -> str:
-    """The file name that COLD (Saarbrücken, 7 decimals) gives an image."""
+    """Return the file name that COLD (Saarbrücken, 7 decimals) gives an image."""
     seconds, rest = divmod(int(stamp_ns), 1_000_000_000)
     x, y, heading = (float(value) for value in pose)
     return f"t{seconds}.{rest // 1000:06d}_x{x:.7f}_y{y:.7f}_a{heading:.7f}.jpeg"
 
 
 def named(stamps_ns: Stamps, poses: Array, labels: tuple[str, ...]) -> Trajectory:
-    """A trajectory whose stamps and poses are what its file names say: microseconds, 7 digits."""
+    """Round stamps and poses to what the file names hold: microseconds, 7 digits."""
     stamps = stamps_ns // 1000 * 1000
     rounded = poses.copy()
     rounded[:, 2] = np.clip(wrap_angle(poses[:, 2]), -3.1415926, 3.1415926)
@@ -60,7 +60,7 @@ def named(stamps_ns: Stamps, poses: Array, labels: tuple[str, ...]) -> Trajector
 
 
 def read_trajectory(path: Path) -> Trajectory:
-    """The trajectory in a COLD `places.lst`; unlike a data set's, it must be without a fault."""
+    """Read the trajectory in a COLD `places.lst`; unlike a data set's, it must have no fault."""
     frames, faults = read_places(path)
     if faults:
         raise DatasetError(faults[0])
@@ -79,7 +79,7 @@ def read_trajectory(path: Path) -> Trajectory:
 
 
 def perturbed(trajectory: Trajectory, rng: np.random.Generator, start_ns: int) -> Trajectory:
-    """Another drive along the same way: other offsets, headings, pace and moments of exposure.
+    """Return another drive along the same path: other offsets, headings, pace and exposure times.
 
     Offsets wander smoothly (correlated over some 20 s); gaps of the original are left out, and
     images come every FRAME_S as in the original.
@@ -106,7 +106,7 @@ def perturbed(trajectory: Trajectory, rng: np.random.Generator, start_ns: int) -
 def drive_through(
     plan: FloorPlan, rng: np.random.Generator, start_ns: int, frames: int
 ) -> Trajectory:
-    """`frames` images of a robot that makes the office's tour."""
+    """Return `frames` images of a robot that makes the office's tour."""
     track = _follow(_way(plan, rng, frames), rng, round(frames * FRAME_S / _STEP_S) + 8)
     clock = np.arange(len(track)) * _STEP_S
     times = np.arange(frames) * FRAME_S + np.clip(rng.normal(0, 0.0015, frames), -0.02, 0.02) + 0.05
@@ -117,7 +117,7 @@ def drive_through(
 
 
 def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> Array:
-    """Way points of one drive: round the plan's rooms from a start of its own, beside the others.
+    """Return a drive's waypoints: round the plan's rooms from a random start, beside the others.
 
     Drives of equally many frames see the same rooms, as many as they have time for, so that one
     can be located by the images of another.
@@ -142,27 +142,27 @@ def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> Array:
 
 
 def _round_trip_m(plan: FloorPlan, order: list[int]) -> float:
-    """Length of the way through the routes in this order and back to the first."""
-    way = np.concatenate([*(plan.routes[k] for k in order), plan.routes[order[0]][:1]])
-    return float(np.hypot(*np.diff(way, axis=0).T).sum())
+    """Return the path length through the routes in this order and back to the first."""
+    path = np.concatenate([*(plan.routes[k] for k in order), plan.routes[order[0]][:1]])
+    return float(np.hypot(*np.diff(path, axis=0).T).sum())
 
 
-def _follow(way: Array, rng: np.random.Generator, steps: int) -> Array:
-    """Poses (steps, 3), heading unrolled, of a pursuit of the way: slow in bends, with stops."""
-    segments = np.diff(way, axis=0)
+def _follow(path: Array, rng: np.random.Generator, steps: int) -> Array:
+    """Return poses (steps, 3), heading unrolled, of a path pursuit: slow in bends, with stops."""
+    segments = np.diff(path, axis=0)
     lengths = np.hypot(*segments.T)
-    way = way[np.r_[True, lengths > 0.05]]
-    travelled = np.r_[0.0, np.cumsum(np.hypot(*np.diff(way, axis=0).T))]
-    pose = np.array([way[0, 0], way[0, 1], np.arctan2(*(way[1] - way[0])[::-1])])
+    path = path[np.r_[True, lengths > 0.05]]
+    travelled = np.r_[0.0, np.cumsum(np.hypot(*np.diff(path, axis=0).T))]
+    pose = np.array([path[0, 0], path[0, 1], np.arctan2(*(path[1] - path[0])[::-1])])
     cruise, wander, speed, turn, done, pause = float(rng.uniform(0.32, 0.45)), 0.0, 0.0, 0.0, 0.0, 0
     poses = np.empty((steps, 3))
     for k in range(steps):
         poses[k] = pose
         pause = pause - 1 if pause > 0 else int(rng.uniform(20, 80)) if rng.random() < 0.0012 else 0
         wander += rng.normal(0, 0.03) - 0.02 * wander
-        # The goal runs ahead on the way, but never farther than the look-ahead from the robot.
+        # The goal runs ahead on the path, but never farther than the look-ahead from the robot.
         while done < travelled[-1]:
-            goal = np.array([np.interp(done, travelled, way[:, axis]) for axis in (0, 1)])
+            goal = np.array([np.interp(done, travelled, path[:, axis]) for axis in (0, 1)])
             if np.hypot(*(goal - pose[:2])) > _LOOK_AHEAD_M:
                 break
             done += 0.04

@@ -1,7 +1,7 @@
 """Wheel odometry whose increments err as those of a real robot's wheels do.
 
 The error against the truth, measured on COLD's Freiburg seq1_night1, has three traits that white
-noise lacks: heavy tails (0.014 m RMS but 0.005 m median over 0.2 s), lateral slip that lasts for
+noise lacks: heavy tails (0.014 m RMS but 0.005 m median over 0.2 s), lateral slip that persists for
 about a second, and a heading that wobbles round a constant bias of 0.005 rad/s instead of
 diffusing.
 """
@@ -26,25 +26,25 @@ _FORWARD_DRIFT_S = 15.0
 _FORWARD_JITTER = 0.0105  # m per square root of 0.2 s
 _SIDE_SLIP = 0.037  # m/s
 _SIDE_SLIP_S = 0.8
-_BURSTS = 0.95  # standard deviation of the logarithm of the noise's size, lasting _BURST_S
+_BURSTS = 0.95  # standard deviation of the logarithm of the noise's size, correlated over _BURST_S
 _BURST_S = 1.0
 
 
-def _coloured(rng: np.random.Generator, steps: int, lasting_s: float) -> Array:
-    """Gaussian noise (steps,) of unit variance that is correlated over `lasting_s` seconds."""
-    keep = float(np.exp(-PERIOD_S / lasting_s))
+def _coloured(rng: np.random.Generator, steps: int, correlation_s: float) -> Array:
+    """Return Gauss–Markov noise (steps,) of unit variance and time constant `correlation_s`."""
+    keep = float(np.exp(-PERIOD_S / correlation_s))
     noise = rng.standard_normal(steps)
     noise[1:] *= np.sqrt(1 - keep**2)
     return _decaying_sum(noise, keep)
 
 
 def _decaying_sum(steps: Array, keep: float) -> Array:
-    """y[t] = steps[t] + keep y[t-1]: lfilter([1], [1, -keep], steps), whose import takes long."""
+    """Return y[t] = steps[t] + keep y[t-1]: lfilter([1], [1, -keep], steps), slow to import."""
     return np.array(list(accumulate(steps.tolist(), lambda y, step: step + keep * y)))
 
 
 def drive_wheels(stamps_ns: Stamps, poses: Array, rng: np.random.Generator) -> OdometryLog:
-    """The log, 20 readings a second in a frame of its own, of a robot that took `poses`."""
+    """Return the log, 20 readings a second in an odometry frame, of a robot that took `poses`."""
     first, last = int(stamps_ns[0]) - 200_000_000, int(stamps_ns[-1]) + 200_000_000
     clock = np.arange(first, last, round(PERIOD_S * 1e9), dtype=np.int64) // 1000 * 1000
     there = interpolate(stamps_ns, poses, clock)
@@ -59,7 +59,7 @@ def drive_wheels(stamps_ns: Stamps, poses: Array, rng: np.random.Generator) -> O
 
 
 def _errors(steps: int, rng: np.random.Generator) -> Array:
-    """Errors (steps, 3) of the readings' increments in the robot's frame."""
+    """Return errors (steps, 3) of the readings' increments in the robot's frame."""
     size = np.exp(_BURSTS * _coloured(rng, steps, _BURST_S) - _BURSTS**2)
     jitter = _FORWARD_JITTER * np.sqrt(PERIOD_S / 0.2) * rng.standard_normal(steps) * size
     forward = jitter + _FORWARD_DRIFT * PERIOD_S * _coloured(rng, steps, _FORWARD_DRIFT_S)

@@ -10,7 +10,7 @@ import pytest
 from kbf_localization.errors import DatasetError
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.plans import plan_office, plan_round
-from kbf_localization.simulator.ray_casting import FARTHEST_M, WallRays
+from kbf_localization.simulator.ray_casting import MAX_RANGE_M, WallRays
 from kbf_localization.simulator.trajectory import (
     Trajectory,
     drive_through,
@@ -28,7 +28,7 @@ def nearest_obstacle_m(plan: FloorPlan, trajectory: Trajectory) -> float:
     found = []
     for x, y in trajectory.poses[::5, :2]:
         hits = rays.cast((np.array([x]), np.array([y])), ray)
-        assert hits.distance.max() < FARTHEST_M, "a gap in the walls"
+        assert hits.distance.max() < MAX_RANGE_M, "a gap in the walls"
         found.append(hits.distance.min())
         for box in plan.boxes:
             east = max(box.x[0] - x, 0, x - box.x[1])
@@ -44,7 +44,7 @@ def test_an_invented_drive_keeps_clear_of_walls_and_furniture(seed: int) -> None
     assert nearest_obstacle_m(plan, drive) > 0.25
 
 
-def test_drives_of_one_office_see_the_same_rooms_though_on_different_ways() -> None:
+def test_drives_of_one_office_see_the_same_rooms_though_on_different_paths() -> None:
     plan = plan_office(1)
     first, second = (drive_through(plan, np.random.default_rng(k), 10**18, 1000) for k in range(2))
     assert len(set(first.labels) & set(second.labels)) >= 5

@@ -67,7 +67,7 @@ def test_the_skirting_board_is_where_the_wall_meets_the_floor(renderer: Renderer
             assert near.max() > 2 * np.median(np.abs(np.diff(column)))
 
 
-def test_turning_the_camera_shifts_the_picture_by_the_tangent(renderer: Renderer) -> None:
+def test_turning_the_camera_shifts_the_image_by_the_tangent(renderer: Renderer) -> None:
     turn = 0.06
     here = cv2.cvtColor(renderer.render(POSE), cv2.COLOR_BGR2GRAY)
     there = cv2.cvtColor(renderer.render(POSE + np.array([0, 0, turn])), cv2.COLOR_BGR2GRAY)
@@ -101,8 +101,8 @@ def test_the_night_is_noisier_than_the_day() -> None:
         lighting = lighting_for(condition, 1, 0)
         light = Renderer(scene(plan, lighting, camera.width), camera).render(POSE)
         sensor = Sensor(camera, lighting)
-        one, other = (sensor.expose(light, 0.0, rng).astype(float) for _ in range(2))
-        noise[condition] = (one - one.mean() - other + other.mean()).std()
+        frame, other = (sensor.expose(light, 0.0, rng).astype(float) for _ in range(2))
+        noise[condition] = (frame - frame.mean() - other + other.mean()).std()
     assert noise["night"] > 1.4 * noise["cloudy"]
 
 

@@ -54,13 +54,13 @@ def test_images_have_structure_and_are_neither_black_nor_white(
 
 def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path: Path) -> None:
     frames = 52  # for two workers: each renders fifty at a time
-    (one,) = simulate(tmp_path / "one", runs=1, frames=frames, size=SMALL, seed=5)
+    (first,) = simulate(tmp_path / "one", runs=1, frames=frames, size=SMALL, seed=5)
     (two,) = simulate(tmp_path / "two", runs=1, frames=frames, size=SMALL, seed=5, workers=Cores(2))
     # The floor plan's two files, places.lst, odom.tdf and the note that all is simulated.
-    assert len(contents(one)) == frames + 5
-    assert contents(one) == contents(two)
+    assert len(contents(first)) == frames + 5
+    assert contents(first) == contents(two)
     (other,) = simulate(tmp_path / "other", runs=1, frames=2, size=SMALL, seed=6)
-    assert contents(other)["floor_plan.pgm"] != contents(one)["floor_plan.pgm"]
+    assert contents(other)["floor_plan.pgm"] != contents(first)["floor_plan.pgm"]
 
 
 def test_conditions_may_differ_between_the_drives_of_one_office(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_real_trajectories_keep_their_names_poses_and_labels(
     assert len(ColdDrive(folders[2])) > 30
 
 
-def test_drives_rendered_apart_share_an_office_when_told(
+def test_drives_rendered_apart_have_one_office_when_asked(
     tmp_path: Path, short_places: list[Path]
 ) -> None:
     both = simulate_along(tmp_path / "both", short_places, size=SMALL)

@@ -31,7 +31,7 @@ def test_stamps_are_exact_and_names_and_labels_are_kept(tmp_path: Path) -> None:
     [
         ("", "has 0 images"),
         (LINES.splitlines()[0], "has 1 images"),
-        (LINES + "picture7.jpeg CR-A\n", "line 3"),
+        (LINES + "image7.jpeg CR-A\n", "line 3"),
         (LINES + LINES, "out of order"),
         (LINES.replace("CR-A", ""), "193444.* has no room label"),
     ],
@@ -69,10 +69,10 @@ def test_another_drive_along_the_way_stays_near_it_at_a_pace_of_its_own() -> Non
     seconds = 0.2 * np.arange(400) + np.where(np.arange(400) < 200, 0.0, 60.0)
     poses = np.column_stack((0.1 * np.arange(400), np.zeros((400, 2))))
     labels = ("CR-A",) * 200 + ("2PO1-A",) * 200
-    way = named((1e9 * seconds).astype(np.int64), poses, labels)
+    trajectory = named((1e9 * seconds).astype(np.int64), poses, labels)
     factors = []
     for seed in range(5):
-        other = perturbed(way, np.random.default_rng(seed), 10**18)
+        other = perturbed(trajectory, np.random.default_rng(seed), 10**18)
         assert np.abs(other.poses[:, 1]).max() <= 0.7 * 2 * 0.12 + 1e-6
         assert np.abs(other.poses[:, 2]).max() <= 2 * 0.05 + 1e-6
         between = np.diff(other.stamps_ns) * 1e-9

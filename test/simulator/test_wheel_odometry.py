@@ -1,4 +1,4 @@
-"""The simulated wheels err as the real ones of COLD's Freiburg seq1_night1 do."""
+"""The simulated wheels err as the real wheels of COLD's Freiburg seq1_night1 do."""
 
 from __future__ import annotations
 
