@@ -7,14 +7,14 @@ from datetime import datetime
 from kbf_localization.training_map.training_map import Source
 
 FIRST_YEAR = 1990
-"""Earlier stamps are those of a simulated clock, which says nothing about the day."""
+"""Earlier stamps are those of a simulated clock."""
 
 PARTS_OF_DAY = ((6, "night"), (12, "morning"), (18, "afternoon"), (22, "evening"), (24, "night"))
-"""Until which hour each of them lasts, in this computer's time zone."""
+"""The hour at which each part ends, in this computer's time zone."""
 
 
 def recorded(source: Source) -> tuple[datetime, datetime] | None:
-    """The times of the first and the last image, in this computer's time zone, where known."""
+    """Return the local times of the first and last image; None where unknown."""
     if source.stamps_ns is None:
         return None
     try:
@@ -25,7 +25,7 @@ def recorded(source: Source) -> tuple[datetime, datetime] | None:
 
 
 def part_of_day(source: Source) -> str | None:
-    """Such as "afternoon", by the middle of the drive; None where its time is unknown."""
+    """Return such as "afternoon", by the middle of the drive; None where its time is unknown."""
     times = recorded(source)
     if times is None:
         return None
@@ -34,12 +34,12 @@ def part_of_day(source: Source) -> str | None:
 
 
 def light(source: Source) -> str | None:
-    """The lighting that the drive itself names, else the part of the day."""
+    """Return the drive's own lighting condition, else the part of the day."""
     return source.condition or part_of_day(source)
 
 
 def when(source: Source) -> str | None:
-    """Such as "2006-07-06 19:07 to 19:11 (evening)"; None where it is unknown."""
+    """Return such as "2006-07-06 19:07 to 19:11 (evening)"; None where it is unknown."""
     times = recorded(source)
     if times is None:
         return None

@@ -1,4 +1,4 @@
-"""The training map: poses X_i with the images Z_i seen there, and what was learned from them."""
+"""The training map: poses X_i with their images Z_i, and the calibration fitted to them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,28 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Counts, Rows
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
-from kbf_localization.training_map.learned import Learned
+from kbf_localization.errors import MapError
+from kbf_localization.landmarks.landmark_map import LandmarkMap
+from kbf_localization.training_map.calibration import Calibration
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.vision.alignment import WordAligner
-from kbf_localization.vision.describer import Describer, Gallery, ImageDescription, WordGrid
+from kbf_localization.vision.camera import Camera, Mount
+from kbf_localization.vision.describer import (
+    Describer,
+    Gallery,
+    ImageDescriber,
+    ImageDescription,
+    WordGrid,
+)
 from kbf_localization.vision.registry import identity_of
 
 SPREAD_ROWS = 256
-"""Poses, spread over the map, whose images are the background of every contrast."""
+"""Poses, spread over the map, whose images define the background level of every contrast."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A drive that gave poses to the map: `frames` images, of which `chosen` are in the map.
+    """A mapping drive: `frames` images, of which `chosen` are in the map.
 
     `stamps_ns` are those of its first and its last image; None in old maps.
     """
@@ -38,18 +47,21 @@ class Source:
 
 @dataclass(frozen=True, repr=False)
 class TrainingMap:
-    """n poses with their images' descriptions.
+    """Hold n poses with the descriptions of their images.
 
-    `poses` (n, 3); `features` (n, width), a row of bytes an image, and `described_by` what made
-    them, knows what they mean and describes a camera's images alike; `next_poses` (n, 3) the true
-    pose one frame later in its drive and `motions` (n, 3) the odometry's motion to it, NaN where
-    the drive ends or has a gap; `motion_variances` (4,) of one frame's motion noise; `source_of`
-    (n,) the index in `sources` of each pose's drive; `thumbnails` JPEG bytes a pose, empty where
-    there is none. `word_grids` (n, cells) are the images' grids of words, None in old maps and in
-    maps of a describer without words. `known` is what the map has learned about itself,
-    `parameters` what tuning found; empty means: the defaults. `floor_plan` is what pictures of the
-    map are drawn on. `ways` (m, 3) are where each source went, whether its images are in the map
-    or not; empty in old maps.
+    - `poses` (n, 3); `features` (n, width), a row of bytes for each image, made and compared by
+      `described_by`, which describes the camera's images too.
+    - `next_poses` (n, 3): the true pose one frame later in the drive; `motions` (n, 3): the
+      odometry's motion to it; NaN where the drive ends or has a gap.
+    - `motion_variances` (4,): variances of one frame's motion noise, of embedded poses.
+    - `source_of` (n,): the index in `sources` of each pose's drive.
+    - `thumbnails`: JPEG bytes for each pose, empty where there is none.
+    - `parameters`: tuned hyper-parameters; defaults where missing.
+    - `word_grids` (n, cells): the images' grids of words; None in old maps and without a pyramid.
+    - `fitted`: the calibration; None before it is made.
+    - `floor_plan`: the background of plots of the map.
+    - `trajectories`: the poses (m, 3) of each source, in the map or not; empty in old maps.
+    - `landmarks` measure poses precisely; None where the map has none.
     """
 
     poses: Array
@@ -64,9 +76,10 @@ class TrainingMap:
     parameters: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     word_grids: WordGrid | None = None
-    known: Learned | None = None
+    fitted: Calibration | None = None
     floor_plan: FloorPlanImage | None = None
-    ways: tuple[Array, ...] = ()
+    trajectories: tuple[Array, ...] = ()
+    landmarks: LandmarkMap | None = None
 
     def __len__(self) -> int:
         return len(self.poses)
@@ -77,12 +90,12 @@ class TrainingMap:
         return f"TrainingMap({len(self)} poses of {drives}{more})"
 
     def __getstate__(self) -> dict[str, object]:
-        """Only what was given; worker processes compute again what they need of the rest."""
+        """Pickle the fields alone; worker processes compute cached properties again."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @cached_property
     def identity(self) -> str:
-        """A checksum of poses, images and words: maps that differ in tuning alone share it."""
+        """Return a checksum of poses, images and words; tuning does not change it."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(identity_of(self.described_by).encode())
         arrays = [self.poses, self.features]
@@ -94,50 +107,63 @@ class TrainingMap:
 
     @cached_property
     def gallery(self) -> Gallery:
-        """The map's images, ready to be compared."""
+        """Return the map's images, prepared for comparison."""
         return self.described_by.gallery(self.features)
+
+    @property
+    def image_describer(self) -> ImageDescriber:
+        """Return what describes a camera's images for this map."""
+        return ImageDescriber(self.described_by, detect=self.landmarks is not None)
 
     @cached_property
     def aligner(self) -> WordAligner | None:
-        """What aligns grids of words; None where the describer has none."""
+        """Return the aligner of word grids; None where the describer has no words."""
         pyramid = self.described_by.pyramid
         return None if pyramid is None else WordAligner(pyramid.vocabulary, pyramid.layout)
 
     @cached_property
     def spread_rows(self) -> Rows:
-        """Rows evenly spread over the map."""
+        """Return rows evenly spread over the map."""
         count = min(SPREAD_ROWS, len(self))
         return np.linspace(0, len(self) - 1, count).astype(np.intp)
 
-    @cached_property
-    def learned(self) -> Learned:
-        """What the map knows about itself; a map that was given nothing learns it from itself."""
-        from kbf_localization.training_map.learning import learn_from_map
+    @property
+    def calibration(self) -> Calibration:
+        """Return the models fitted to the mapping drives; MapError where there are none."""
+        if self.fitted is None:
+            raise MapError("the map is not calibrated: calibrate it with mapping.calibrate")
+        return self.fitted
 
-        return learn_from_map(self) if self.known is None else self.known
+    def with_camera(self, camera: Camera | None, mount: Mount | None) -> TrainingMap:
+        """Return the map for images of another camera; None keeps the map's own."""
+        if self.landmarks is None or (camera is None and mount is None):
+            return self
+        return replace(self, landmarks=self.landmarks.with_camera(camera, mount))
 
     def observe(self, description: ImageDescription) -> MapObservation:
-        """The described image as an observation against this map."""
+        """Return the described image as an observation against this map."""
         return MapObservation(self, description)
 
     def description(self, row: int) -> ImageDescription:
-        """The description of one of the map's own images."""
+        """Return the description of the map's image `row`."""
         words = None if self.word_grids is None else self.word_grids[row]
         return ImageDescription(self.features[row], words)
 
-    def way(self, source: int) -> Array:
-        """Where a source went, (m, 3): in old maps no more is known than its poses in the map."""
-        return self.ways[source] if self.ways else self.poses[self.source_of == source]
+    def trajectory(self, source: int) -> Array:
+        """Return the poses (m, 3) of a source; in old maps those in the map."""
+        if self.trajectories:
+            return self.trajectories[source]
+        return np.asarray(self.poses[self.source_of == source])
 
     def image_gram(self, rows_a: Rows, rows_b: Rows | None = None) -> Array:
-        """k_Z with power 1 between the map's images, (len rows_a, len rows_b or len rows_a)."""
+        """Return k_Z with power 1 between images of the map, (len rows_a, len rows_b)."""
         return self.described_by.kernel(self.gallery.compare_rows(rows_a, rows_b))
 
 
 def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
-    """The map of these rows (increasing) alone; what it knows about itself stays as it is.
+    """Return the map of these rows (increasing) with the same calibration.
 
-    A source that has given none of them is dropped.
+    Sources without any of these rows are dropped.
     """
     kept = np.unique(training_map.source_of[rows])
     source_of = np.searchsorted(kept, training_map.source_of[rows])
@@ -156,11 +182,14 @@ def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
         source_of=source_of,
         thumbnails=[training_map.thumbnails[int(row)] for row in rows],
         word_grids=None if grids is None else grids[rows],
-        known=training_map.learned,
-        ways=tuple(training_map.ways[int(number)] for number in kept) if training_map.ways else (),
+        fitted=training_map.fitted,
+        trajectories=tuple(training_map.trajectories[int(number)] for number in kept)
+        if training_map.trajectories
+        else (),
+        landmarks=None if training_map.landmarks is None else training_map.landmarks.subset(rows),
     )
 
 
 def without_thumbnails(training_map: TrainingMap) -> TrainingMap:
-    """The same map without its small camera images."""
-    return replace(training_map, thumbnails=[b""] * len(training_map), known=training_map.learned)
+    """Return the map without thumbnails."""
+    return replace(training_map, thumbnails=[b""] * len(training_map), fitted=training_map.fitted)

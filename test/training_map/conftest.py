@@ -7,14 +7,18 @@ import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
-from kbf_localization.training_map import Source, TrainingMap, build_map
-from kbf_localization.training_map.learned import (
-    Evidence,
-    Learned,
-    MotionNoise,
-    Readout,
-    Resemblance,
+from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
+from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
+from kbf_localization.mapping import build_map
+from kbf_localization.motion.noise import MotionNoise
+from kbf_localization.training_map import Source, TrainingMap
+from kbf_localization.training_map.calibration import (
+    Calibration,
+    LikelihoodRatioModel,
+    RelativePoseModel,
+    SimilarityModel,
 )
+from kbf_localization.vision.camera import Mount, PinholeCamera
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
@@ -33,18 +37,18 @@ def wall_map(wall_drive: ColdDrive) -> TrainingMap:
         return build_map([wall_drive], poses=15, words=30)
 
 
-LEARNED = Learned(
-    resemblance=Resemblance(0.8, 1.5, 0.5, 1.5),
-    evidence=Evidence(5.0, 4.0, -1.0, -2.0, 5.0, 0.3, 2.5, -0.25),
-    film=Evidence(6.0, 3.0, -0.5, -1.0, 4.0, 1.0, 0.0, 0.0),
-    readout=Readout(
+CALIBRATION = Calibration(
+    similarity=SimilarityModel(0.8, 1.5, 0.5, 1.5),
+    likelihood_ratio=LikelihoodRatioModel(5.0, 4.0, -1.0, -2.0, 5.0, 0.3, 2.5, -0.25),
+    continuity=LikelihoodRatioModel(6.0, 3.0, -0.5, -1.0, 4.0, 1.0, 0.0, 0.0),
+    relative_pose=RelativePoseModel(
         coefficients=((0.0, -3.0, 0.1), (0.5, 0.0, 0.0), (-1.1, 0.0, 0.02)),
         log_variance=((-3.0, -2.0, 0.5), (-3.0, -1.0, 0.25), (-6.0, -4.0, 0.0)),
         prominence=(0.1, 0.6),
         apparent=(0.2, 1.5),
         least_variance=(0.002, 0.01, 0.001),
         correlation=1.25,
-        lasting=0.75,
+        bias_fraction=0.75,
     ),
     motion_noise=MotionNoise((0.01, 0.02, 0.03), (0.001, 0.002, 0.003), 4),
     drives=2,
@@ -79,14 +83,31 @@ def number_map() -> TrainingMap:
         parameters={"power": 8.0},
         warnings=("a line",),
         word_grids=rng.integers(0, 5, (7, cells), dtype=np.uint8),
-        known=LEARNED,
+        fitted=CALIBRATION,
         floor_plan=FloorPlanImage(
             rng.integers(0, 255, (6, 9), dtype=np.uint8), 0.25, (-1.5, 0.5, 0.125)
         ),
-        ways=(rng.normal(size=(12, 3)), rng.normal(size=(5, 3))),
+        trajectories=(rng.normal(size=(12, 3)), rng.normal(size=(5, 3))),
     )
 
 
 @pytest.fixture
 def map_path(tmp_path: Path) -> Path:
     return tmp_path / "office.kbfmap"
+
+
+def some_landmarks(poses: np.ndarray) -> LandmarkMap:
+    """Landmarks of every image but the last, at random."""
+    generator = np.random.default_rng(5)
+    images = [
+        ImageLandmarks(
+            generator.integers(0, 256, (7, 128), dtype=np.uint8),
+            generator.uniform(-3.0, 3.0, (7, 3)),
+            np.broadcast_to(1e-4 * np.eye(3), (7, 3, 3)),
+            np.array([1.1, 0.01, -0.01]),
+        )
+        for _ in poses[1:]
+    ]
+    table = LandmarkTable.of_images([*images, ImageLandmarks.none()])
+    camera = PinholeCamera.from_focal(96, 80, 70.0, (-0.1, 0.01, 0.0, 0.0))
+    return LandmarkDescription(camera, Mount.ahead(1.1)).with_table(table, poses)

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from kbf_localization.training_map.file_format import seal
+from kbf_localization.training_map.map_file import seal
 
 
 @contextmanager

@@ -11,9 +11,10 @@ import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import DescriberError, KbfError, MapError
-from kbf_localization.localization.startup import load_localizer
-from kbf_localization.training_map import TrainingMap, build_map, load_map, save_map
-from kbf_localization.training_map.editing import merge_maps
+from kbf_localization.mapping import build_map, load_map
+from kbf_localization.mapping.editing import merge_maps
+from kbf_localization.ros.startup import load_localizer
+from kbf_localization.training_map import TrainingMap, save_map
 from kbf_localization.vision.combination import Product
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from kbf_localization.vision.recipe import Recipe
@@ -44,7 +45,7 @@ def test_a_stored_map_compares_and_describes_as_before(
     assert loaded.identity == learned_map.identity and loaded.word_grids is None
     assert loaded.described_by.settings == learned_map.described_by.settings
     assert loaded.described_by.scales == learned_map.described_by.scales
-    assert not loaded.learned.readout.known
+    assert not loaded.calibration.relative_pose.fitted
     rows = np.arange(len(loaded))
     np.testing.assert_array_equal(loaded.image_gram(rows), learned_map.image_gram(rows))
     (_, image), *_ = wall_drive.images([3])

@@ -17,23 +17,26 @@ from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import KbfError
 from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.training_map import TrainingMap, file_format, load_map, save_map
-from kbf_localization.training_map.file_format import SEAL_LENGTH
+from kbf_localization.mapping import load_map
+from kbf_localization.training_map import TrainingMap, map_file, save_map
+from kbf_localization.training_map.map_file import SEAL_LENGTH
 from test.fuzzing import changed_trees, edited, edits, fuzzed
+from test.training_map.conftest import some_landmarks
 
 
 @pytest.fixture(scope="module")
 def whole(tiny_map: TrainingMap, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("maps") / "office.kbfmap"
     plan = FloorPlanImage(np.zeros((5, 4), dtype=np.uint8), 0.5, (0.0, 0.0, 0.0))
-    save_map(replace(tiny_map, floor_plan=plan), path)
+    landmarks = some_landmarks(tiny_map.poses)
+    save_map(replace(tiny_map, floor_plan=plan, landmarks=landmarks), path)
     return path.read_bytes()
 
 
 def check(content: bytes, path: Path) -> None:
     """The file is sealed anew, and read."""
     image = io.BytesIO(content.ljust(SEAL_LENGTH, b"\0"))
-    file_format.seal(image)
+    map_file.seal(image)
     path.write_bytes(image.getvalue())
     try:
         known = load_map(path)
@@ -52,12 +55,12 @@ def assert_makes_sense(known: TrainingMap) -> None:
     assert len(known) > 0
     assert np.isfinite(known.poses).all()
     assert all(np.isfinite(value) for value in known.parameters.values())
-    assert all(len(way) and np.isfinite(way).all() for way in known.ways)
+    assert all(len(path) and np.isfinite(path).all() for path in known.trajectories)
     assert known.floor_plan is None or min(known.floor_plan.size_m) > 0.0
-    assert (np.asarray(known.learned.motion_noise.variances(1.0, 1.0)) >= 0.0).all()
+    assert (np.asarray(known.calibration.motion_noise.variances(1.0, 1.0)) >= 0.0).all()
 
 
-@fuzzed(data=st.data())
+@fuzzed("map description", data=st.data())
 def test_maps_with_any_description(whole: bytes, tmp_path: Path, data: st.DataObject) -> None:
     image = io.BytesIO(whole)
     with h5py.File(image, "r+") as file:
@@ -68,13 +71,13 @@ def test_maps_with_any_description(whole: bytes, tmp_path: Path, data: st.DataOb
     check(image.getvalue(), tmp_path / "hostile.kbfmap")
 
 
-@fuzzed(data=st.data())
+@fuzzed("map arrays", data=st.data())
 def test_maps_with_anything_in_their_arrays(
     whole: bytes, tmp_path: Path, data: st.DataObject
 ) -> None:
     image = io.BytesIO(whole)
     with h5py.File(image, "r+") as file:
-        name = data.draw(st.sampled_from(sorted(file_format.ARRAYS)))
+        name = data.draw(st.sampled_from(sorted(map_file.ARRAYS.keys() & file.keys())))
         array = file[name][()]
         kept = edited(array.tobytes(), data.draw(edits))[: array.nbytes].ljust(array.nbytes, b"\0")
         if array.size:
@@ -82,7 +85,7 @@ def test_maps_with_anything_in_their_arrays(
     check(image.getvalue(), tmp_path / "hostile.kbfmap")
 
 
-@fuzzed(changes=edits)
+@fuzzed("map bytes", changes=edits)
 def test_maps_with_bytes_changed_or_cut(
     whole: bytes, tmp_path: Path, changes: list[tuple[float, int, bytes]]
 ) -> None:

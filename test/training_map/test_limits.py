@@ -1,6 +1,7 @@
 """Maps with right checksums whose numbers cannot be: one line, and no memory asked for."""
 
 import io
+import json
 import os
 import resource
 import subprocess
@@ -15,12 +16,13 @@ from matplotlib.cbook import is_math_text
 from matplotlib.text import Text
 
 from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.evaluation.map_plot import draw_map
 from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.parameters import SEARCH_RANGES, ParticleParameters
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.limits import PARAMETERS, check_parameter
-from kbf_localization.training_map import TrainingMap, load_map, save_map
-from kbf_localization.training_map.picture import draw_map
+from kbf_localization.limits import MAX_MAP_SOURCES, PARAMETERS, check_parameter
+from kbf_localization.mapping import load_map
+from kbf_localization.training_map import TrainingMap, map_file, save_map
 from test.filters.synthetic_world import SETTINGS
 from test.training_map.forging import redescribe
 
@@ -48,14 +50,14 @@ def put(*keys: str, value: object) -> Callable[[dict[str, Any]], object]:
         put("parameters", "power", value="12"),
         put("parameters", "power", value=True),
         put("settings", "image_width", value=16384),
-        put("settings", "words", value=10**400),
+        put("settings", "vocabulary_size", value=10**400),
         put("settings", "flat_gradient", value=10**400),
-        put("learned", "resemblance", "distance_m", value=0.0),
-        put("learned", "resemblance", "distance_m", value=10**400),
-        put("learned", "motion_noise", "per_metre", value=[1.0, -1.0, 1.0]),
-        put("learned", "motion_noise", "per_metre", value=[1e308, 1.0, 1.0]),
-        put("learned", "evidence", value=[[[[]]]]),
-        put("learned", "drives", value=-(10**400)),
+        put("calibration", "similarity", "distance_m", value=0.0),
+        put("calibration", "similarity", "distance_m", value=10**400),
+        put("calibration", "motion_noise", "variance_per_m", value=[1.0, -1.0, 1.0]),
+        put("calibration", "motion_noise", "variance_per_m", value=[1e308, 1.0, 1.0]),
+        put("calibration", "place_evidence", value=[[[[]]]]),
+        put("calibration", "drives", value=-(10**400)),
         put("warnings", value=[10**400]),
     ],
 )
@@ -140,9 +142,9 @@ def test_a_map_that_could_not_be_read_again_is_not_written(
     path = tmp_path / "office.kbfmap"
     with pytest.raises(MapError, match="cannot be written"):
         save_map(replace(tiny_map, parameters={"nn.particles": value}), path)
-    noise = replace(tiny_map.learned.motion_noise, per_metre=(value, 1.0, 1.0))
+    noise = replace(tiny_map.calibration.motion_noise, per_metre=(value, 1.0, 1.0))
     with pytest.raises(MapError, match="cannot be written"):
-        save_map(replace(tiny_map, known=replace(tiny_map.learned, motion_noise=noise)), path)
+        save_map(replace(tiny_map, fitted=replace(tiny_map.calibration, motion_noise=noise)), path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,7 +152,8 @@ SAVE_WITHOUT_ROOM = """
 import resource, sys
 from pathlib import Path
 from kbf_localization.errors import MapError
-from kbf_localization.training_map import load_map, save_map
+from kbf_localization.mapping import load_map
+from kbf_localization.training_map import save_map
 path = Path(sys.argv[1])
 known = load_map(path)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -179,3 +182,33 @@ def test_a_disk_without_room_is_one_line_and_the_map_stays(
     assert "the map cannot be written: File too large" in done.stdout
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_annotations_are_evaluated_once_for_each_class(
+    tmp_path: Path, tiny_map: TrainingMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each of thousands of sources: that took minutes."""
+
+    def evaluate(kind: type) -> dict[str, Any]:
+        raise AssertionError(f"the types of {kind} are evaluated again")
+
+    monkeypatch.setattr(map_file, "get_type_hints", evaluate)
+    content = description(tiny_map, tmp_path)
+    content["sources"] *= 500
+    found = map_file.parse_description(json.dumps(content).encode())
+    assert len(found.sources) == len(content["sources"]) >= 500
+
+
+def test_a_map_of_too_many_sources_is_refused(tmp_path: Path, tiny_map: TrainingMap) -> None:
+    content = description(tiny_map, tmp_path)
+    content["sources"] *= MAX_MAP_SOURCES + 1
+    with pytest.raises(ValueError, match=f"sources, more than {MAX_MAP_SOURCES}"):
+        map_file.parse_description(json.dumps(content).encode())
+
+
+def description(training_map: TrainingMap, folder: Path) -> dict[str, Any]:
+    """What the map's file says besides its arrays."""
+    found: dict[str, Any] = {}
+    save_map(training_map, folder / "described.kbfmap")
+    redescribe(folder / "described.kbfmap", found.update)
+    return found

@@ -15,9 +15,15 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import MapError
-from kbf_localization.training_map import TrainingMap, load_map, save_map
-from kbf_localization.training_map.file_format import ARRAYS, VERSION
+from kbf_localization.mapping import load_map
+from kbf_localization.training_map import TrainingMap, save_map
+from kbf_localization.training_map.map_file import ARRAYS, VERSION, read_map
+from test.training_map.conftest import some_landmarks
 from test.training_map.forging import resealed
+
+WITHOUT_LANDMARKS = {name for name in ARRAYS if not name.startswith("landmark_")}
+
+STORED = Path(__file__).parent / "data"
 
 
 def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Path) -> None:
@@ -31,24 +37,24 @@ def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Pat
         loaded.described_by.vocabulary.words, number_map.described_by.vocabulary.words
     )
     assert loaded.described_by.layout == number_map.described_by.layout
-    for name in ("sources", "parameters", "learned", "warnings"):
+    for name in ("sources", "parameters", "fitted", "warnings"):
         assert getattr(loaded, name) == getattr(number_map, name)
     assert list(loaded.thumbnails) == list(number_map.thumbnails)
     assert loaded.floor_plan is not None and number_map.floor_plan is not None
     np.testing.assert_array_equal(loaded.floor_plan.image, number_map.floor_plan.image)
-    for way, kept in zip(number_map.ways, loaded.ways, strict=True):
-        np.testing.assert_array_equal(kept, way)
+    for expected, trajectory in zip(number_map.trajectories, loaded.trajectories, strict=True):
+        np.testing.assert_array_equal(trajectory, expected)
     assert loaded.floor_plan.resolution == 0.25
     assert loaded.floor_plan.origin == (-1.5, 0.5, 0.125)
 
 
-def test_a_map_without_a_floor_plan_or_ways_has_none(
+def test_a_map_without_a_floor_plan_or_trajectories_has_none(
     number_map: TrainingMap, map_path: Path
 ) -> None:
-    save_map(replace(number_map, floor_plan=None, ways=()), map_path)
+    save_map(replace(number_map, floor_plan=None, trajectories=()), map_path)
     loaded = load_map(map_path)
     assert loaded.floor_plan is None
-    np.testing.assert_array_equal(loaded.way(1), number_map.poses[4:])
+    np.testing.assert_array_equal(loaded.trajectory(1), number_map.poses[4:])
 
 
 def test_a_loaded_map_can_replace_its_own_file(number_map: TrainingMap, map_path: Path) -> None:
@@ -72,7 +78,7 @@ def test_the_file_is_the_same_whenever_it_is_written(
 def test_any_hdf5_tool_opens_it(number_map: TrainingMap, map_path: Path) -> None:
     save_map(number_map, map_path)
     with h5py.File(map_path, "r") as file:
-        assert set(file) == {*ARRAYS, "description"}
+        assert set(file) == {*WITHOUT_LANDMARKS, "description"}
         assert b'"power": 8.0' in file["description"][()]
 
 
@@ -92,7 +98,7 @@ def test_a_failed_write_leaves_the_old_map_and_nothing_else(
     assert list(map_path.parent.iterdir()) == [map_path]
 
 
-def test_a_folder_that_is_not_there_is_one_error(number_map: TrainingMap, tmp_path: Path) -> None:
+def test_a_missing_folder_is_one_error(number_map: TrainingMap, tmp_path: Path) -> None:
     with pytest.raises(MapError, match="cannot be written"):
         save_map(number_map, tmp_path / "nowhere" / "office.kbfmap")
 
@@ -144,7 +150,7 @@ def test_appended_bytes_are_noticed(number_map: TrainingMap, map_path: Path) -> 
         load_map(map_path)
 
 
-def test_a_newer_version_is_told(number_map: TrainingMap, map_path: Path) -> None:
+def test_a_newer_version_is_refused(number_map: TrainingMap, map_path: Path) -> None:
     save_map(number_map, map_path)
     with map_path.open("r+b") as file:
         file.seek(10)
@@ -154,13 +160,13 @@ def test_a_newer_version_is_told(number_map: TrainingMap, map_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x89HDF\r\n\x1a\n" + bytes(600)])
-def test_what_is_no_map_is_told(map_path: Path, content: bytes) -> None:
+def test_what_is_no_map_is_refused(map_path: Path, content: bytes) -> None:
     map_path.write_bytes(content)
     with pytest.raises(MapError, match="not a training map"):
         load_map(map_path)
 
 
-def test_a_missing_file_and_a_folder_are_told(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MapError, match="No such file"):
         load_map(tmp_path / "nowhere.kbfmap")
     with pytest.raises(MapError, match="cannot be read"):
@@ -242,8 +248,8 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
     "deep JSON": (put("description", data=np.bytes_(b"[" * 100000)), "not JSON"),
     "JSON list": (put("description", data=np.bytes_(b"[]")), "not a table"),
     "description as numbers": (put("description", data=np.zeros(3)), "not a text"),
-    "words as text": (describe(b'"words": 5', b'"words": "5"'), "words"),
-    "huge words": (describe(b'"words": 5', b'"words": 60000'), "shape"),
+    "words as text": (describe(b'"vocabulary_size": 5', b'"vocabulary_size": "5"'), "words"),
+    "huge words": (describe(b'"vocabulary_size": 5', b'"vocabulary_size": 60000'), "shape"),
     "boolean width": (describe(b'"image_width": 96', b'"image_width": true'), "image_width"),
     "nan setting": (describe(b'"flat_gradient": 3.0', b'"flat_gradient": NaN'), "flat_gradient"),
     "zero step": (describe(b'"grid_step": 8', b'"grid_step": 0'), "grid_step"),
@@ -251,13 +257,22 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
     "infinite parameter": (describe(b'"power": 8.0', b'"power": Infinity'), "power"),
     "parameter as text": (describe(b'"power": 8.0', b'"power": "8"'), "power"),
     "source as number": (describe(b'"name": "b"', b'"name": 3'), "name"),
-    "learned list": (describe(b'"resemblance": {', b'"resemblance": [{'), "not JSON"),
-    "nothing of the resemblance": (describe(b'"amplitude": 0.8,', b""), "Resemblance lacks"),
-    "flat resemblance": (describe(b'"distance_m": 1.5', b'"distance_m": 0.0'), "distance_m"),
-    "infinite noise": (describe(b'"lasting": 0.75', b'"lasting": Infinity'), "lasting"),
-    "nan evidence": (describe(b'"low": -0.25', b'"low": NaN'), "low"),
-    "evidence as text": (describe(b'"low": -0.25', b'"low": "-0.25"'), "low"),
-    "shares beyond one": (describe(b'"lasting": 0.75', b'"lasting": 1.5'), "lasting"),
+    "calibration as a list": (describe(b'"similarity": {', b'"similarity": [{'), "not JSON"),
+    "no amplitude": (describe(b'"amplitude": 0.8,', b""), "SimilarityModel lacks"),
+    "similarity without scale": (
+        describe(b'"distance_m": 1.5', b'"distance_m": 0.0'),
+        "distance_m",
+    ),
+    "infinite noise": (
+        describe(b'"bias_fraction": 0.75', b'"bias_fraction": Infinity'),
+        "bias_fraction",
+    ),
+    "nan evidence": (describe(b'"q005": -0.25', b'"q005": NaN'), "q005"),
+    "evidence as text": (describe(b'"q005": -0.25', b'"q005": "-0.25"'), "q005"),
+    "fractions beyond one": (
+        describe(b'"bias_fraction": 0.75', b'"bias_fraction": 1.5'),
+        "bias_fraction",
+    ),
     "doubtful revisits": (describe(b'"revisits": true', b'"revisits": 1'), "revisits"),
     "negative probes": (describe(b'"probes": 77', b'"probes": -1'), "probes"),
     "other grids": (put("word_grids", data=np.zeros((7, 3), np.uint8)), "'word_grids' has shape"),
@@ -272,12 +287,21 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
         put("floor_plan", data=np.zeros((8000, 8000), np.uint8), compression="gzip"),
         "in one piece",
     ),
-    "ways that are not finite": (put("ways", data=np.full((17, 3), np.nan)), "ways"),
-    "ways of another width": (put("ways", data=np.zeros((17, 2))), "ways"),
-    "ways of no source": (put("way_ends", data=np.array([17])), "way_ends"),
-    "ways without an end": (drop("way_ends"), "'way_ends' is missing"),
-    "ways that end too late": (put("way_ends", data=np.array([12, 18])), "do not divide"),
-    "a source without a way": (put("way_ends", data=np.array([0, 17])), "do not divide"),
+    "trajectories that are not finite": (
+        put("trajectories", data=np.full((17, 3), np.nan)),
+        "trajectories",
+    ),
+    "trajectories of another width": (put("trajectories", data=np.zeros((17, 2))), "trajectories"),
+    "trajectories of no source": (put("trajectory_ends", data=np.array([17])), "trajectory_ends"),
+    "trajectories without an end": (drop("trajectory_ends"), "'trajectory_ends' is missing"),
+    "trajectories that end too late": (
+        put("trajectory_ends", data=np.array([12, 18])),
+        "do not divide",
+    ),
+    "a source without a trajectory": (
+        put("trajectory_ends", data=np.array([0, 17])),
+        "do not divide",
+    ),
     "no plan at its place": (drop("floor_plan"), "'floor_plan' is missing"),
     "a plan without scale": (describe(b'"resolution": 0.25', b'"resolution": 0.0'), "resolution"),
     "a plan in nowhere": (describe(b"-1.5,", b"NaN,"), "origin"),
@@ -303,16 +327,20 @@ def test_a_hostile_file_with_a_right_checksum_is_refused(
     assert "\n" not in str(error.value)
 
 
-def test_a_map_from_before_lasting_fits_were_learned_loads(
+def test_a_map_without_the_bias_fraction_of_the_evidence_loads(
     number_map: TrainingMap, map_path: Path
 ) -> None:
-    """Its fits then count as errors that last wholly."""
-    learned = number_map.learned
-    known = replace(learned, evidence=replace(learned.evidence, lasting=0.123456))
-    save_map(replace(number_map, known=known), map_path)
+    """All of its errors are then correlated."""
+    calibration = number_map.calibration
+    fitted = replace(
+        calibration, likelihood_ratio=replace(calibration.likelihood_ratio, bias_fraction=0.123456)
+    )
+    save_map(replace(number_map, fitted=fitted), map_path)
     with resealed(map_path) as file:
-        describe(b',\n   "lasting": 0.123456', b"")(file)
-    assert load_map(map_path).learned.evidence == replace(learned.evidence, lasting=1.0)
+        describe(b',\n   "bias_fraction": 0.123456', b"")(file)
+    assert load_map(map_path).calibration.likelihood_ratio == replace(
+        calibration.likelihood_ratio, bias_fraction=1.0
+    )
 
 
 def test_checksums_of_thumbnails_are_crc32(number_map: TrainingMap, map_path: Path) -> None:
@@ -333,12 +361,12 @@ def version_1(training_map: TrainingMap) -> bytes:
         file.create_dataset(
             "vocabulary", data=training_map.described_by.vocabulary.words.astype("<f4")
         )
-        sizes = [len(one) for one in training_map.thumbnails]
-        checksums = [zlib.crc32(one) for one in training_map.thumbnails]
+        sizes = [len(thumbnail) for thumbnail in training_map.thumbnails]
+        checksums = [zlib.crc32(thumbnail) for thumbnail in training_map.thumbnails]
         file.create_dataset("thumbnail_ends", data=np.cumsum(sizes).astype("<i8"))
         file.create_dataset("thumbnail_checksums", data=np.array(checksums, dtype="<u4"))
-        pictures = np.frombuffer(b"".join(training_map.thumbnails), dtype=np.uint8)
-        file.create_dataset("thumbnails", data=pictures)
+        joined = np.frombuffer(b"".join(training_map.thumbnails), dtype=np.uint8)
+        file.create_dataset("thumbnails", data=joined)
         description = {
             "settings": asdict(training_map.described_by.layout),
             "sources": [asdict(source) for source in training_map.sources],
@@ -353,19 +381,73 @@ def version_1(training_map: TrainingMap) -> bytes:
     return head.ljust(512, b"\0") + content
 
 
-def test_a_map_of_version_1_is_read_and_learns_what_it_lacks(
-    world_map: TrainingMap, map_path: Path
-) -> None:
+def test_a_map_of_version_1_is_read_and_calibrated(world_map: TrainingMap, map_path: Path) -> None:
     map_path.write_bytes(version_1(world_map))
     loaded = load_map(map_path)
     assert loaded.identity == world_map.identity
     assert loaded.parameters == {"power": 8.0, "kbf.mixing": 0.02}
-    assert loaded.word_grids is None and loaded.known is None
-    learned = loaded.learned
-    assert learned.drives == 2 and not learned.readout.known
-    # It knows the same world: the scales are those that the map's own drives taught, to a half.
-    taught = world_map.learned.resemblance
-    assert learned.resemblance.distance_m == pytest.approx(taught.distance_m, rel=0.5)
-    assert learned.resemblance.angle_rad == pytest.approx(taught.angle_rad, rel=0.5)
+    assert loaded.word_grids is None and read_map(map_path).fitted is None
+    calibration = loaded.calibration
+    assert calibration.drives == 2 and not calibration.relative_pose.fitted
+    # The scales are those fitted to the mapping drives, to a half.
+    expected = world_map.calibration.similarity
+    assert calibration.similarity.distance_m == pytest.approx(expected.distance_m, rel=0.5)
+    assert calibration.similarity.angle_rad == pytest.approx(expected.angle_rad, rel=0.5)
     save_map(loaded, map_path)
-    assert load_map(map_path).learned == learned
+    assert load_map(map_path).calibration == calibration
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_map_written_by_an_older_version_has_the_same_values(
+    number_map: TrainingMap, version: int
+) -> None:
+    """The files are those that older programs wrote of `number_map`, as far as they could."""
+    loaded = read_map(STORED / f"version_{version}.kbfmap")
+    assert loaded.identity == number_map.identity
+    assert loaded.calibration == number_map.calibration
+    for name in ("poses", "features", "next_poses", "motions", "motion_variances", "source_of",
+                 "word_grids"):  # fmt: skip
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(number_map, name))
+    assert loaded.described_by.layout == number_map.described_by.layout
+    assert loaded.parameters == number_map.parameters and loaded.warnings == number_map.warnings
+    assert list(loaded.thumbnails) == list(number_map.thumbnails)
+    assert loaded.floor_plan is not None and number_map.floor_plan is not None
+    np.testing.assert_array_equal(loaded.floor_plan.image, number_map.floor_plan.image)
+    if version == 2:
+        assert loaded.sources == tuple(
+            replace(source, stamps_ns=None) for source in number_map.sources
+        )
+        np.testing.assert_array_equal(loaded.trajectory(1), number_map.poses[4:])
+        return
+    assert loaded.sources == number_map.sources
+    for trajectory, expected in zip(loaded.trajectories, number_map.trajectories, strict=True):
+        np.testing.assert_array_equal(trajectory, expected)
+
+
+def test_an_older_map_is_saved_in_the_present_version(map_path: Path) -> None:
+    older = read_map(STORED / "version_3.kbfmap")
+    save_map(older, map_path)
+    assert struct.unpack_from("<I", map_path.read_bytes(), 10) == (VERSION,)
+    with h5py.File(map_path, "r") as file:
+        assert set(file) == {*WITHOUT_LANDMARKS, "description"}
+        text = bytes(file["description"][()])
+    assert b'"calibration"' in text and b'"learned"' not in text and b'"film"' not in text
+    assert read_map(map_path).calibration == older.calibration
+
+
+def test_landmarks_come_back_the_same(number_map: TrainingMap, map_path: Path) -> None:
+    landmarks = some_landmarks(number_map.poses)
+    save_map(replace(number_map, landmarks=landmarks), map_path)
+    with h5py.File(map_path, "r") as file:
+        assert set(file) == {*ARRAYS, "description"}
+    loaded = load_map(map_path).landmarks
+    assert loaded is not None and loaded.description == landmarks.description
+    assert (loaded.table.counts() == landmarks.table.counts()).all()
+    for row in range(len(number_map)):
+        stored, read = landmarks.table.image(row), loaded.table.image(row)
+        np.testing.assert_array_equal(read.descriptors, stored.descriptors)
+        np.testing.assert_array_equal(read.offsets, stored.offsets)
+        np.testing.assert_array_equal(read.covariances, stored.covariances)
+    # Without the file nothing is read, and nothing breaks.
+    map_path.unlink()
+    assert not loaded.table.image(0).descriptors.any()

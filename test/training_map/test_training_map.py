@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kbf_localization.evaluation.map_plot import image_strip
 from kbf_localization.training_map import TrainingMap
 from kbf_localization.training_map import observation as observation_module
-from kbf_localization.training_map.picture import image_strip
 from test.datasets.test_image_messages import hidden_behind
 
 
@@ -41,12 +41,12 @@ def test_gram_of_rows_is_symmetric_and_made_of_similarities(number_map: Training
 def test_identity_is_of_poses_and_images_not_of_tuning(number_map: TrainingMap) -> None:
     tuned = replace(number_map, parameters={"power": 16.0})
     assert tuned.identity == number_map.identity
-    assert tuned.parameters == {"power": 16.0} and tuned.learned is number_map.learned
+    assert tuned.parameters == {"power": 16.0} and tuned.calibration is number_map.calibration
     number_map.features[0, 0] ^= 1
     assert replace(number_map, parameters={}).identity != tuned.identity
 
 
-def test_the_coarse_look_is_at_all_poses(number_map: TrainingMap) -> None:
+def test_coarse_similarities_are_of_all_poses(number_map: TrainingMap) -> None:
     observation = number_map.observe(number_map.description(2))
     assert observation.coarse_similarities().shape == (7,)
     assert observation.coarse_similarities()[2] == 1.0
@@ -68,8 +68,8 @@ def test_best_rows_are_sorted_by_similarity(number_map: TrainingMap) -> None:
 def test_on_a_large_map_the_same_row_is_found_by_its_words_first(
     number_map: TrainingMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observation_module, "RETRIEVE_FROM", 5)
-    monkeypatch.setattr(observation_module, "RETRIEVED_SHARE", 0.5)
+    monkeypatch.setattr(observation_module, "MIN_RETRIEVAL_POSES", 5)
+    monkeypatch.setattr(observation_module, "RETRIEVED_FRACTION", 0.5)
     for row in range(7):
         observation = number_map.observe(number_map.description(row))
         retrieved = np.argsort(-observation.coarse_similarities())[:3]
