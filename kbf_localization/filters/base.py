@@ -1,4 +1,4 @@
-"""What every pose filter takes and gives."""
+"""The interface of pose filters: what a step takes and returns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Protocol
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.events import Event
+from kbf_localization.filters.smoothing import Step
+from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.observation import MapObservation
 
 
@@ -28,9 +30,9 @@ class GaussianPrior:
 
 @dataclass(frozen=True)
 class HypothesisEstimate:
-    """One of the places where the robot may be, with its probability.
+    """A pose at which the robot may be, with its probability.
 
-    `number` stays with the hypothesis while it lives.
+    `number` identifies the hypothesis while it lives.
     """
 
     pose: Array
@@ -44,25 +46,26 @@ class Confidence:
     """The calibrated quantities from which the state follows.
 
     `probability` of the estimate's hypothesis, `evidence` its running log-likelihood ratio against
-    "elsewhere", `least_evidence` what that is at right poses but for one time in fifty,
-    `widest_sigma_m` the position's standard deviation up to which a pose tells the place.
+    "elsewhere", `min_evidence` its 0.5 % quantile at right poses, `max_sigma_m` the position's
+    standard deviation up to which a pose identifies the place.
     """
 
     probability: float
     evidence: float
-    least_evidence: float
-    widest_sigma_m: float
+    min_evidence: float
+    max_sigma_m: float
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a filter knows after a step.
+    """The result of a step.
 
-    `pose` is the filter's best point estimate (3,), `covariance` (3, 3) of (x, y, heading), which
-    of several hypotheses is that of the published one; `whole_covariance` is that of the whole
-    belief. `highest_weight_pose` is the paper's estimate, `weights` the belief on the map's poses
-    (None for a filter that has none), `preimage_pose` the maximum of the kernel mean (None for a
-    filter that has none). `evidence` says how well the image fits (NaN where the filter has none).
+    `pose` is the best point estimate (3,), `covariance` (3, 3) that of (x, y, heading) for the
+    published hypothesis; `whole_covariance` is that of the whole belief. `highest_weight_pose` is
+    the paper's estimate, `weights` the belief on the map's poses or None, `preimage_pose` the
+    maximum of the kernel mean or None. `evidence` is the log-likelihood ratio of the image (NaN
+    where the filter has none). `step` is the record for the smoother, `landmark_fix` the pose that
+    landmarks measured for the published hypothesis; None where there is none.
     """
 
     pose: Array
@@ -75,13 +78,15 @@ class Estimate:
     whole_covariance: Array | None = None
     confidence: Confidence | None = None
     hypotheses: tuple[HypothesisEstimate, ...] = ()
+    step: Step | None = None
+    landmark_fix: LandmarkFix | None = None
 
 
 class PoseFilter(Protocol):
-    """A filter over poses; one `step` for each image that is used."""
+    """A filter over poses, with a `step` for each used image."""
 
     def prepare(self) -> None:
-        """Compute now what the first images would else wait for."""
+        """Compute in advance what the first steps need."""
 
     def reset(self, prior: GaussianPrior | None = None) -> None:
         """Forget everything; start from `prior`, or from anywhere on the map when None."""
@@ -93,6 +98,6 @@ class PoseFilter(Protocol):
 
         `motion` (3,) is the odometry's pose now as seen from its pose at the last step
         (`geometry.relative`); None at the first step, or where odometry was missing. `variances`
-        (3,) forward, left and in heading are the motion's by the odometry itself, None where it
-        does not tell them; methods whose noise is the same for every frame have no use for them.
+        (3,) forward, left and in heading are those that the odometry reports for the motion, None
+        where it reports none; methods with constant noise ignore them.
         """

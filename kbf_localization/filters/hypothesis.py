@@ -1,8 +1,8 @@
-"""One place where the robot may be: a Gaussian on SE(2) with a log weight.
+"""A hypothesis about the pose: a Gaussian on SE(2) with a log weight.
 
-The errors of measured poses last along the way, since pictures taken near each other err alike.
-So the Gaussian is over the pose and the measurement's lasting error together: repeated pictures of
-one view then add nothing, whatever the frame rate.
+The errors of measured poses are correlated along the path, since images taken near each other err
+alike. So the Gaussian is over the pose and the measurement's Gauss–Markov bias together: repeated
+images of one view add no information, whatever the frame rate.
 """
 
 from __future__ import annotations
@@ -12,205 +12,144 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.geometry import compose, wrap_angle
+from kbf_localization.geometry import compose, motion_jacobian, process_noise, rotation, wrap_angle
 
-STUDENT = 4.0
+STUDENT_DOF = 4.0
 """Degrees of freedom of a measured pose's error: matches have heavy tails."""
+
+MIN_WHITE_FRACTION = 0.01
+"""White noise, of a measurement's variance, that keeps the innovation covariance regular."""
 
 
 @dataclass(frozen=True)
 class MeasuredPose:
     """A `pose` (3,) with `variances` (3,) of its errors forward, left and in heading.
 
-    A share `lasting` of them is the lasting error; of the rest, a share `fresh` is new.
+    A fraction `bias_fraction` of the variances is the Gauss–Markov bias; of the white rest, a
+    fraction `information_fraction` is independent of the last measurement.
     """
 
     pose: Array
     variances: Array
-    lasting: float
-    fresh: float
-
-
-@dataclass(frozen=True)
-class FitErrors:
-    """What the fits of a hypothesis's pictures err by, and so what a further one tells.
-
-    A fit is the mean for a right place, or minus that for a wrong one, with an error of variance
-    one, of which a share lasts (AR(1)) and the rest is white. A Kalman filter of the lasting error
-    gives the likelihood of the fits; their log ratio is linear in them. `expected` is the lasting
-    error if the mean were zero, `explained` how much of a mean of one it would take for an error,
-    `variance` its own.
-    """
-
-    expected: float = 0.0
-    explained: float = 0.0
-    variance: float = 1.0
-
-    def after(
-        self, fit: float, informs: float, lasts: float, lasting: float
-    ) -> tuple[FitErrors, float]:
-        """After a further fit, and what it adds to the log weight.
-
-        A part `informs` of it counts. A share `lasting` of the errors lasts, with the correlation
-        `lasts` since the last picture.
-        """
-        expected, explained = lasts * self.expected, lasts * self.explained
-        variance = lasts**2 * self.variance + 1.0 - lasts**2
-        total = lasting * variance + 1.0 / max(informs, 1e-9) - lasting
-        surprise, new = fit - expected, 1.0 - explained
-        gain = lasting * variance / total
-        after = FitErrors(
-            expected + gain * surprise, explained + gain * new, (1.0 - gain) * variance
-        )
-        return after, surprise * new / total
+    bias_fraction: float
+    information_fraction: float
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """`pose` (3,); `joint` (6, 6), the covariance of the pose and of the lasting error.
+    """A Gaussian over the pose and the measurement's bias, with a log weight.
 
-    The lasting error `error` (3,) is forward, left and in heading, in units of its standard
-    deviation. `number` stays with the hypothesis while it lives. `fits` remembers how the
-    pictures fitted there.
+    `pose` (3,); `state_covariance` (6, 6) of the pose and the bias. The `bias` (3,) is forward,
+    left and in heading, in units of its standard deviation. `number` identifies the hypothesis
+    while it lives.
     """
 
     pose: Array
-    joint: Array
+    state_covariance: Array
     number: int
     log_weight: float = 0.0
-    error: Array = field(default_factory=lambda: np.zeros(3))
-    fits: FitErrors = FitErrors()
+    bias: Array = field(default_factory=lambda: np.zeros(3))
+
+    @classmethod
+    def from_measurement(cls, measured: MeasuredPose, number: int) -> Hypothesis:
+        """Start from a measured pose alone, whose error is the opposite of the bias."""
+        turn = rotation(measured.pose[2])
+        bias = turn @ np.diag(np.sqrt(measured.bias_fraction * measured.variances))
+        covariance = np.eye(6)
+        covariance[:3, :3] = turn @ np.diag(measured.variances) @ turn.T
+        covariance[:3, 3:] = -bias
+        covariance[3:, :3] = -bias.T
+        return cls(measured.pose.copy(), covariance, number)
+
+    @classmethod
+    def from_prior(cls, pose: Array, pose_covariance: Array, number: int) -> Hypothesis:
+        """Start from a given pose (3,) with a covariance (3, 3)."""
+        covariance = np.eye(6)
+        covariance[:3, :3] = pose_covariance
+        return cls(np.array(pose, dtype=np.float64), covariance, number)
 
     @property
     def covariance(self) -> Array:
-        """(3, 3) of (x, y, heading)."""
-        return self.joint[:3, :3]
+        """Return the covariance (3, 3) of (x, y, heading)."""
+        return self.state_covariance[:3, :3]
 
     @property
     def probability(self) -> float:
         return float(np.exp(min(self.log_weight, 0.0)))
 
     @property
-    def lasting_error(self) -> float:
-        """The mean square of the lasting error's three parts; one is expected."""
-        return float(np.mean(self.error**2 + np.diag(self.joint[3:, 3:])))
+    def mean_square_bias(self) -> float:
+        """Return the mean square of the bias's three components; its expectation is one."""
+        return float(np.mean(self.bias**2 + np.diag(self.state_covariance[3:, 3:])))
 
-    def distance(self, other: Hypothesis) -> float:
-        """The squared distance of two hypotheses in units of their common covariance."""
+    def mahalanobis(self, other: Hypothesis) -> float:
+        """Return the squared distance of two hypotheses in units of their summed covariance."""
         offset = other.pose - self.pose
         offset[2] = wrap_angle(offset[2])
         return float(offset @ np.linalg.solve(self.covariance + other.covariance, offset))
 
-    def weighed(self, log_weight: float) -> Hypothesis:
+    def with_log_weight(self, log_weight: float) -> Hypothesis:
         return replace(self, log_weight=float(log_weight))
 
-    def told(self, fit: float, informs: float, lasts: float, lasting: float) -> Hypothesis:
-        """After a picture that fits so well; see `FitErrors.after`."""
-        fits, gained = self.fits.after(fit, informs, lasts, lasting)
-        return replace(self, log_weight=self.log_weight + gained, fits=fits)
-
-    def moved(self, motion: Array, variances: Array, lasts: float) -> Hypothesis:
-        """After `motion` (3,) with `variances` (3,); `lasts` is the lasting error's correlation."""
+    def predict(self, motion: Array, variances: Array, bias_correlation: float) -> Hypothesis:
+        """Move by `motion` (3,) with `variances` (3,)."""
         pose = compose(self.pose, motion)
-        change = transition(self.pose, pose, lasts)
-        joint = change @ self.joint @ change.T
-        joint[:3, :3] += drift(self.pose, pose, variances)
-        joint[3:, 3:] += (1.0 - lasts**2) * np.eye(3)
-        return replace(self, pose=pose, joint=joint, error=lasts * self.error)
+        transition = transition_matrix(self.pose, pose, bias_correlation)
+        covariance = transition @ self.state_covariance @ transition.T
+        covariance[:3, :3] += process_noise(self.pose, pose, variances)
+        covariance[3:, 3:] += (1.0 - bias_correlation**2) * np.eye(3)
+        bias = bias_correlation * self.bias
+        return replace(self, pose=pose, state_covariance=covariance, bias=bias)
 
-    def widened(self, variances: Array) -> Hypothesis:
-        """With an unknown motion of these variances (3,) of (x, y, heading)."""
-        joint = self.joint.copy()
-        joint[:3, :3] += np.diag(variances)
-        return replace(self, joint=joint)
+    def inflate(self, variances: Array) -> Hypothesis:
+        """Add an unknown motion with these variances (3,) of (x, y, heading)."""
+        covariance = self.state_covariance.copy()
+        covariance[:3, :3] += np.diag(variances)
+        return replace(self, state_covariance=covariance)
 
-    def forgetting(self, share: float) -> Hypothesis:
-        """With so much of the lasting error replaced by a new one."""
-        return self.moved(np.zeros(3), np.zeros(3), 1.0 - share)
+    def decorrelate(self, fraction: float) -> Hypothesis:
+        """Replace a fraction of the bias by a new one."""
+        return self.predict(np.zeros(3), np.zeros(3), 1.0 - fraction)
 
     def innovation(self, measured: MeasuredPose) -> tuple[Array, Array, Array, Array]:
-        """Residual (3,) of a measured pose, design (3, 6), its noise and covariance (3, 3)."""
+        """Return residual (3,), design matrix (3, 6), noise and innovation covariance (3, 3)."""
         turn = rotation(measured.pose[2])
         design = np.hstack(
-            (np.eye(3), turn @ np.diag(np.sqrt(measured.lasting * measured.variances)))
+            (np.eye(3), turn @ np.diag(np.sqrt(measured.bias_fraction * measured.variances)))
         )
-        # A hundredth of white noise keeps the innovation's covariance regular.
-        share = (1.0 - measured.lasting) / max(measured.fresh, 1e-6) + 0.01
-        noise = turn @ np.diag(share * measured.variances) @ turn.T
+        white = (1.0 - measured.bias_fraction) / max(measured.information_fraction, 1e-6)
+        noise = turn @ np.diag((white + MIN_WHITE_FRACTION) * measured.variances) @ turn.T
         offset = measured.pose - self.pose
         offset[2] = wrap_angle(offset[2])
-        residual = offset - design[:, 3:] @ self.error
-        return residual, design, noise, design @ self.joint @ design.T + noise
+        residual = offset - design[:, 3:] @ self.bias
+        return residual, design, noise, design @ self.state_covariance @ design.T + noise
 
-    def corrected(self, measured: MeasuredPose) -> tuple[Hypothesis, float]:
-        """After a Kalman step with Student's noise; and the innovation's squared length over 3."""
+    def update(self, measured: MeasuredPose) -> tuple[Hypothesis, float]:
+        """Return the Kalman update with Student's noise, and the innovation's mean square."""
         residual, design, noise, covariance = self.innovation(measured)
         squared = float(residual @ np.linalg.solve(covariance, residual))
         if not np.isfinite(squared):
             return self, 0.0
-        doubt = max(1.0, (STUDENT + squared) / (STUDENT + 3.0))
-        noise = noise + (doubt - 1.0) * covariance
-        covariance = covariance + (doubt - 1.0) * covariance
-        gain = np.linalg.solve(covariance, design @ self.joint).T
+        inflation = max(1.0, (STUDENT_DOF + squared) / (STUDENT_DOF + 3.0))
+        noise = noise + (inflation - 1.0) * covariance
+        covariance = covariance + (inflation - 1.0) * covariance
+        gain = np.linalg.solve(covariance, design @ self.state_covariance).T
         change = gain @ residual
         kept = np.eye(6) - gain @ design
-        joint = kept @ self.joint @ kept.T + gain @ noise @ gain.T
+        posterior = kept @ self.state_covariance @ kept.T + gain @ noise @ gain.T
         pose = self.pose + change[:3]
         pose[2] = wrap_angle(pose[2])
-        corrected = replace(
-            self, pose=pose, joint=0.5 * (joint + joint.T), error=self.error + change[3:]
+        updated = replace(
+            self,
+            pose=pose,
+            state_covariance=0.5 * (posterior + posterior.T),
+            bias=self.bias + change[3:],
         )
-        return corrected, squared / 3.0
+        return updated, squared / 3.0
 
 
-def born(measured: MeasuredPose, number: int) -> Hypothesis:
-    """The hypothesis of a measured pose alone, whose error is the lasting one's opposite."""
-    turn = rotation(measured.pose[2])
-    lasting = turn @ np.diag(np.sqrt(measured.lasting * measured.variances))
-    joint = np.eye(6)
-    joint[:3, :3] = turn @ np.diag(measured.variances) @ turn.T
-    joint[:3, 3:] = -lasting
-    joint[3:, :3] = -lasting.T
-    return Hypothesis(measured.pose.copy(), joint, number)
-
-
-def given(pose: Array, covariance: Array, number: int) -> Hypothesis:
-    """The hypothesis of a pose that somebody told."""
-    joint = np.eye(6)
-    joint[:3, :3] = covariance
-    return Hypothesis(np.array(pose, dtype=np.float64), joint, number)
-
-
-def pose_jacobian(start: Array, end: Array) -> Array:
-    """(3, 3): how an error of the pose at `start` (3,) shows at `end` (3,)."""
-    change = np.eye(3)
-    change[0, 2], change[1, 2] = start[1] - end[1], end[0] - start[0]
-    return change
-
-
-def transition(start: Array, end: Array, lasts: float) -> Array:
-    """(6, 6): the same of the pose and of the lasting error, whose correlation is `lasts`."""
-    change = lasts * np.eye(6)
-    change[:3, :3] = pose_jacobian(start, end)
-    return change
-
-
-def drift(start: Array, end: Array, variances: Array) -> Array:
-    """The covariance (3, 3) that a motion from `start` to `end` (3,) adds to (x, y, heading).
-
-    `variances` (3,) are the motion's own, forward, left and in heading. The heading's error grows
-    along the way and turns what is left of it: straight on, as much as many short steps give.
-    """
-    turn = rotation(start[2] + 0.5 * wrap_angle(end[2] - start[2]))
-    covariance = turn @ np.diag(variances) @ turn.T
-    lever = np.array([start[1] - end[1], end[0] - start[0]])
-    covariance[:2, :2] += variances[2] / 3.0 * np.outer(lever, lever)
-    covariance[:2, 2] += variances[2] / 2.0 * lever
-    covariance[2, :2] = covariance[:2, 2]
-    return np.asarray(covariance)
-
-
-def rotation(heading: float) -> Array:
-    """From the robot's axes to the map's, for (x, y, heading)."""
-    cos, sin = np.cos(heading), np.sin(heading)
-    return np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
+def transition_matrix(start: Array, end: Array, bias_correlation: float) -> Array:
+    """Return the Jacobian (6, 6) of pose and bias over a motion from `start` to `end` (3,)."""
+    transition = bias_correlation * np.eye(6)
+    transition[:3, :3] = motion_jacobian(start, end)
+    return transition

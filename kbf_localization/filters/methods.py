@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from kbf_localization.errors import ParameterError
 
-METHODS = ("kbf", "paper", "fkbf", "nn", "nai", "kmcf")
+METHODS = ("kbf", "paper", "paper-iw", "fkbf", "nn", "nn-paper", "nai", "kmcf")
 TITLES = {
-    "kbf": "kernel Bayes filter",
-    "kbf_smoothed": "kernel Bayes filter, looking back",
-    "paper": "Algorithm 1 of the paper",
-    "fkbf": "fully non-parametric kernel Bayes filter",
-    "nn": "particle filter on the nearest images",
-    "nai": "nearest image",
-    "kmcf": "kernel Monte Carlo filter",
+    "kbf": "kbf, the default filter",
+    "kbf_smoothed": "kbf, the default filter, smoothed",
+    "paper": "paper, Algorithm 1",
+    "paper-iw": "paper-iw, Algorithm 1, importance-weighted rule",
+    "fkbf": "fKBF, fully non-parametric kernel Bayes filter",
+    "nn": "NN with recovery, particle filter on the nearest images",
+    "nn-paper": "NN as in the paper",
+    "nai": "NAI, nearest image",
+    "kmcf": "KMCF, kernel Monte Carlo filter",
 }
 
 
 def check_methods(names: str) -> list[str]:
-    """The methods in a list separated by commas, each once."""
+    """Return the methods in a list separated by commas, each once."""
     methods = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     for method in methods:
         if method not in METHODS:

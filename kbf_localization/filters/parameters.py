@@ -1,4 +1,4 @@
-"""The filters' hyper-parameters without scale, and the ranges in which they are sought.
+"""The filters' hyper-parameters without scale, and their tuning ranges.
 
 They are relative to the map's own spacing and kernels, so one set of defaults serves every map.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from kbf_localization.limits import Range, check_parameter
 
 
 def sought(default: float, low: float, high: float) -> Any:
-    """A parameter with its default, sought between `low` and `high` on a logarithmic scale."""
+    """Declare a parameter whose tuning range is `low` to `high` on a logarithmic scale."""
     return field(default=default, metadata={"range": (low, high)})
 
 
@@ -51,9 +51,26 @@ class BayesRuleParameters(_Checked):
 
 @dataclass(frozen=True)
 class KernelParameters(BayesRuleParameters):
-    """Those of the paper's filter: `noise_inflation` multiplies the motion model's variances."""
+    """Those of the paper's filter: `noise_inflation` multiplies the motion model's variances.
 
-    noise_inflation: float = sought(6.0, 2.0, 20.0)
+    The defaults are the paper's: the bare image kernel and the estimated variances. Bandwidths
+    and regularizations, which the paper tunes, are those that serve with them.
+    """
+
+    delta: float = sought(0.01, 1e-4, 0.5)
+    power: float = sought(1.0, 1.0, 20.0)
+    noise_inflation: float = sought(1.0, 1.0, 40.0)
+
+
+@dataclass(frozen=True)
+class ImportanceWeightedParameters(KernelParameters):
+    """Those of the paper's filter with the importance-weighted rule.
+
+    `delta` is λ in units of max β: as λ falls the rule becomes a regression that leaves the prior
+    out, as it grows it becomes the plain product of prior and similarity.
+    """
+
+    delta: float = sought(5.0, 0.1, 100.0)
 
 
 @dataclass(frozen=True)
@@ -93,8 +110,28 @@ class ParticleParameters(_Checked):
     floor: float = sought(0.3, 0.03, 3.0)
     noise_inflation: float = sought(6.0, 2.0, 40.0)
     injection: float = sought(0.02, 0.002, 0.1)
-    """The share of particles placed anew at the poses of the nearest images."""
+    """Fraction of particles that are replaced by poses of the nearest images."""
     particles: float = 500.0
+
+
+@dataclass(frozen=True)
+class NeighbourParameters(_Checked):
+    """Those of the particle filter on the nearest images as the paper describes it.
+
+    The `neighbours` most similar images count alike, and no particle is placed by an image.
+    """
+
+    neighbours: float = sought(10.0, 3.0, 30.0)
+    position_width: float = sought(0.7, 0.3, 1.5)
+    """Of the Gaussians, in units of the map's spacing."""
+    heading_width: float = sought(0.3, 0.15, 0.6)
+    """In radians."""
+    noise_inflation: float = sought(1.0, 1.0, 40.0)
+    particles: float = 500.0
+
+    power: ClassVar[float] = 0.0
+    floor: ClassVar[float] = 0.0
+    injection: ClassVar[float] = 0.0
 
 
 def _ranges(kind: type[_Checked]) -> dict[str, Range]:
@@ -106,13 +143,15 @@ _LEARNT = _ranges(NonparametricParameters)
 SEARCH_RANGES: dict[str, dict[str, Range]] = {
     "kbf": _RULE | {"heading_bandwidth": (0.5, 1.5)},
     "paper": _PAPER,
+    "paper-iw": _ranges(ImportanceWeightedParameters),
     # It learns the motion from pairs.
     "fkbf": {name: one for name, one in _LEARNT.items() if name != "noise_inflation"},
     "kmcf": _PAPER,
     "nn": _ranges(ParticleParameters),
+    "nn-paper": _ranges(NeighbourParameters),
     "nai": {},
 }
-"""Where each method's parameters are sought; the scale of all of them is logarithmic."""
+"""The tuning ranges of each method's parameters, all on a logarithmic scale."""
 
 Parameters = TypeVar("Parameters", bound=_Checked)
 

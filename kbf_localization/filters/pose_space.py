@@ -8,8 +8,8 @@ from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
 from kbf_localization.embeddings.kernels import GaussianKernel
+from kbf_localization.filters.local_posterior import map_spacing
 from kbf_localization.geometry import embed
-from kbf_localization.training_map.view import map_spacing
 
 COVER_RADIUS = 3.0
 """Balls of this many kernel widths cover the points whose neighbourhood is asked for."""
@@ -48,6 +48,6 @@ class PoseSpace:
         return np.unique(np.array(found, dtype=np.intp))
 
     def nearest(self, points: Array) -> NDArray[np.intp]:
-        """The row of the map nearest to each of the embedded points (m, 4)."""
+        """Return the row of the map nearest to each of the embedded points (m, 4)."""
         _, rows = self._tree.query(points / self.widths)
         return np.asarray(rows, dtype=np.intp)

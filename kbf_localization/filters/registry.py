@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kbf_localization.filters.base import PoseFilter
-from kbf_localization.filters.baselines.kernel_monte_carlo import KernelMonteCarloFilter
-from kbf_localization.filters.baselines.nearest_image import NearestImage
-from kbf_localization.filters.baselines.neighbour_particle_filter import NeighbourParticleFilter
-from kbf_localization.filters.baselines.nonparametric_filter import NonparametricFilter
-from kbf_localization.filters.hypothesis_filter import HypothesisFilter
+from kbf_localization.filters.baselines import (
+    KernelMonteCarloFilter,
+    NearestImage,
+    NeighbourParticleFilter,
+    NonparametricFilter,
+)
+from kbf_localization.filters.belief_filter import BeliefFilter
+from kbf_localization.filters.local_posterior import kernel_bayes_parameters
 from kbf_localization.filters.methods import unknown_method
-from kbf_localization.filters.paper_filter import PaperFilter
+from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
 from kbf_localization.filters.parameters import (
+    ImportanceWeightedParameters,
     KernelParameters,
     MonteCarloParameters,
+    NeighbourParameters,
     NonparametricParameters,
     ParticleParameters,
     parameters_of,
 )
 from kbf_localization.training_map.training_map import TrainingMap
-from kbf_localization.training_map.view import view_parameters
 
 
 def make_filter(
@@ -29,12 +33,15 @@ def make_filter(
     parameters: Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> PoseFilter:
-    """The filter called `method`; `parameters` of None are the map's own, or its defaults."""
+    """Make the filter called `method`; without `parameters`, with the map's own or the defaults."""
     stored = training_map.parameters if parameters is None else parameters
     if method == "kbf":
-        return HypothesisFilter(training_map, view_parameters(stored))
+        return BeliefFilter(training_map, kernel_bayes_parameters(stored))
     if method == "paper":
-        return PaperFilter(training_map, parameters_of(KernelParameters, method, stored))
+        return PoseKernelBayesFilter(training_map, parameters_of(KernelParameters, method, stored))
+    if method == "paper-iw":
+        weighted = parameters_of(ImportanceWeightedParameters, method, stored)
+        return PoseKernelBayesFilter(training_map, weighted, form="importance-weighted")
     if method == "fkbf":
         learnt = parameters_of(NonparametricParameters, method, stored)
         return NonparametricFilter(training_map, learnt)
@@ -44,6 +51,9 @@ def make_filter(
     if method == "nn":
         particles = parameters_of(ParticleParameters, method, stored)
         return NeighbourParticleFilter(training_map, particles, seed=seed)
+    if method == "nn-paper":
+        described = parameters_of(NeighbourParameters, method, stored)
+        return NeighbourParticleFilter(training_map, described, seed=seed)
     if method == "nai":
         return NearestImage(training_map)
     raise unknown_method(method)

@@ -18,10 +18,10 @@ from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer
-from kbf_localization.training_map.build import map_of_frames
-from kbf_localization.training_map.describing import Described
-from kbf_localization.training_map.frames import gather_frames
-from kbf_localization.training_map.selection import select_frames
+from kbf_localization.mapping.build import map_of_frames
+from kbf_localization.mapping.calibrate import calibrate_from_map
+from kbf_localization.mapping.describing import Described
+from kbf_localization.mapping.frames import gather_frames, select_frames
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescription
 from kbf_localization.vision.pyramid import pyramid_histogram
@@ -222,8 +222,9 @@ def drives_of_the_map(world, seed=1) -> list[SyntheticDrive]:
 
 
 def without_words(training_map: TrainingMap) -> TrainingMap:
-    """As an old map is: no grids, and nothing learned."""
-    return replace(training_map, word_grids=None, known=None)
+    """A map without word grids, calibrated on its own poses, as an old map is."""
+    bare = replace(training_map, word_grids=None)
+    return replace(bare, fitted=calibrate_from_map(bare))
 
 
 BLACK = ImageDescription(

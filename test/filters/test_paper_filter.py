@@ -1,15 +1,20 @@
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
+from kbf_localization.embeddings.posterior_weights import FORMS, reference_posterior_weights
 from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.paper_filter import PaperFilter
-from kbf_localization.filters.parameters import KernelParameters
+from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
+from kbf_localization.filters.parameters import ImportanceWeightedParameters, KernelParameters
 from kbf_localization.geometry import embed
 from kbf_localization.motion.odometry_model import transition
 from kbf_localization.training_map import subset
 from test.filters.synthetic_world import BLACK, position_errors, run
+
+STEEP = KernelParameters(power=12.0, delta=0.5, noise_inflation=6.0)
+"""A steep image kernel: beliefs stay within a small part of the map."""
 
 
 def on_whole_map(weights, count):
@@ -29,8 +34,8 @@ class Given:
 
 
 def test_active_and_exact_mode_agree_over_a_whole_drive(world_map, world_drive):
-    active = run(PaperFilter(world_map), world_map, world_drive)
-    exact = run(PaperFilter(world_map, exact=True), world_map, world_drive)
+    active = run(PoseKernelBayesFilter(world_map), world_map, world_drive)
+    exact = run(PoseKernelBayesFilter(world_map, exact=True), world_map, world_drive)
     for ours, reference in zip(active, exact, strict=True):
         expected = on_whole_map(reference.weights, 150)
         difference = on_whole_map(ours.weights, 150) - expected
@@ -38,51 +43,118 @@ def test_active_and_exact_mode_agree_over_a_whole_drive(world_map, world_drive):
         np.testing.assert_array_equal(ours.highest_weight_pose, reference.highest_weight_pose)
 
 
-def test_two_exact_steps_are_the_papers_formulas(world_map, world_drive):
-    parameters = KernelParameters()
-    pose_filter = PaperFilter(world_map, parameters, exact=True)
-    run(pose_filter, world_map, world_drive)
-    pose_filter.reset()
-    observations = [world_map.observe(view) for view in world_drive.views[:2]]
-    first = pose_filter.step(None, observations[0])
-    second = pose_filter.step(world_drive.motions[0], observations[1])
+class Formulas:
+    """Algorithm 1 in dense NumPy, on the whole map."""
 
-    points = embed(world_map.poses)
-    covariance = np.diag(pose_filter.space.widths**2)
-    noise = np.diag(world_map.motion_variances * parameters.noise_inflation)
+    def __init__(self, training_map, pose_filter, parameters, form):
+        self.map, self.parameters, self.form = training_map, parameters, form
+        self.points = embed(training_map.poses)
+        self.covariance = np.diag(pose_filter.space.widths**2)
+        self.noise = np.diag(training_map.motion_variances * parameters.noise_inflation)
+        count = len(self.points)
+        self.image_gram = training_map.image_gram(np.arange(count)) ** parameters.power
+        gram = self.density(self.points, self.covariance)
+        self.system = gram + parameters.regularization * gram[0, 0] * np.eye(count)
 
-    def density(a, b, spread):
-        offsets = a[:, None] - b[None]
+    def density(self, centres, spread):
+        offsets = self.points[:, None] - centres[None]
         exponent = np.einsum("ijk,kl,ijl->ij", offsets, np.linalg.inv(spread), offsets)
         return np.exp(-0.5 * exponent) / np.sqrt(np.linalg.det(2.0 * np.pi * spread))
 
-    gram = density(points, points, covariance)
-    ridge = parameters.regularization * gram[0, 0] * np.eye(150)
-    image_gram = world_map.image_gram(np.arange(150)) ** parameters.power
+    def prior(self, centres, weights, noise):
+        """β of Gaussians with covariance `noise` round embedded centres, normalized."""
+        values = self.density(centres, self.covariance + noise) @ weights
+        beta = np.linalg.solve(self.system, values)
+        return beta / beta.sum()
 
-    def update(prior, observation):
-        likeness = observation.similarities() ** parameters.power
-        delta = parameters.delta * np.abs(prior).max() ** 2
-        weights = reference_posterior_weights(prior, image_gram, likeness / likeness.max(), delta)
+    def posterior(self, prior, observation):
+        likeness = observation.similarities() ** self.parameters.power
+        size = np.abs(prior).max()
+        delta = self.parameters.delta * (size**2 if self.form == "original" else size)
+        weights = reference_posterior_weights(
+            prior, self.image_gram, likeness / likeness.max(), delta, self.form
+        )
         return weights / weights.sum()
 
-    alpha = update(np.full(150, 1.0 / 150), observations[0])
-    np.testing.assert_allclose(on_whole_map(first.weights, 150), alpha, atol=1e-9)
-    moved = transition(world_map.poses, world_drive.motions[0])
-    beta = np.linalg.solve(gram + ridge, density(points, moved, covariance + noise) @ alpha)
-    alpha = update(beta / beta.sum(), observations[1])
-    np.testing.assert_allclose(on_whole_map(second.weights, 150), alpha, atol=1e-8)
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("power", [1.0, 12.0])
+def test_exact_steps_are_the_papers_formulas(world_map, world_drive, form, power):
+    parameters = KernelParameters(power=power, noise_inflation=6.0)
+    pose_filter = PoseKernelBayesFilter(world_map, parameters, exact=True, form=form)
+    pose_filter.step(None, world_map.observe(world_drive.views[40]))
+    pose_filter.reset()
+    formulas = Formulas(world_map, pose_filter, parameters, form)
+    # Initial prior sampling: the map's poses, from which β is solved for as in every step.
+    moved, alpha, noise = formulas.points, np.full(150, 1.0 / 150), np.zeros((4, 4))
+    motions = [None, *world_drive.motions[:3]]
+    for index, motion in enumerate(motions):
+        observation = world_map.observe(world_drive.views[index])
+        if motion is not None:
+            moved, noise = transition(world_map.poses, motion), formulas.noise
+        alpha = formulas.posterior(formulas.prior(moved, alpha, noise), observation)
+        estimate = pose_filter.step(motion, observation)
+        size = np.abs(alpha).max()
+        np.testing.assert_allclose(on_whole_map(estimate.weights, 150), alpha, atol=1e-6 * size)
 
 
-def test_tracks_a_drive_from_anywhere(world_map, world_drive):
-    estimates = run(PaperFilter(world_map), world_map, world_drive)
-    errors = position_errors(estimates, world_drive.poses)
-    assert np.median(errors) < 0.3
-    assert np.mean(errors[20:] > 1.0) < 0.02
+def test_a_given_pose_gets_no_noise_at_the_first_step_and_some_where_motion_is_missing(
+    world_map, world_drive
+):
+    parameters = KernelParameters()
+    pose_filter = PoseKernelBayesFilter(world_map, parameters, exact=True)
+    formulas = Formulas(world_map, pose_filter, parameters, "original")
+    given, observation = world_drive.poses[50], world_map.observe(world_drive.views[50])
+    start = embed(given)[None]
+    unknown = 0.25 * formulas.covariance  # half a kernel width
+
+    def first_step(*motion):
+        pose_filter.reset(GaussianPrior(given, 1e-18 * np.eye(3)))
+        estimates = [pose_filter.step(one, observation) for one in motion]
+        return on_whole_map(estimates[-1].weights, 150)
+
+    expected = formulas.posterior(formulas.prior(start, [1.0], np.zeros((4, 4))), observation)
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(first_step(None), expected, atol=1e-6 * size)
+    # Motion that is measured before the first image counts; NaN is a motion that is not known.
+    moved = transition(given, world_drive.motions[50])[None]
+    by_motion = formulas.posterior(formulas.prior(moved, [1.0], formulas.noise), observation)
+    np.testing.assert_allclose(first_step(world_drive.motions[50]), by_motion, atol=1e-6 * size)
+    wide = formulas.posterior(formulas.prior(start, [1.0], unknown), observation)
+    np.testing.assert_allclose(first_step(np.full(3, np.nan)), wide, atol=1e-6 * size)
+    second = formulas.prior(formulas.points, expected, unknown)
+    np.testing.assert_allclose(
+        first_step(None, None), formulas.posterior(second, observation), atol=1e-5 * size
+    )
+
+
+@pytest.mark.parametrize(("poses", "samples"), [(150, 150), (7, 100)])
+def test_as_many_samples_of_a_prior_are_drawn_as_the_map_has_poses(world_map, poses, samples):
+    part = subset(world_map, np.arange(poses))
+    pose_filter = PoseKernelBayesFilter(part)
+    drawn = pose_filter._samples(GaussianPrior(np.zeros(3), 0.01 * np.eye(3)))
+    assert drawn.shape == (samples, 4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "form", "median_m"),
+    [
+        (KernelParameters(), "original", 0.6),
+        (ImportanceWeightedParameters(), "importance-weighted", 0.6),
+        (STEEP, "original", 0.3),
+        (STEEP, "importance-weighted", 0.4),
+        (STEEP, "plain", 0.3),
+    ],
+)
+def test_tracks_a_drive_from_anywhere(world_map, world_drive, parameters, form, median_m):
+    pose_filter = PoseKernelBayesFilter(world_map, parameters, form=form)
+    errors = position_errors(run(pose_filter, world_map, world_drive), world_drive.poses)
+    assert np.median(errors) < median_m
+    assert np.mean(errors[60:] > 2.0) < 0.02
 
 
 def test_weights_sum_to_one_and_the_active_set_is_a_part_of_the_map(world_map, world_drive):
-    estimates = run(PaperFilter(world_map), world_map, world_drive)
+    estimates = run(PoseKernelBayesFilter(world_map, STEEP), world_map, world_drive)
     for estimate in estimates:
         assert estimate.weights.values.sum() == pytest.approx(1.0, abs=1e-9)
         assert (np.linalg.eigvalsh(estimate.covariance) > 0).all()
@@ -90,7 +162,7 @@ def test_weights_sum_to_one_and_the_active_set_is_a_part_of_the_map(world_map, w
 
 
 def test_starts_from_a_given_pose(world_map, world_drive):
-    pose_filter = PaperFilter(world_map)
+    pose_filter = PoseKernelBayesFilter(world_map)
     truth = world_drive.poses[100]
     pose_filter.reset(GaussianPrior(truth, np.diag([0.1, 0.1, 0.1]) ** 2))
     first = pose_filter.step(None, world_map.observe(world_drive.views[100]))
@@ -99,7 +171,7 @@ def test_starts_from_a_given_pose(world_map, world_drive):
 
 
 def test_a_black_image_keeps_the_prediction_and_is_counted(world_map, world_drive):
-    pose_filter = PaperFilter(world_map)
+    pose_filter = PoseKernelBayesFilter(world_map)
     before = run(pose_filter, world_map, world_drive)[-1]
     black = pose_filter.step(np.zeros(3), world_map.observe(BLACK))
     assert black.events == (Event.UNRECOGNIZED_IMAGE,)
@@ -108,7 +180,7 @@ def test_a_black_image_keeps_the_prediction_and_is_counted(world_map, world_driv
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_similarities_that_are_not_finite_are_counted_and_harmless(world_map, world_drive, value):
-    pose_filter = PaperFilter(world_map)
+    pose_filter = PoseKernelBayesFilter(world_map)
     run(pose_filter, world_map, world_drive)
     estimate = pose_filter.step(np.zeros(3), Given(np.full(150, value)))
     assert np.isfinite(estimate.pose).all() and np.isfinite(estimate.covariance).all()
@@ -119,7 +191,7 @@ def test_similarities_that_are_not_finite_are_counted_and_harmless(world_map, wo
     "motion", [None, np.full(3, np.nan), np.array([40.0, 0.0, 0.0]), np.array([0.0, 0.0, 3.0])]
 )
 def test_stays_finite_whatever_the_odometry_says(world_map, world_drive, motion):
-    pose_filter = PaperFilter(world_map)
+    pose_filter = PoseKernelBayesFilter(world_map)
     run(pose_filter, world_map, world_drive)
     for _ in range(3):
         estimate = pose_filter.step(motion, world_map.observe(world_drive.views[0]))
@@ -129,7 +201,7 @@ def test_stays_finite_whatever_the_odometry_says(world_map, world_drive, motion)
 
 
 def test_a_jump_off_the_map_is_counted(world_map, world_drive):
-    pose_filter = PaperFilter(world_map)
+    pose_filter = PoseKernelBayesFilter(world_map)
     run(pose_filter, world_map, world_drive)
     observation = world_map.observe(world_drive.views[0])
     assert (
@@ -139,13 +211,65 @@ def test_a_jump_off_the_map_is_counted(world_map, world_drive):
 
 def test_a_map_of_one_pose_works(world_map, world_drive):
     single = subset(world_map, np.array([7]))
-    estimates = run(PaperFilter(single), single, world_drive)
+    estimates = run(PoseKernelBayesFilter(single), single, world_drive)
     np.testing.assert_allclose(estimates[0].pose, single.poses[0])
     assert np.isfinite([one.pose for one in estimates]).all()
 
 
 def test_says_the_same_for_the_same_input(world_map, world_drive):
     first, second = (
-        [one.pose for one in run(PaperFilter(world_map), world_map, world_drive)] for _ in range(2)
+        [one.pose for one in run(PoseKernelBayesFilter(world_map), world_map, world_drive)]
+        for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["none", "nan", "still", "forward", "turn", "jump"]),
+        st.sampled_from(["view", "other view", "black", "nan", "negative"]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+MOTIONS = {
+    "none": None,
+    "nan": np.array([np.nan, 0.0, 0.0]),
+    "still": np.zeros(3),
+    "forward": np.array([0.2, 0.0, 0.0]),
+    "turn": np.array([0.0, 0.0, 1.5]),
+    "jump": np.array([60.0, -5.0, 3.0]),
+}
+
+
+@pytest.fixture(scope="module")
+def hard_maps(world_map):
+    """Whole, of one pose, of two equal ones, and on a line."""
+    line = np.argsort(np.abs(world_map.poses[:, 1]))[:12]
+    twins = subset(world_map, np.array([3, 3]))
+    return [world_map, subset(world_map, np.array([7])), twins, subset(world_map, np.sort(line))]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("number", range(4))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS, given_pose=st.booleans())
+def test_any_sequence_of_bad_steps_leaves_a_belief(
+    hard_maps, world_drive, form, number, steps, given_pose
+):
+    training_map = hard_maps[number]
+    count = len(training_map.poses)
+    images = {
+        "view": training_map.observe(world_drive.views[0]),
+        "other view": training_map.observe(world_drive.views[90]),
+        "black": training_map.observe(BLACK),
+        "nan": Given(np.full(count, np.nan)),
+        "negative": Given(np.full(count, -1.0)),
+    }
+    pose_filter = PoseKernelBayesFilter(training_map, form=form)
+    pose_filter.reset(GaussianPrior(np.zeros(3), 0.1 * np.eye(3)) if given_pose else None)
+    for motion, image in steps:
+        estimate = pose_filter.step(MOTIONS[motion], images[image])
+        assert np.isfinite(estimate.pose).all()
+        assert np.linalg.eigvalsh(estimate.covariance).min() > 0.0
+        assert estimate.weights.values.sum() == pytest.approx(1.0)

@@ -4,10 +4,9 @@ import numpy as np
 
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.noise import GaussianNoise
-from kbf_localization.filters import map_projection
-from kbf_localization.filters.map_projection import REACH, MapProjection
+from kbf_localization.filters import paper_filter
+from kbf_localization.filters.paper_filter import REACH, MapProjection, scattered_weights
 from kbf_localization.filters.pose_space import PoseSpace
-from kbf_localization.filters.scattered_projection import scattered_weights
 
 
 def poses_in_a_hall(count, side_m, seed=0):
@@ -42,8 +41,8 @@ def test_the_weights_are_those_of_a_direct_solve_on_the_same_rows() -> None:
 
 def test_on_a_large_map_a_belief_in_many_places_keeps_the_exact_weights(monkeypatch) -> None:
     """To 1e-5, which is what looking no farther than 7 kernel widths costs."""
-    monkeypatch.setattr(map_projection, "WHOLE_MAP_LIMIT", 500)
-    monkeypatch.setattr(map_projection, "DENSE_LIMIT", 300)
+    monkeypatch.setattr(paper_filter, "WHOLE_MAP_LIMIT", 500)
+    monkeypatch.setattr(paper_filter, "DENSE_LIMIT", 300)
     space = PoseSpace(poses_in_a_hall(1000, 40.0), 1.0, 0.4)
     mean = belief_in_places(space, 20)
     ridge = 0.1 * space.kernel.at_zero()

@@ -7,7 +7,7 @@ import pytest
 
 from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.hypothesis_filter import HypothesisFilter, Parts
+from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
 from kbf_localization.geometry import compose
 from test.filters.synthetic_world import (
     BLACK,
@@ -22,7 +22,7 @@ from test.filters.synthetic_world import (
 
 @pytest.fixture(scope="module")
 def short_drive(world_drive):
-    """Its first 60 pictures: more than it takes to track."""
+    """Its first 60 images: more than it takes to track."""
     first = slice(60)
     return replace(
         world_drive,
@@ -34,7 +34,7 @@ def short_drive(world_drive):
 
 @pytest.fixture(scope="module")
 def estimates(world_map, world_drive):
-    return run(HypothesisFilter(world_map), world_map, world_drive)
+    return run(BeliefFilter(world_map), world_map, world_drive)
 
 
 def test_tracks_a_drive_from_anywhere(estimates, world_drive):
@@ -50,50 +50,54 @@ def test_is_better_than_the_best_match(estimates, world_map, world_drive):
 
 
 def test_probabilities_are_those_of_a_distribution(estimates):
-    for one in estimates:
-        total = sum(hypothesis.probability for hypothesis in one.hypotheses)
+    for estimate in estimates:
+        total = sum(hypothesis.probability for hypothesis in estimate.hypotheses)
         assert 0.0 <= total <= 1.0 + 1e-9
-        assert one.weights.values.sum() <= 1.0 + 1e-9 and (one.weights.values >= 0.0).all()
-        assert len(one.hypotheses) <= 9
-        numbers = [hypothesis.number for hypothesis in one.hypotheses]
+        assert (
+            estimate.weights.values.sum() <= 1.0 + 1e-9 and (estimate.weights.values >= 0.0).all()
+        )
+        assert len(estimate.hypotheses) <= 9
+        numbers = [hypothesis.number for hypothesis in estimate.hypotheses]
         assert len(set(numbers)) == len(numbers)
 
 
 def test_the_whole_belief_is_never_narrower_than_its_moments(estimates):
     """Law of total covariance: within and between the hypotheses, round the published pose."""
-    for one in estimates:
-        within = sum(h.probability * h.covariance[:2, :2] for h in one.hypotheses)
-        offsets = [(h.pose - one.pose)[:2] for h in one.hypotheses]
+    for estimate in estimates:
+        within = sum(h.probability * h.covariance[:2, :2] for h in estimate.hypotheses)
+        offsets = [(h.pose - estimate.pose)[:2] for h in estimate.hypotheses]
         between = sum(
             h.probability * np.outer(offset, offset)
-            for h, offset in zip(one.hypotheses, offsets, strict=True)
+            for h, offset in zip(estimate.hypotheses, offsets, strict=True)
         )
-        excess = one.whole_covariance[:2, :2] - within - between
+        excess = estimate.whole_covariance[:2, :2] - within - between
         assert np.linalg.eigvalsh(excess).min() > -1e-9
 
 
-def test_gives_the_same_for_the_same_input_prepared_or_not(estimates, world_map, short_drive):
-    prepared = HypothesisFilter(world_map)
+def test_is_deterministic_prepared_or_not(estimates, world_map, short_drive):
+    prepared = BeliefFilter(world_map)
     prepared.prepare()
     run(prepared, world_map, short_drive)
     prepared.reset()
     again = run(prepared, world_map, short_drive)
     np.testing.assert_allclose(
-        [one.pose for one in again], [one.pose for one in estimates[: len(again)]], atol=1e-9
+        [estimate.pose for estimate in again],
+        [estimate.pose for estimate in estimates[: len(again)]],
+        atol=1e-9,
     )
 
 
 @pytest.mark.parametrize("error", [[0.0, 0.0, 0.0], [0.3, -0.2, 0.1]])
 def test_starts_from_a_given_pose(world_map, world_drive, error):
-    pose_filter = HypothesisFilter(world_map)
-    told = compose(world_drive.poses[100], error)
-    pose_filter.reset(GaussianPrior(told, np.diag([0.3, 0.3, 0.1]) ** 2))
+    pose_filter = BeliefFilter(world_map)
+    given = compose(world_drive.poses[100], error)
+    pose_filter.reset(GaussianPrior(given, np.diag([0.3, 0.3, 0.1]) ** 2))
     first = pose_filter.step(None, world_map.observe(world_drive.views[100]))
     assert np.hypot(*(first.pose - world_drive.poses[100])[:2]) < 0.4
 
 
-def test_a_wrong_given_pose_is_overruled_by_the_pictures(world_map, world_drive):
-    pose_filter = HypothesisFilter(world_map)
+def test_a_wrong_given_pose_is_overruled_by_the_images(world_map, world_drive):
+    pose_filter = BeliefFilter(world_map)
     pose_filter.reset(GaussianPrior(world_drive.poses[0], np.diag([0.1, 0.1, 0.1]) ** 2))
     found = [
         pose_filter.step(
@@ -106,20 +110,20 @@ def test_a_wrong_given_pose_is_overruled_by_the_pictures(world_map, world_drive)
     assert np.median(errors[30:]) < 0.4
 
 
-def test_finds_back_after_being_carried_away(world_map, world_drive, short_drive):
-    pose_filter = HypothesisFilter(world_map)
+def test_recovers_from_kidnapping(world_map, world_drive, short_drive):
+    pose_filter = BeliefFilter(world_map)
     run(pose_filter, world_map, short_drive)
     found = [
         pose_filter.step(world_drive.motions[i - 1], world_map.observe(world_drive.views[i]))
         for i in range(110, 170)
     ]
-    assert Event.FILM_CUT in found[0].events
+    assert Event.IMAGE_DISCONTINUITY in found[0].events
     errors = position_errors(found, world_drive.poses[110:170])
     assert np.median(errors[20:]) < 0.3
 
 
-def test_a_black_picture_keeps_the_prediction(world_map, short_drive):
-    pose_filter = HypothesisFilter(world_map)
+def test_a_black_image_keeps_the_prediction(world_map, short_drive):
+    pose_filter = BeliefFilter(world_map)
     before = run(pose_filter, world_map, short_drive)[-1]
     black = pose_filter.step(np.array([0.1, 0.0, 0.0]), world_map.observe(BLACK))
     expected = compose(before.pose, [0.1, 0.0, 0.0])
@@ -127,9 +131,9 @@ def test_a_black_picture_keeps_the_prediction(world_map, short_drive):
     assert Event.UNRECOGNIZED_IMAGE in black.events
 
 
-def test_a_frozen_picture_never_makes_the_pose_surer(world_map, short_drive):
+def test_a_frozen_image_never_reduces_the_covariance(world_map, short_drive):
     """Odometry goes on while the camera repeats itself: the covariance grows, step by step."""
-    pose_filter = HypothesisFilter(world_map)
+    pose_filter = BeliefFilter(world_map)
     last = run(pose_filter, world_map, short_drive)[-1]
     frozen = world_map.observe(short_drive.views[-1])
     for _ in range(20):
@@ -140,9 +144,9 @@ def test_a_frozen_picture_never_makes_the_pose_surer(world_map, short_drive):
         last = step
 
 
-def test_new_pictures_of_a_robot_at_rest_do_not_make_it_surer(world, world_map, short_drive):
-    """Every one has other noise, so that none is the same; but the view is the same."""
-    pose_filter = HypothesisFilter(world_map)
+def test_images_of_a_robot_at_rest_do_not_reduce_the_covariance(world, world_map, short_drive):
+    """Each image has other noise, but the view is the same."""
+    pose_filter = BeliefFilter(world_map)
     last = run(pose_filter, world_map, short_drive)[-1]
     generator = np.random.default_rng(8)
     for _ in range(100):
@@ -152,21 +156,20 @@ def test_new_pictures_of_a_robot_at_rest_do_not_make_it_surer(world, world_map, 
     np.testing.assert_allclose(step.pose, last.pose, atol=1e-3)
 
 
-def test_on_another_buildings_map_it_never_tracks(world_map):
+def test_never_tracks_in_another_building(world_map):
     strangers = drive(World(seed=5), loop(100), 3)
-    held = localizer(world_map)
+    located = localizer(world_map)
     odometry = strangers.odometry
     states = []
     for index, view in enumerate(strangers.views):
-        held.add_odometry(int(odometry.stamps_ns[index]), odometry.poses[index])
-        found = held.add_described(int(strangers.stamps_ns[index]), world_map.observe(view))
+        located.add_odometry(int(odometry.stamps_ns[index]), odometry.poses[index])
+        found = located.add_described(int(strangers.stamps_ns[index]), world_map.observe(view))
         states.append(found.state.value)
     assert states.count("tracking") == 0
 
 
-@pytest.mark.parametrize("parts", [Parts(many=False), Parts(elsewhere=False), Parts(kalman=False)])
-def test_each_part_can_be_left_out(world_map, world_drive, parts):
-    found = run(HypothesisFilter(world_map, parts=parts), world_map, world_drive)
-    assert np.isfinite([one.pose for one in found]).all()
-    assert np.median(position_errors(found, world_drive.poses)) < 1.0
-    assert max(len(one.hypotheses) for one in found) == 1 or parts.many
+@pytest.mark.parametrize("ablation", [Ablation(odometry=False), Ablation(null_mass=False)])
+def test_each_part_can_be_left_out(world_map, world_drive, ablation):
+    found = run(BeliefFilter(world_map, ablation=ablation), world_map, world_drive)
+    assert np.isfinite([estimate.pose for estimate in found]).all()
+    assert ablation.odometry is False or np.median(position_errors(found, world_drive.poses)) < 1.0

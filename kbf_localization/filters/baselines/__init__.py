@@ -1,1 +1,0 @@
-"""The methods that the kernel Bayes filter is compared with."""

@@ -1,0 +1,567 @@
+"""The kernel Bayes filter on a belief of Gaussian points with a null hypothesis.
+
+At every image each component is predicted by the odometry (Mb-KSR of a Gaussian point, exact) and
+updated by the pose that the image measures there. Once the robot has moved by half of the map's
+own scale, a kernel step: all components compete in one kernel Bayes' rule, places that none of
+them claims are born, and what the map cannot represent goes to the null hypothesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import expit
+
+from kbf_localization.arrays import Array
+from kbf_localization.events import Event
+from kbf_localization.filters.base import (
+    Confidence,
+    Estimate,
+    GaussianPrior,
+    HypothesisEstimate,
+    Weights,
+)
+from kbf_localization.filters.continuity import MIN_DISCONTINUITY, Continuity, ContinuityMonitor
+from kbf_localization.filters.estimate_selector import (
+    CONFIRMED_PROBABILITY,
+    Association,
+    EstimateSelector,
+)
+from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose
+from kbf_localization.filters.kernel_belief import KernelBelief, Merged, merge_and_prune
+from kbf_localization.filters.kernel_step import Birthplace, KernelStep
+from kbf_localization.filters.landmark_update import (
+    LANDMARK_ROWS,
+    MAX_MEASURED,
+    MIN_MEASURED_PROBABILITY,
+    from_fix,
+    is_sound,
+    landmark_update,
+    log_ratio,
+)
+from kbf_localization.filters.local_posterior import (
+    KernelBayesParameters,
+    LocalKernelBayes,
+    LocalPosterior,
+)
+from kbf_localization.filters.null_hypothesis import posterior_weights, transfer
+from kbf_localization.filters.smoothing import Step
+from kbf_localization.landmarks.pose_solver import LandmarkFix
+from kbf_localization.motion.noise import AdaptiveMotionNoise
+from kbf_localization.training_map.calibration import VIEW_CORRELATION_LENGTH, information_fraction
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
+
+KERNEL_STEP_TRAVEL, DOUBTFUL_STEP_TRAVEL = 0.5, 0.1
+"""Travel d/d₀ + φ/φ₀ between kernel steps: images so far apart are nearly independent; and as long
+as no component is confirmed."""
+
+SEARCHED_POSES = 5000
+"""Map poses that are searched at each kernel step; larger maps are searched more rarely."""
+
+MAX_FIRST_BIRTHS, MAX_BIRTHS = 16, 4
+"""New components of an image where nothing is known, and of any other image."""
+
+MAX_VERIFICATION = 8.0
+"""Bound of the log likelihood ratio between places by the alignment of their images."""
+
+UNVERIFIED_BIRTH = -2.0
+"""Log factor on a birth that the map's landmarks do not confirm."""
+
+SHOWN_COVERAGE = 0.5
+"""Coverage from which on the map shows a place, so that an image may fit there."""
+
+MAX_SIGMA = 0.3
+"""In d₀: a pose less certain than that does not say where the robot is."""
+
+UNKNOWN_MOTION_SIGMA = 0.5
+"""Standard deviation, in d₀ and φ₀, of a motion that the odometry does not report."""
+
+MAX_MOTION = 1e6
+"""Metres or radians; a motion beyond it, or one that is not finite, is unknown."""
+
+LEAST_WEIGHT = 1e-300
+"""Keeps logarithms of weights finite."""
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """Parts of the filter that can be left out, to measure what each is worth."""
+
+    odometry: bool = True
+    """Without it components are predicted by a random walk of the same travel."""
+    null_mass: bool = True
+    """Without it what the map cannot represent stays with its component."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """A motion (3,), None where it is unknown, with `variances` (3,) and its scaled `travel`.
+
+    `bias_correlation` is that of the measurement bias before and after it.
+    """
+
+    motion: Array | None
+    variances: Array
+    travel: float
+    bias_correlation: float
+
+
+@dataclass(frozen=True)
+class Reweighted:
+    """Components and `births` with new weights, not yet normalized, and the null weight.
+
+    `survival` is the log factor on each component's weight, `leaks` the fraction that left it, by
+    numbers; `reservoir` is the weight of all that left and of the null hypothesis before.
+    `best_fit` is that of the place where the image fits best; `searched` whether the
+    whole map was searched.
+    """
+
+    components: tuple[Hypothesis, ...]
+    log_null: float
+    best_fit: float
+    searched: bool = False
+    births: tuple[Association, ...] = ()
+    survival: dict[int, float] = field(default_factory=dict)
+    leaks: dict[int, float] = field(default_factory=dict)
+    log_reservoir: float = 0.0
+
+
+class BeliefFilter:
+    """Filters poses on a training map; nothing in it counts images, only metres and radians."""
+
+    def __init__(
+        self,
+        training_map: TrainingMap,
+        parameters: KernelBayesParameters = KernelBayesParameters(),  # noqa: B008 (frozen)
+        ablation: Ablation = Ablation(),  # noqa: B008 (frozen)
+    ) -> None:
+        self._calibration = training_map.calibration
+        self._similarity = self._calibration.similarity
+        self._poses = training_map.poses
+        self._local = LocalKernelBayes(training_map, self._similarity, parameters)
+        self._kernel = KernelStep(self._local)
+        self._continuity = ContinuityMonitor(self._calibration)
+        self._ablation = ablation
+        positions = self._poses[:, :2]
+        self._centre, self._variance = positions.mean(axis=0), positions.var(axis=0)
+        self.reset()
+
+    def prepare(self) -> None:
+        """Compute now what the first images would else wait for."""
+        self._local.prepare()
+
+    def reset(self, prior: GaussianPrior | None = None) -> None:
+        """Forget everything; start from `prior`, or from anywhere on the map when None."""
+        self._belief = KernelBelief.from_prior(prior)
+        self._continuity.reset()
+        self._selector = EstimateSelector()
+        self._noise = AdaptiveMotionNoise()
+
+    def step(
+        self, motion: Array | None, observation: MapObservation, variances: Array | None = None
+    ) -> Estimate:
+        """Predict, measure, reweight, update, give birth, merge and prune."""
+        before = self._belief
+        moved = self._motion(motion, variances)
+        continuity = self._continuity.update(moved.motion, observation)
+        # Mb-KSR, section 4.1: a Gaussian point under the odometry model is another one, exact.
+        predicted = self._predict(before, moved, continuity)
+        due = self._kernel_step_is_due(predicted, continuity)
+        seen = self._measure(predicted, observation, continuity, everything=due)
+        if due:
+            # KBR, section 3.6; Algorithm 1, weight computations 1 and 2.
+            weighted = self._kernel_step(predicted, seen, observation, continuity)
+        else:
+            weighted = _unchanged(predicted, seen)
+        updated = self._update(weighted, seen, moved.travel, continuity)
+        born_now = [one.hypothesis for one in weighted.births]
+        merged = merge_and_prune(
+            [*updated, *born_now], weighted.log_null, self._similarity, self._selector.number
+        )
+        self._belief = KernelBelief(
+            merged.components,
+            merged.log_null,
+            0.0 if due else predicted.travel,
+            0.0 if weighted.searched else predicted.unsearched,
+            before.next_number + len(born_now),
+        )
+        published = self._publish(seen, moved.travel, continuity)
+        record = self._record(before, moved, continuity, predicted, weighted, merged)
+        return self._estimate(published, seen, weighted, continuity, record)
+
+    def _motion(self, motion: Array | None, variances: Array | None) -> Motion:
+        """Return the motion with its noise and travel; a wide random step where it is unknown."""
+        scales = self._similarity.scales
+        if motion is None or not (np.abs(motion) < MAX_MOTION).all():
+            return Motion(None, (UNKNOWN_MOTION_SIGMA * scales) ** 2, 1.0, 1.0)
+        distance, turned = float(np.hypot(motion[0], motion[1])), abs(float(motion[2]))
+        travel = self._similarity.scaled_distance(distance, turned)
+        if not self._ablation.odometry:
+            return Motion(None, np.array([distance, distance, turned]) ** 2, travel, 1.0)
+        if variances is None:
+            variances = self._calibration.motion_noise.variances(distance, turned)
+        correlation = float(np.exp(-travel / self._calibration.relative_pose.correlation))
+        return Motion(motion, self._noise.inflation * variances, travel, correlation)
+
+    def _predict(self, belief: KernelBelief, moved: Motion, continuity: Continuity) -> KernelBelief:
+        """Return the belief after the motion; a discontinuity also renews the measurement bias."""
+
+        def predict(one: Hypothesis) -> Hypothesis:
+            if moved.motion is None:
+                one = one.inflate(moved.variances)
+            else:
+                one = one.predict(moved.motion, moved.variances, moved.bias_correlation)
+            return (
+                one.decorrelate(continuity.discontinuity) if continuity.discontinuity > 0.0 else one
+            )
+
+        return KernelBelief(
+            tuple(predict(one) for one in belief.components),
+            belief.log_null,
+            belief.travel + moved.travel,
+            belief.unsearched + moved.travel,
+            belief.next_number,
+        )
+
+    def _kernel_step_is_due(self, belief: KernelBelief, continuity: Continuity) -> bool:
+        if continuity.frozen:
+            return False
+        heaviest = max((one.probability for one in belief.components), default=0.0)
+        needed = KERNEL_STEP_TRAVEL if heaviest > CONFIRMED_PROBABILITY else DOUBTFUL_STEP_TRAVEL
+        return _jumps(continuity) or belief.travel >= needed
+
+    def _measure(
+        self,
+        belief: KernelBelief,
+        observation: MapObservation,
+        continuity: Continuity,
+        everything: bool,
+    ) -> tuple[Association, ...]:
+        """Return what the image says round the components: the heaviest, or `everything`."""
+        if continuity.frozen:
+            return ()
+        found = []
+        ranked = sorted(belief.components, key=lambda component: -component.log_weight)
+        for rank, one in enumerate(ranked):
+            heavy = rank < MAX_MEASURED and one.probability > MIN_MEASURED_PROBABILITY
+            if not (everything or heavy or one.number == self._selector.number):
+                continue
+            view = self._local.posterior(
+                observation, one.pose, one.covariance, self._calibration.relative_pose
+            )
+            fix = self._fix(observation, view, one.pose, one.covariance) if heavy else None
+            found.append(
+                Association(one, view, view.log_odds(self._calibration.likelihood_ratio), fix)
+            )
+        return tuple(found)
+
+    def _fix(
+        self, observation: MapObservation, view: LocalPosterior, pose: Array, covariance: Array
+    ) -> LandmarkFix | None:
+        """Return the pose by the landmarks of the view's heaviest rows, where there are any."""
+        if not observation.has_landmarks or len(view.rows) == 0:
+            return None
+        rows = view.rows[np.argsort(-view.weights, kind="stable")[:LANDMARK_ROWS]]
+        fix = observation.landmark_fix(rows, pose, covariance)
+        return fix if fix is not None and is_sound(fix) else None
+
+    def _kernel_step(
+        self,
+        belief: KernelBelief,
+        seen: Sequence[Association],
+        observation: MapObservation,
+        continuity: Continuity,
+    ) -> Reweighted:
+        """Return the weights after sum rule and Bayes' rule on the map's poses, and the births."""
+        components = belief.components
+        search = self._search_is_due(belief, seen, continuity)
+        projection = self._kernel.project(components, observation, search)
+        coverage = projection.coverage if self._ablation.null_mass else np.ones(len(components))
+        moved = transfer(
+            belief.weights,
+            belief.null_probability,
+            coverage,
+            belief.travel,
+            continuity.discontinuity,
+            continuity.first,
+        )
+        by_number = {one.hypothesis.number: one for one in seen}
+        own = [by_number[one.number] for one in components]
+        # A component that landmarks measure keeps its weight, times their likelihood ratio.
+        ruled = coverage * moved.masses * [one.fix is None for one in own]
+        most = MAX_FIRST_BIRTHS if _jumps(continuity) else MAX_BIRTHS
+        posterior = self._kernel.bayes(
+            projection, components, ruled, moved.map_mass, observation, most
+        )
+        places, births = self._births(posterior.births, observation, belief.next_number)
+        everything = [*own, *births]
+        shown = [one for one in everything if one.posterior.coverage > SHOWN_COVERAGE]
+        best = max((one.log_odds for one in shown or everything), default=0.0)
+        recognized, renewal = float(expit(best)), self._renewal(belief.travel, continuity)
+        # Of an image that fits nowhere nothing is born.
+        born_mass = recognized * moved.map_mass if places else 0.0
+        parts = np.array([place.posterior for place in places])
+        before = np.array([*posterior.before, *(place.prior for place in places)])
+        after = np.array([*posterior.after, *parts]) * np.exp(self._verification(everything))
+        weights = posterior_weights(
+            before * [one.fix is None or k >= len(own) for k, one in enumerate(everything)],
+            after,
+            np.array([*ruled, *(born_mass * parts / max(parts.sum(), LEAST_WEIGHT))]),
+            renewal * np.array([one.log_ratio(min(best, 0.0)) for one in everything]),
+            renewal * recognized,
+        )
+        weights[: len(own)] += (1.0 - coverage) * moved.masses
+        for k, one in enumerate(everything):
+            if k >= len(own) and observation.has_landmarks:
+                weights[k] *= np.exp(UNVERIFIED_BIRTH if one.fix is None else log_ratio(one.fix))
+            elif one.fix is not None:
+                weights[k] = moved.masses[k] * np.exp(renewal * log_ratio(one.fix))
+        weighted = [
+            one.with_log_weight(float(np.log(max(weight, LEAST_WEIGHT))))
+            for one, weight in zip(everything, weights, strict=True)
+        ]
+        kept = [one.hypothesis for one in weighted[: len(own)]]
+        return Reweighted(
+            components=tuple(kept),
+            log_null=float(np.log(max(moved.reservoir - born_mass, LEAST_WEIGHT))),
+            best_fit=best,
+            searched=search,
+            births=tuple(weighted[len(own) :]),
+            survival={
+                new.number: new.log_weight - old.log_weight
+                for old, new in zip(components, kept, strict=True)
+            },
+            leaks={
+                one.number: float(leak) for one, leak in zip(components, moved.leaks, strict=True)
+            },
+            log_reservoir=float(np.log(max(moved.reservoir, LEAST_WEIGHT))),
+        )
+
+    def _births(
+        self, places: Sequence[Birthplace], observation: MapObservation, first_number: int
+    ) -> tuple[list[Birthplace], list[Association]]:
+        """Return the places that measure a pose, and the component of each."""
+        kept: list[Birthplace] = []
+        births: list[Association] = []
+        for place in places:
+            view = self._local.measure(
+                observation, place.rows, place.weights, place.pose, self._calibration.relative_pose
+            )
+            # A birth says that the match is right: its pose errs as right matches do.
+            measured = self._measured(view, 1.0, 1.0)
+            if measured is None:
+                continue
+            component = Hypothesis.from_measurement(measured, first_number + len(births))
+            fix = self._fix(observation, view, component.pose, component.covariance)
+            if fix is not None:
+                component = from_fix(fix, component.number)
+            log_odds = view.log_odds(self._calibration.likelihood_ratio)
+            births.append(Association(component, view, log_odds, fix))
+            kept.append(place)
+        return kept, births
+
+    def _search_is_due(
+        self, belief: KernelBelief, seen: Sequence[Association], continuity: Continuity
+    ) -> bool:
+        """Return whether the best matches over the whole map are asked for: always in doubt.
+
+        A large map is searched more rarely while all is well, so that a step costs no more.
+        """
+        heaviest = max((one.probability for one in belief.components), default=0.0)
+        best = max((one.log_odds for one in seen), default=-1.0)
+        doubt = _jumps(continuity) or heaviest < CONFIRMED_PROBABILITY or best < 0.0
+        return doubt or belief.unsearched >= KERNEL_STEP_TRAVEL * len(self._poses) / SEARCHED_POSES
+
+    def _renewal(self, travel: float, continuity: Continuity) -> float:
+        """Return the fraction of an image's evidence that is new after `travel`."""
+        return (
+            1.0
+            if _jumps(continuity)
+            else information_fraction(travel, self._calibration.likelihood_ratio.correlation)
+        )
+
+    def _verification(self, everything: Sequence[Association]) -> Array:
+        """Return the log likelihood ratios ≤ 0 of places by how well their images align."""
+        prominence = np.array([one.posterior.prominence for one in everything])
+        below = prominence - prominence.max(initial=0.0)
+        return np.asarray(
+            np.maximum(self._calibration.likelihood_ratio.prominence * below, -MAX_VERIFICATION)
+        )
+
+    def _measured(self, view: LocalPosterior, new: float, trust: float) -> MeasuredPose | None:
+        """Return the pose that a view measures; less trust gives larger variances."""
+        if view.pose is None or not np.isfinite(view.pose).all():
+            return None
+        relative_pose = self._calibration.relative_pose
+        variances = relative_pose.variances(
+            view.prominence, self._similarity.apparent_separation(view.contrast)
+        )
+        return MeasuredPose(
+            view.pose, variances / max(trust, 1e-6), relative_pose.bias_fraction, new
+        )
+
+    def _update(
+        self,
+        weighted: Reweighted,
+        seen: Sequence[Association],
+        travel: float,
+        continuity: Continuity,
+    ) -> list[Hypothesis]:
+        """Kalman steps by landmarks or the read-out; the motion noise follows the published one."""
+        new = 1.0 if _jumps(continuity) else information_fraction(travel, VIEW_CORRELATION_LENGTH)
+        updated = {one.number: one for one in weighted.components}
+        for one in seen:
+            component = updated[one.hypothesis.number]
+            result = None if one.fix is None else landmark_update(component, one.fix)
+            if result is None and new > 0.0:
+                # The less the image fits there, the less its pose is trusted.
+                trust = float(expit(one.log_ratio())) * max(one.posterior.coverage, 1e-3)
+                measured = self._measured(one.posterior, new, trust)
+                result = None if measured is None else component.update(measured)
+            if result is None:
+                continue
+            updated[component.number], innovation = result
+            if component.number == self._selector.number:
+                bias_information = information_fraction(
+                    travel, self._calibration.relative_pose.correlation
+                )
+                bias = updated[component.number].mean_square_bias
+                self._noise.update(innovation, bias, bias_information)
+        return list(updated.values())
+
+    def _publish(
+        self, seen: Sequence[Association], travel: float, continuity: Continuity
+    ) -> Hypothesis | None:
+        """Return the component to publish; odometry is blamed where a confirmed one was wrong."""
+        self._selector.update_evidence(seen, self._renewal(travel, continuity))
+        coverage = {one.hypothesis.number: one.posterior.coverage for one in seen}
+        published = self._selector.select(self._belief.components, coverage)
+        if self._selector.switched and continuity.discontinuity <= MIN_DISCONTINUITY:
+            self._noise.inflate()
+        return published
+
+    def _record(
+        self,
+        before: KernelBelief,
+        moved: Motion,
+        continuity: Continuity,
+        predicted: KernelBelief,
+        weighted: Reweighted,
+        merged: Merged,
+    ) -> Step:
+        """Return what the smoother needs to know about this step."""
+        numbers = [one.number for one in before.components]
+        return Step(
+            begins=continuity.first,
+            motion=np.zeros(3) if moved.motion is None else moved.motion,
+            noise=moved.variances,
+            bias_correlation=moved.bias_correlation * (1.0 - continuity.discontinuity),
+            predicted={one.number: one for one in predicted.components},
+            after={one.number: one for one in merged.components},
+            log_elsewhere=merged.log_null,
+            survival=dict.fromkeys(numbers, 0.0) | weighted.survival,
+            leaks=dict.fromkeys(numbers, 0.0) | weighted.leaks,
+            births={
+                one.hypothesis.number: one.hypothesis.log_weight - weighted.log_reservoir
+                for one in weighted.births
+            },
+            merged_into=merged.merged_into,
+            null_survival=weighted.log_null - weighted.log_reservoir if weighted.births else 0.0,
+        )
+
+    def _estimate(
+        self,
+        published: Hypothesis | None,
+        seen: Sequence[Association],
+        weighted: Reweighted,
+        continuity: Continuity,
+        record: Step,
+    ) -> Estimate:
+        if published is None:
+            middle = self._poses[len(self._poses) // 2]
+            published = Hypothesis.from_prior(
+                middle, self._null_covariance(middle), -1
+            ).with_log_weight(-np.inf)
+        weights = _weights_on_map(self._belief, (*seen, *weighted.births))
+        heaviest = weights.rows[np.argmax(weights.values)] if len(weights.rows) else None
+        return Estimate(
+            pose=published.pose.copy(),
+            covariance=published.covariance.copy(),
+            highest_weight_pose=published.pose if heaviest is None else self._poses[heaviest],
+            weights=weights,
+            evidence=self._selector.evidence,
+            events=_events(continuity, weighted.best_fit),
+            whole_covariance=self._belief.covariance(
+                published.pose, self._null_covariance(published.pose)
+            ),
+            confidence=Confidence(
+                probability=self._confidence(published),
+                evidence=self._selector.evidence,
+                min_evidence=self._calibration.likelihood_ratio.q005,
+                max_sigma_m=MAX_SIGMA * self._similarity.distance_m,
+            ),
+            hypotheses=tuple(
+                HypothesisEstimate(one.pose, one.covariance, one.probability, one.number)
+                for one in self._belief.components
+            ),
+            step=record,
+            landmark_fix=next(
+                (a.fix for a in seen if a.hypothesis.number == published.number), None
+            ),
+        )
+
+    def _confidence(self, published: Hypothesis) -> float:
+        """Return the probability of the published pose.
+
+        Broken odometry carries no pose; and where a confirmed pose has just been given up, one
+        image is not enough for the next.
+        """
+        if self._selector.switched or self._noise.broken:
+            return 0.0
+        return self._belief.agreement(published)
+
+    def _null_covariance(self, pose: Array) -> Array:
+        """Return the second moment (3, 3) of the map's poses round `pose`, axis by axis."""
+        spread = self._variance + (self._centre - pose[:2]) ** 2
+        least = self._similarity.distance_m**2
+        return np.diag((*np.maximum(spread, least), np.pi**2 / 3.0))
+
+
+def _jumps(continuity: Continuity) -> bool:
+    """Return whether the image does not follow from the one before."""
+    return continuity.first or continuity.discontinuity > MIN_DISCONTINUITY
+
+
+def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:
+    """Return the weights as they are: between kernel steps images only measure poses."""
+    best = max((one.log_odds for one in seen), default=0.0)
+    return Reweighted(belief.components, belief.log_null, best)
+
+
+def _events(continuity: Continuity, best_fit: float) -> tuple[Event, ...]:
+    events = []
+    if continuity.frozen:
+        events.append(Event.FROZEN_IMAGE)
+    elif best_fit < 0.0:
+        events.append(Event.UNRECOGNIZED_IMAGE)
+    if continuity.discontinuity > MIN_DISCONTINUITY:
+        events.append(Event.IMAGE_DISCONTINUITY)
+    return tuple(events)
+
+
+def _weights_on_map(belief: KernelBelief, seen: Sequence[Association]) -> Weights:
+    """Return the belief on the map's poses: each component's weights there times its own."""
+    views = {one.hypothesis.number: one.posterior for one in seen}
+    parts = [
+        (views[one.number].rows, one.probability * views[one.number].weights)
+        for one in belief.components
+        if one.number in views and len(views[one.number].rows)
+    ]
+    if not parts:
+        return Weights(np.zeros(0, dtype=np.intp), np.zeros(0))
+    rows, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    values = np.bincount(places, np.concatenate([part[1] for part in parts]), len(rows))
+    return Weights(rows, values.astype(np.float64))

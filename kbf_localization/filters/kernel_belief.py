@@ -1,0 +1,153 @@
+"""The belief: a kernel mean whose points are Gaussians, and the weight of the null hypothesis.
+
+m = Σ_j w_j ∫ k_X(·, x) N(x; μ_j, P_j) dx, with the rest w₀ on "elsewhere, or off the map".
+A belief never changes; what happens to it gives another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbf_localization.arrays import Array
+from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.filters.hypothesis import Hypothesis
+from kbf_localization.geometry import wrap_angle
+from kbf_localization.training_map.calibration import SimilarityModel
+
+MAX_COMPONENTS = 24
+"""Components that are kept: enough for eight look-alikes of a place, and what they leave behind."""
+
+MIN_PROBABILITY = 1e-5
+"""Components below it are pruned, but the published one."""
+
+MIN_NULL_PROBABILITY = 1e-6
+"""The filter is never more certain than that of being on the map."""
+
+MERGE_SEPARATION = 0.15
+"""In d₀ and φ₀: components that are nearer to each other are one."""
+
+MERGE_MAHALANOBIS = 3.0
+"""Squared, in the sum of both covariances: the mean for two draws of one pose."""
+
+AGREEMENT_MAHALANOBIS = 11.3
+"""Squared: the 99 % quantile of χ² with three degrees of freedom."""
+
+PRIOR_DOUBT = 0.05
+"""Probability that a given pose is wrong."""
+
+PRIOR_NUMBER = 0
+"""The number of the component of a given pose; others count from 1."""
+
+
+@dataclass(frozen=True)
+class KernelBelief:
+    """Gaussian `components` with log weights, and that of the null hypothesis, `log_null`.
+
+    `travel` d/d₀ + φ/φ₀ was made since the last kernel step, `unsearched` since the whole map was
+    last searched. `next_number` is the next component's.
+    """
+
+    components: tuple[Hypothesis, ...] = ()
+    log_null: float = 0.0
+    travel: float = 0.0
+    unsearched: float = 0.0
+    next_number: int = 1
+
+    @classmethod
+    def from_prior(cls, prior: GaussianPrior | None) -> KernelBelief:
+        """Return the belief of a given pose; of nothing but the null hypothesis for None."""
+        if prior is None:
+            return cls()
+        component = Hypothesis.from_prior(prior.pose, prior.covariance, PRIOR_NUMBER)
+        weighted = component.with_log_weight(float(np.log1p(-PRIOR_DOUBT)))
+        return cls((weighted,), float(np.log(PRIOR_DOUBT)))
+
+    @property
+    def null_probability(self) -> float:
+        return float(np.exp(min(self.log_null, 0.0)))
+
+    @property
+    def weights(self) -> Array:
+        """w_j (j,) of the components."""
+        return np.exp([one.log_weight for one in self.components])
+
+    def find(self, number: int | None) -> Hypothesis | None:
+        """Return the component of this number."""
+        return next((one for one in self.components if one.number == number), None)
+
+    def agreement(self, component: Hypothesis) -> float:
+        """Return the probability of all components that agree with this one."""
+        agreeing = (
+            one for one in self.components if component.mahalanobis(one) < AGREEMENT_MAHALANOBIS
+        )
+        return min(sum(one.probability for one in agreeing), 1.0)
+
+    def covariance(self, pose: Array, null_covariance: Array) -> Array:
+        """Return the second moment (3, 3) of the whole belief round `pose` (3,).
+
+        `null_covariance` (3, 3) is that of the null hypothesis round the same pose.
+        """
+        moment = self.null_probability * null_covariance
+        weight = self.null_probability
+        for one in self.components:
+            offset = one.pose - pose
+            offset[2] = wrap_angle(offset[2])
+            moment = moment + one.probability * (one.covariance + np.outer(offset, offset))
+            weight += one.probability
+        return np.asarray(moment / weight)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Components after merging and pruning, normalized with the null weight.
+
+    `merged_into` has the number as which each component lives on.
+    """
+
+    components: tuple[Hypothesis, ...]
+    log_null: float
+    merged_into: Mapping[int, int]
+
+
+def merge_and_prune(
+    components: Sequence[Hypothesis],
+    log_null: float,
+    similarity: SimilarityModel,
+    published: int | None,
+) -> Merged:
+    """Merge indistinct components, normalize with the null weight, prune improbable ones.
+
+    Of merged components the heaviest stays, or the published one. The published component is
+    never pruned: it carries the pose where the map has no images.
+    """
+    kept: list[Hypothesis] = []
+    slot_of: dict[int, int] = {}
+    for one in sorted(components, key=lambda component: -component.log_weight):
+        slot = next(
+            (k for k, other in enumerate(kept) if _indistinct(one, other, similarity)), len(kept)
+        )
+        slot_of.setdefault(one.number, slot)
+        if slot == len(kept):
+            kept.append(one)
+            continue
+        total = float(np.logaddexp(kept[slot].log_weight, one.log_weight))
+        stays = one if one.number == published else kept[slot]
+        kept[slot] = stays.with_log_weight(total)
+    merged_into = {number: kept[slot].number for number, slot in slot_of.items()}
+    total = float(np.logaddexp.reduce([log_null, *(one.log_weight for one in kept)]))
+    pruned = tuple(
+        one.with_log_weight(one.log_weight - total)
+        for rank, one in enumerate(kept)
+        if one.number == published
+        or (rank < MAX_COMPONENTS and one.log_weight - total > np.log(MIN_PROBABILITY))
+    )
+    return Merged(pruned, max(log_null - total, float(np.log(MIN_NULL_PROBABILITY))), merged_into)
+
+
+def _indistinct(a: Hypothesis, b: Hypothesis, similarity: SimilarityModel) -> bool:
+    """Return whether nothing that two components know tells them apart."""
+    near = similarity.separation_between(a.pose, b.pose) < MERGE_SEPARATION
+    return near or a.mahalanobis(b) < MERGE_MAHALANOBIS

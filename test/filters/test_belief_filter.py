@@ -1,0 +1,173 @@
+"""The filter on a kernel mean of Gaussian points, on drives whose truth is known."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
+from kbf_localization.filters.local_posterior import KernelBayesParameters
+from kbf_localization.filters.smoothing import smooth
+from kbf_localization.training_map.observation import MapObservation
+from test.filters.synthetic_world import BLACK, World, drive, loop, map_of, position_errors, run
+
+
+@pytest.fixture(scope="module")
+def estimates(world_map, world_drive):
+    return run(BeliefFilter(world_map), world_map, world_drive)
+
+
+def first_views(world_drive, count):
+    return replace(
+        world_drive,
+        poses=world_drive.poses[:count],
+        motions=world_drive.motions[: count - 1],
+        views=world_drive.views[:count],
+    )
+
+
+def test_tracks_a_drive_from_anywhere(estimates, world_drive):
+    errors = position_errors(estimates, world_drive.poses)
+    assert np.median(errors) < 0.15
+    assert np.mean(errors[20:] > 1.0) == 0.0
+    assert estimates[-1].confidence.probability > 0.9
+
+
+def test_probabilities_are_those_of_a_distribution(estimates):
+    for one in estimates:
+        total = sum(hypothesis.probability for hypothesis in one.hypotheses)
+        assert 0.0 <= total <= 1.0 + 1e-9
+        assert one.weights.values.sum() <= 1.0 + 1e-9 and (one.weights.values >= 0.0).all()
+        numbers = [hypothesis.number for hypothesis in one.hypotheses]
+        assert len(set(numbers)) == len(numbers)
+        assert np.linalg.eigvalsh(one.covariance).min() > 0.0
+
+
+def test_the_same_images_give_the_same_estimates(estimates, world_map, world_drive):
+    pose_filter = BeliefFilter(world_map)
+    for _ in range(2):
+        pose_filter.reset()
+        again = run(pose_filter, world_map, first_views(world_drive, 20))
+        np.testing.assert_array_equal(
+            [one.pose for one in again], [one.pose for one in estimates[:20]]
+        )
+
+
+def test_smoothing_its_steps_reduces_the_error(estimates, world_drive):
+    found = smooth([one.step for one in estimates])
+    errors = position_errors(found, world_drive.poses)
+    filtered = position_errors(estimates, world_drive.poses)
+    assert np.sqrt(np.mean(errors**2)) < np.sqrt(np.mean(filtered**2))
+
+
+def test_finds_itself_again_after_being_carried_away(world_map, world_drive):
+    views = [*world_drive.views[:40], *world_drive.views[100:140]]
+    motions = [None, *world_drive.motions[:39], np.zeros(3), *world_drive.motions[100:139]]
+    pose_filter = BeliefFilter(world_map)
+    found = [
+        pose_filter.step(motion, world_map.observe(view))
+        for motion, view in zip(motions, views, strict=True)
+    ]
+    truth = np.concatenate((world_drive.poses[:40], world_drive.poses[100:140]))
+    errors = position_errors(found, truth)
+    assert errors[39] < 0.5
+    assert (errors[55:] < 0.5).all()
+    assert found[-1].confidence.probability > 0.9
+
+
+def test_starts_from_a_given_pose_and_gives_a_wrong_one_up(world_map, world_drive):
+    near = GaussianPrior(world_drive.poses[0], np.diag([0.1, 0.1, 0.05]) ** 2)
+    right = BeliefFilter(world_map)
+    right.reset(near)
+    observation = world_map.observe(world_drive.views[0])
+    assert position_errors([right.step(None, observation)], world_drive.poses[:1])[0] < 0.4
+    wrong = BeliefFilter(world_map)
+    wrong.reset(GaussianPrior(world_drive.poses[120], np.diag([0.1, 0.1, 0.05]) ** 2))
+    part = first_views(world_drive, 60)
+    assert position_errors(run(wrong, world_map, part), part.poses)[-1] < 0.5
+
+
+def test_another_worlds_images_are_not_believed(world_map):
+    elsewhere = drive(World(seed=77), loop(80, phase=1.0), seed=5)
+    found = run(BeliefFilter(world_map), world_map, elsewhere)
+    confident = [one.confidence.probability > 0.9 and one.evidence > 0.0 for one in found]
+    assert np.mean(confident) < 0.05
+
+
+@dataclass(frozen=True)
+class Fix:
+    pose: np.ndarray
+    covariance: np.ndarray
+    inliers: int = 120
+    log_likelihood_ratio: float = 4.0
+
+
+class SeenLandmarks(MapObservation):
+    """An image whose landmarks measure the true pose to a centimetre, near to it alone."""
+
+    truth: np.ndarray
+
+    @property
+    def has_landmarks(self):
+        return True
+
+    def landmark_fix(self, rows, pose, covariance):
+        if np.hypot(*(pose - self.truth)[:2]) > 1.0:
+            return None
+        return Fix(self.truth + 0.005, np.diag([0.01, 0.01, 0.005]) ** 2)
+
+
+def test_landmarks_give_centimetres(world_map, world_drive):
+    pose_filter = BeliefFilter(world_map)
+    found = []
+    for index, view in enumerate(world_drive.views[:60]):
+        observation = SeenLandmarks(world_map, view)
+        observation.truth = world_drive.poses[index]
+        motion = None if index == 0 else world_drive.motions[index - 1]
+        found.append(pose_filter.step(motion, observation))
+    errors = position_errors(found, world_drive.poses[:60])
+    assert np.median(errors) < 0.015
+    assert found[-1].confidence.probability > 0.99
+
+
+def test_without_odometry_the_error_is_larger(world_map, world_drive, estimates):
+    part = first_views(world_drive, 60)
+    walk = BeliefFilter(world_map, ablation=Ablation(odometry=False))
+    errors = position_errors(run(walk, world_map, part), part.poses)
+    assert np.mean(errors[20:]) > 1.3 * np.mean(position_errors(estimates[:60], part.poses)[20:])
+
+
+@pytest.mark.parametrize("parameters", [{"bayes_rule": False}, {"power": 1.0}, {"delta": 0.005}])
+def test_every_form_of_the_rule_tracks(world_map, world_drive, parameters):
+    part = first_views(world_drive, 60)
+    pose_filter = BeliefFilter(world_map, KernelBayesParameters(**parameters))
+    assert np.median(position_errors(run(pose_filter, world_map, part), part.poses)) < 0.3
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_maps_of_one_or_two_equal_poses_work(count, world_drive):
+    world = World()
+    still = drive(world, np.repeat(loop(2)[:1], max(count, 2), axis=0), seed=3)
+    _survives(map_of([still], count, select="random"), world_drive)
+
+
+def test_a_map_on_a_line_works(world_drive):
+    line = np.column_stack((np.linspace(-2.0, 2.0, 40), np.full(40, 2.0), np.zeros(40)))
+    _survives(map_of([drive(World(), line, seed=3)], 30), world_drive)
+
+
+def _survives(training_map, world_drive):
+    """Random sequences of unknown, huge and missing motions and images that fit nothing."""
+    rng = np.random.default_rng(0)
+    pose_filter = BeliefFilter(training_map)
+    motions = [None, np.full(3, np.nan), np.array([1e9, 0.0, 0.0]), np.array([0.1, 0.0, 0.02])]
+    for number in range(40):
+        view = BLACK if rng.random() < 0.4 else world_drive.views[int(rng.integers(60))]
+        if number == 20:
+            pose_filter.reset(GaussianPrior(np.zeros(3), np.diag([100.0, 100.0, 10.0])))
+        one = pose_filter.step(motions[int(rng.integers(4))], training_map.observe(view))
+        assert np.isfinite(one.pose).all()
+        assert np.isfinite(one.covariance).all()
+        assert np.linalg.eigvalsh(one.covariance).min() > 0.0
+        assert 0.0 <= one.confidence.probability <= 1.0

@@ -1,0 +1,101 @@
+"""Whether each image continues the sequence, as the odometry predicts."""
+
+import numpy as np
+import pytest
+
+from kbf_localization.filters.continuity import MIN_DISCONTINUITY, ContinuityMonitor
+from kbf_localization.geometry import relative
+from test.filters.synthetic_world import World, drive, loop
+
+
+@pytest.fixture(scope="module")
+def observations(world_map, world_drive):
+    return [world_map.observe(view) for view in world_drive.views]
+
+
+def test_the_first_image_starts_the_sequence(world_map, observations):
+    assert ContinuityMonitor(world_map.calibration).update(None, observations[0]).first
+
+
+def test_images_along_a_drive_continue_the_sequence(world_map, world_drive, observations):
+    monitor = ContinuityMonitor(world_map.calibration)
+    monitor.update(None, observations[0])
+    probabilities = [
+        monitor.update(motion, observation).discontinuity
+        for motion, observation in zip(world_drive.motions, observations[1:], strict=True)
+    ]
+    assert np.mean(np.array(probabilities) > MIN_DISCONTINUITY) < 0.01
+    assert np.median(probabilities) < 0.01
+
+
+def test_an_image_of_another_place_is_a_discontinuity(world_map, world_drive, observations):
+    """Without a motion; the next image continues from there."""
+    similarity = world_map.calibration.similarity
+    generator = np.random.default_rng(0)
+    probabilities, after = [], []
+    while len(probabilities) < 60:
+        first, second = generator.integers(0, len(observations) - 1, 2)
+        offset = relative(world_drive.poses[first], world_drive.poses[second])
+        if similarity.separation(offset) < 2.0:
+            continue
+        monitor = ContinuityMonitor(world_map.calibration)
+        monitor.update(None, observations[first])
+        probabilities.append(monitor.update(np.zeros(3), observations[second]).discontinuity)
+        after.append(
+            monitor.update(world_drive.motions[second], observations[second + 1]).discontinuity
+        )
+    assert np.mean(np.array(probabilities) > MIN_DISCONTINUITY) > 0.9
+    assert np.mean(np.array(after) < MIN_DISCONTINUITY) > 0.9
+
+
+def test_an_image_of_another_building_is_a_discontinuity(world_map, observations):
+    other = drive(World(seed=5), loop(10), 1)
+    for view in other.views:
+        monitor = ContinuityMonitor(world_map.calibration)
+        monitor.update(None, observations[30])
+        assert (
+            monitor.update(np.zeros(3), world_map.observe(view)).discontinuity > MIN_DISCONTINUITY
+        )
+
+
+def test_a_repeated_image_is_frozen_whatever_the_odometry(world_map, observations):
+    monitor = ContinuityMonitor(world_map.calibration)
+    monitor.update(None, observations[0])
+    for motion in (np.zeros(3), np.array([0.2, 0.0, 0.0]), np.array([3.0, 0.0, 1.0]), None):
+        found = monitor.update(motion, observations[0])
+        assert found.frozen and found.discontinuity == 0.0
+
+
+def test_an_image_repeated_between_two_references_is_frozen_too(
+    world_map, world_drive, observations
+):
+    for start in range(20, 30):
+        monitor = ContinuityMonitor(world_map.calibration)
+        monitor.update(None, observations[20])
+        for index in range(20, start):
+            monitor.update(world_drive.motions[index], observations[index + 1])
+        assert monitor.update(np.array([0.1, 0.0, 0.0]), observations[start]).frozen
+
+
+def test_a_recovering_camera_is_compared_with_the_frozen_reference(
+    world_map, world_drive, observations
+):
+    monitor = ContinuityMonitor(world_map.calibration)
+    monitor.update(None, observations[40])
+    for index in range(40, 44):
+        assert monitor.update(world_drive.motions[index], observations[40]).frozen
+    assert (
+        monitor.update(world_drive.motions[44], observations[45]).discontinuity < MIN_DISCONTINUITY
+    )
+
+
+def test_discontinuity_does_not_depend_on_the_frame_rate(world_map, world_drive, observations):
+    """Every fifth image of the drive continues it as well as every image does."""
+    monitor = ContinuityMonitor(world_map.calibration)
+    monitor.update(None, observations[0])
+    odometry = world_drive.odometry.poses
+    probabilities = [
+        monitor.update(relative(odometry[at - 5], odometry[at]), observations[at]).discontinuity
+        for at in range(5, len(observations), 5)
+    ]
+    assert np.mean(np.array(probabilities) > MIN_DISCONTINUITY) < 0.05

@@ -1,0 +1,105 @@
+"""The choice of the published hypothesis, and its running evidence."""
+
+import numpy as np
+import pytest
+
+from kbf_localization.filters.estimate_selector import (
+    EVIDENCE_MEMORY,
+    Association,
+    EstimateSelector,
+)
+from kbf_localization.filters.hypothesis import Hypothesis
+from kbf_localization.filters.local_posterior import LocalPosterior
+
+COVERED = {1: 1.0, 2: 1.0}
+
+
+def hypothesis(number: int, weight: float) -> Hypothesis:
+    prior = Hypothesis.from_prior(np.zeros(3), np.eye(3), number)
+    return prior.with_log_weight(np.log(weight))
+
+
+def association(number: int, coverage: float, log_odds: float) -> Association:
+    rows, weights = np.zeros(1, dtype=np.intp), np.ones(1)
+    posterior = LocalPosterior(rows, weights, coverage, 0.5, 0.3, None)
+    return Association(hypothesis(number, 0.5), posterior, log_odds)
+
+
+def confirmed() -> EstimateSelector:
+    """A selector that publishes hypothesis 1, which was almost certain once."""
+    selector = EstimateSelector()
+    selector.select([hypothesis(1, 0.999)], COVERED)
+    assert selector.confirmed and selector.number == 1
+    return selector
+
+
+@pytest.mark.parametrize(("lead", "number"), [(2.9, 1), (3.1, 2)])
+def test_a_confirmed_hypothesis_is_replaced_beyond_a_ratio_of_e_cubed(lead, number):
+    selector = confirmed()
+    weight = 0.9 * np.exp(-lead)
+    chosen = selector.select([hypothesis(1, weight), hypothesis(2, 0.9)], COVERED)
+    assert chosen.number == selector.number == number
+    assert selector.switched == (number == 2)
+
+
+@pytest.mark.parametrize(("lead", "number"), [(0.9, 1), (1.1, 2)])
+def test_an_unconfirmed_hypothesis_is_replaced_beyond_a_ratio_of_e(lead, number):
+    selector = EstimateSelector()
+    selector.select([hypothesis(1, 0.3)], COVERED)
+    assert not selector.confirmed
+    chosen = selector.select([hypothesis(1, 0.3 * np.exp(-lead)), hypothesis(2, 0.3)], COVERED)
+    assert chosen.number == selector.number == number
+    assert not selector.switched
+
+
+def test_hypotheses_that_alternate_do_not_switch_the_estimate():
+    selector = EstimateSelector()
+    weights = [(0.3, 0.29), (0.2, 0.4), (0.4, 0.2), (0.25, 0.5)]
+    chosen = [selector.select([hypothesis(1, a), hypothesis(2, b)], COVERED) for a, b in weights]
+    assert [best.number for best in chosen] == [1, 1, 1, 1]
+
+
+def test_a_switch_is_reported_once_and_ends_the_confirmation():
+    selector = confirmed()
+    both = [hypothesis(1, 1e-4), hypothesis(2, 0.5)]
+    selector.select(both, COVERED)
+    assert selector.switched and not selector.confirmed
+    selector.select(both, COVERED)
+    assert not selector.switched and selector.number == 2
+
+
+def test_before_the_first_confirmation_a_covered_place_is_preferred():
+    """A place without map images counts a tenth: 0.5 there is less than 0.2 on the map."""
+    both = [hypothesis(1, 0.5), hypothesis(2, 0.2)]
+    assert EstimateSelector().select(both, {1: 0.0, 2: 1.0}).number == 2
+    selector = confirmed()
+    assert selector.select(both, {1: 0.0, 2: 1.0}).number == 1
+
+
+def test_without_hypotheses_nothing_is_published():
+    selector = confirmed()
+    assert selector.select([], {}) is None
+    assert selector.number is None and not selector.switched
+
+
+def test_running_evidence_is_the_exponential_average_of_the_log_ratios():
+    """Against Σ_k a_k Π_{j>k} (1 − a_j) x_k, with a = information/memory and x = coverage² odds."""
+    selector = EstimateSelector()
+    selector.select([hypothesis(1, 0.5)], COVERED)
+    generator = np.random.default_rng(0)
+    log_odds, information = generator.normal(1.0, 2.0, 12), generator.uniform(0.1, 1.0, 12)
+    coverage = generator.uniform(0.3, 1.0, 12)
+    for odds, covered, fraction in zip(log_odds, coverage, information, strict=True):
+        seen = [association(1, covered, odds), association(2, 1.0, 99.0)]
+        selector.update_evidence(seen, fraction)
+    gains = information / EVIDENCE_MEMORY
+    remaining = np.append(np.cumprod((1.0 - gains)[::-1])[::-1][1:], 1.0)
+    assert selector.evidence == pytest.approx((gains * remaining) @ (coverage**2 * log_odds))
+
+
+def test_another_hypothesis_starts_without_evidence():
+    selector = confirmed()
+    selector.update_evidence([association(1, 1.0, 5.0)], 1.0)
+    assert selector.evidence > 1.0
+    selector.select([hypothesis(1, 1e-4), hypothesis(2, 0.5)], COVERED)
+    assert selector.evidence == 0.0

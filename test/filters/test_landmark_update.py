@@ -1,0 +1,82 @@
+"""Fixes by landmarks: the Kalman step in closed form, the gate, the evidence."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose
+from kbf_localization.filters.landmark_update import (
+    MAX_LOG_RATIO,
+    MIN_INLIERS,
+    REANCHOR_INLIERS,
+    from_fix,
+    landmark_update,
+    log_ratio,
+)
+
+
+@dataclass(frozen=True)
+class Fix:
+    pose: np.ndarray
+    covariance: np.ndarray
+    inliers: int = 60
+    log_likelihood_ratio: float = 0.0
+
+
+def prior():
+    measured = MeasuredPose(np.array([1.0, 2.0, 0.3]), np.array([0.2, 0.1, 0.1]) ** 2, 0.6, 1.0)
+    return Hypothesis.from_measurement(measured, 4)
+
+
+def test_the_update_is_the_product_of_both_gaussians():
+    component = prior()
+    fix = Fix(np.array([1.1, 1.9, 0.32]), np.diag([0.02, 0.03, 0.01]) ** 2)
+    after, _ = landmark_update(component, fix)
+    information = np.linalg.inv(component.covariance) + np.linalg.inv(fix.covariance)
+    expected = np.linalg.inv(information)
+    np.testing.assert_allclose(after.covariance, expected, rtol=1e-9)
+    mean = expected @ (
+        np.linalg.solve(component.covariance, component.pose)
+        + np.linalg.solve(fix.covariance, fix.pose)
+    )
+    np.testing.assert_allclose(after.pose, mean, rtol=1e-9)
+    assert np.linalg.eigvalsh(after.state_covariance).min() > 0.0
+    # What the pose learns, the bias that it was correlated with learns, too.
+    assert np.trace(after.state_covariance[3:, 3:]) < np.trace(component.state_covariance[3:, 3:])
+
+
+def test_headings_are_compared_round_the_circle():
+    component = Hypothesis.from_prior(np.array([0.0, 0.0, 3.1]), np.eye(3) * 0.01, 1)
+    after, _ = landmark_update(component, Fix(np.array([0.0, 0.0, -3.1]), np.eye(3) * 0.01))
+    assert abs(abs(after.pose[2]) - np.pi) < 1e-6
+
+
+def test_few_inliers_or_numbers_that_are_none_measure_nothing():
+    good = np.eye(3) * 1e-4
+    assert landmark_update(prior(), Fix(prior().pose, good, MIN_INLIERS - 1)) is None
+    assert landmark_update(prior(), Fix(np.full(3, np.nan), good)) is None
+    assert landmark_update(prior(), Fix(prior().pose, np.full((3, 3), np.inf))) is None
+
+
+def test_a_contradicting_fix_is_held_unless_many_landmarks_agree():
+    far = prior().pose + np.array([3.0, 0.0, 0.0])
+    covariance = np.eye(3) * 1e-4
+    assert landmark_update(prior(), Fix(far, covariance, REANCHOR_INLIERS - 1)) is None
+    after, innovation = landmark_update(prior(), Fix(far, covariance, REANCHOR_INLIERS))
+    assert np.hypot(*(after.pose - far)[:2]) < 0.2
+    assert innovation > 10.0
+
+
+def test_the_evidence_is_the_fixs_own_and_bounded():
+    covariance = np.eye(3)
+    assert log_ratio(Fix(np.zeros(3), covariance, 60, -1.5)) == pytest.approx(-1.5)
+    assert log_ratio(Fix(np.zeros(3), covariance, 60, 99.0)) == MAX_LOG_RATIO
+
+
+def test_a_birth_has_the_fixs_pose_and_covariance():
+    fix = Fix(np.array([1.0, 2.0, 3.0]), np.diag([0.1, 0.2, 0.3]))
+    component = from_fix(fix, 7)
+    np.testing.assert_allclose(component.pose, fix.pose)
+    np.testing.assert_allclose(component.covariance, fix.covariance)
+    assert component.number == 7
