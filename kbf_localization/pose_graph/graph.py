@@ -1,0 +1,329 @@
+"""Least squares on SE(2): odometry edges with the wheels' systematic errors, closures, anchors.
+
+A residual of an edge (i, j) is the pose of j as seen from i, minus the measured one. The wheels'
+heading bias (rad/s while they move) and turn scale of each drive are unknowns. Closures are robust:
+Geman and McClure's loss, annealed from a convex one (graduated non-convexity, Yang et al. 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_matrix, csc_matrix
+from scipy.sparse.linalg import SuperLU, splu
+
+from kbf_localization.arrays import Array, Flags, Rows
+from kbf_localization.geometry import relative, wrap_angle
+
+HEADING_BIAS_SIGMA = 0.008
+"""rad/s, half a degree a second; a recorded robot's wheels drift by 0.005."""
+TURN_SCALE_SIGMA = 0.03
+"""Relative error of a turn: the tread of a differential drive is known to some per cent."""
+GAUGE_SIGMA = 1e-4
+"""m and rad; holds the first pose where nothing else does."""
+STEPS, CONVERGED = 30, 1e-6
+"""Gauss–Newton's steps at most, and the change (m, rad) that ends them."""
+INLIER_CHI2 = 11.34
+"""99 % of right closures, three numbers each, have less."""
+REJECTED_CHI2 = 25.0
+"""A closure beyond it does not fit the others."""
+ANNEALING_RATE = 1.6
+"""The loss's convexity is divided by it from step to step."""
+COVARIANCE_COLUMNS = 300
+"""Columns of the inverse that are solved for at a time, for bounded memory."""
+MAX_COVARIANCES = 1500
+"""Nodes whose covariances are computed; those between them are interpolated."""
+_TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Measured motions (m, 3) of nodes `second` as seen from nodes `first`, whitened by (m, 3, 3).
+
+    `whitening` W has Wᵀ W = the measurement's information.
+    """
+
+    first: Rows
+    second: Rows
+    motions: Array
+    whitening: Array
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def part(self, rows: Rows | Flags) -> Edges:
+        return Edges(self.first[rows], self.second[rows], self.motions[rows], self.whitening[rows])
+
+    @classmethod
+    def none(cls) -> Edges:
+        empty = np.empty(0, dtype=np.intp)
+        return cls(empty, empty, np.empty((0, 3)), np.empty((0, 3, 3)))
+
+
+@dataclass(frozen=True)
+class OdometryEdges(Edges):
+    """Edges of the wheels: `drive` (m,) whose wheels, `seconds` (m,) for which they moved."""
+
+    drive: Rows
+    seconds: Array
+
+    def corrected(self, wheels: Array) -> Array:
+        """Return the motions (m, 3) without the systematic errors `wheels` (d, 2)."""
+        away = self._correction(wheels)
+        cos, sin = np.cos(-0.5 * away), np.sin(-0.5 * away)
+        x, y, turn = self.motions.T
+        return np.stack((cos * x - sin * y, sin * x + cos * y, wrap_angle(turn - away)), axis=1)
+
+    def _correction(self, wheels: Array) -> Array:
+        bias, scale = wheels[self.drive].T
+        return np.asarray(bias * self.seconds + scale * self.motions[:, 2])
+
+    def by_wheels(self, wheels: Array) -> Array:
+        """Return derivatives (m, 3, 2) of the residuals by heading bias and turn scale."""
+        moved = self.corrected(wheels)
+        by_angle = np.concatenate((0.5 * moved[:, :2] @ _TURN.T, np.ones((len(moved), 1))), axis=1)
+        factors = np.stack((self.seconds, self.motions[:, 2]), axis=1)
+        return np.asarray(by_angle[:, :, None] * factors[:, None, :])
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Known poses (a, 3) of nodes `rows`, with standard deviations (a, 3)."""
+
+    rows: Rows
+    poses: Array
+    sigmas: Array
+
+    @classmethod
+    def none(cls) -> Anchors:
+        return cls(np.empty(0, dtype=np.intp), np.empty((0, 3)), np.empty((0, 3)))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Poses (n, 3), wheels (d, 2: bias in rad/s, turn scale), χ² (c,) and weights of closures."""
+
+    poses: Array
+    wheels: Array
+    closure_chi2: Array
+    closure_weights: Array
+
+
+@dataclass(frozen=True)
+class PoseGraph:
+    """The least-squares problem of `nodes` poses of `drives` drives."""
+
+    nodes: int
+    drives: int
+    odometry: OdometryEdges
+    closures: Edges
+    anchors: Anchors
+
+    def solve(self, poses: Array, wheels: Array | None = None, robust: bool = True) -> Solution:
+        """Return the poses of least error, from a start (n, 3)."""
+        wheels = np.zeros((self.drives, 2)) if wheels is None else wheels
+        weights = np.ones(len(self.closures))
+        if not robust or not len(self.closures):
+            poses, wheels = self._descend(poses, wheels, weights)
+            return Solution(poses, wheels, self._closure_chi2(poses), weights)
+        poses, wheels = self._descend(poses, wheels, np.full(len(weights), 0.01), steps=8)
+        convexity = max(1.0, 2.0 * float(self._closure_chi2(poses).max()) / INLIER_CHI2)
+        while True:
+            chi2 = self._closure_chi2(poses)
+            bound = convexity * INLIER_CHI2
+            weights = (bound / (bound + chi2)) ** 2
+            last = convexity <= 1.0
+            poses, wheels = self._descend(poses, wheels, weights, STEPS if last else 3)
+            if last:
+                break
+            convexity = max(1.0, convexity / ANNEALING_RATE)
+        return Solution(poses, wheels, self._closure_chi2(poses), weights)
+
+    def covariances(self, solution: Solution) -> Array:
+        """Return the covariances (n, 3, 3) of the poses, relative to what holds the graph."""
+        normal, _ = self._normal_equations(
+            solution.poses, solution.wheels, solution.closure_weights
+        )
+        factor = factorize(normal)
+        return diagonal_blocks(factor, normal.shape[0], self.nodes, 3)
+
+    def _descend(
+        self, poses: Array, wheels: Array, weights: Array, steps: int = STEPS
+    ) -> tuple[Array, Array]:
+        for _ in range(steps):
+            normal, gradient = self._normal_equations(poses, wheels, weights)
+            change = -factorize(normal).solve(gradient)
+            poses = poses + change[: 3 * self.nodes].reshape(-1, 3)
+            wheels = wheels + change[3 * self.nodes :].reshape(-1, 2)
+            if np.abs(change).max() < CONVERGED:
+                break
+        return np.column_stack((poses[:, :2], wrap_angle(poses[:, 2]))), wheels
+
+    def _closure_chi2(self, poses: Array) -> Array:
+        return chi2_of(self.closures, poses)
+
+    def _normal_equations(
+        self, poses: Array, wheels: Array, weights: Array
+    ) -> tuple[csc_matrix, Array]:
+        size = 3 * self.nodes + 2 * self.drives
+        system = System(size)
+        add_edges(system, self.closures, self.closures.motions, poses, weights)
+        add_odometry(system, self.odometry, poses, wheels, self.nodes * 3)
+        add_anchors(system, self.anchors, poses)
+        return system.assembled()
+
+
+class System:
+    """Collects blocks of sparse normal equations."""
+
+    def __init__(self, size: int) -> None:
+        self._rows: list[Rows] = []
+        self._columns: list[Rows] = []
+        self._values: list[Array] = []
+        self.size, self.gradient = size, np.zeros(size)
+
+    def add(self, unknowns: Rows, jacobians: Array, residuals: Array) -> None:
+        """Add m whitened residuals (m, r) with jacobians (m, r, u) by `unknowns` (m, u)."""
+        if len(unknowns):
+            self.add_block(
+                unknowns,
+                np.einsum("mra,mrb->mab", jacobians, jacobians),
+                np.einsum("mra,mr->ma", jacobians, residuals),
+            )
+
+    def add_block(self, unknowns: Rows, normal: Array, gradient: Array) -> None:
+        """Add blocks (m, u, u) and gradients (m, u) of `unknowns` (m, u)."""
+        count = unknowns.shape[1]
+        self._rows.append(np.repeat(unknowns, count, axis=1).ravel())
+        self._columns.append(np.tile(unknowns, (1, count)).ravel())
+        self._values.append(normal.ravel())
+        np.add.at(self.gradient, unknowns, gradient)
+
+    def assembled(self) -> tuple[csc_matrix, Array]:
+        rows, columns = np.concatenate(self._rows), np.concatenate(self._columns)
+        values = np.concatenate(self._values)
+        return coo_matrix((values, (rows, columns)), shape=(self.size, self.size)).tocsc(), (
+            self.gradient
+        )
+
+
+def residuals_of(
+    first: Rows, second: Rows, motions: Array, poses: Array
+) -> tuple[Array, Array, Array]:
+    """Return residuals (m, 3) and jacobians (m, 3, 3) by the first and the second pose."""
+    seen = relative(poses[first], poses[second])
+    residual = seen - motions
+    residual[:, 2] = wrap_angle(residual[:, 2])
+    cos, sin = np.cos(poses[first, 2]), np.sin(poses[first, 2])
+    by_second = np.zeros((len(first), 3, 3))
+    by_second[:, 0, 0], by_second[:, 0, 1] = cos, sin
+    by_second[:, 1, 0], by_second[:, 1, 1] = -sin, cos
+    by_second[:, 2, 2] = 1.0
+    by_first = -by_second
+    by_first[:, 0, 2], by_first[:, 1, 2] = seen[:, 1], -seen[:, 0]
+    return residual, by_first, by_second
+
+
+def chi2_of(edges: Edges, poses: Array) -> Array:
+    """Return each edge's squared whitened residual (m,)."""
+    residual, _, _ = residuals_of(edges.first, edges.second, edges.motions, poses)
+    white = np.einsum("mij,mj->mi", edges.whitening, residual)
+    return np.asarray((white**2).sum(axis=1))
+
+
+def add_edges(
+    system: System, edges: Edges, motions: Array, poses: Array, weights: Array, stride: int = 3
+) -> None:
+    """Add edges between nodes whose unknowns are `stride` apart."""
+    residual, by_first, by_second = residuals_of(edges.first, edges.second, motions, poses)
+    white = edges.whitening * np.sqrt(weights)[:, None, None]
+    jacobian = white @ np.concatenate((by_first, by_second), axis=2)
+    system.add(
+        np.concatenate((_unknowns(edges.first, stride), _unknowns(edges.second, stride)), axis=1),
+        jacobian,
+        np.einsum("mij,mj->mi", white, residual),
+    )
+
+
+def add_odometry(
+    system: System,
+    edges: OdometryEdges,
+    poses: Array,
+    wheels: Array,
+    wheels_at: int,
+    weights: Array | None = None,
+    stride: int = 3,
+) -> None:
+    """Add odometry edges, and the priors of the wheels' errors, whose unknowns follow."""
+    motions = edges.corrected(wheels)
+    residual, by_first, by_second = residuals_of(edges.first, edges.second, motions, poses)
+    white = edges.whitening
+    if weights is not None:
+        white = white * np.sqrt(weights)[:, None, None]
+    jacobian = white @ np.concatenate((by_first, by_second, edges.by_wheels(wheels)), axis=2)
+    unknowns = np.concatenate(
+        (
+            _unknowns(edges.first, stride),
+            _unknowns(edges.second, stride),
+            wheels_at + 2 * edges.drive[:, None] + np.arange(2),
+        ),
+        axis=1,
+    )
+    system.add(unknowns, jacobian, np.einsum("mij,mj->mi", white, residual))
+    precision = np.array([1.0 / HEADING_BIAS_SIGMA, 1.0 / TURN_SCALE_SIGMA])
+    own = wheels_at + np.arange(wheels.size)[:, None]
+    spread = np.tile(precision, len(wheels))[:, None]
+    system.add(own, spread[:, :, None], spread * wheels.reshape(-1, 1))
+
+
+def add_anchors(system: System, anchors: Anchors, poses: Array, stride: int = 3) -> None:
+    """Add priors of poses."""
+    if len(anchors.rows):
+        away = poses[anchors.rows] - anchors.poses
+        away[:, 2] = wrap_angle(away[:, 2])
+        precision = 1.0 / anchors.sigmas
+        jacobian = precision[:, :, None] * np.eye(3)
+        system.add(_unknowns(anchors.rows, stride), jacobian, precision * away)
+
+
+def _unknowns(nodes: Rows, stride: int) -> Rows:
+    return np.asarray(stride * nodes[:, None] + np.arange(3))
+
+
+def factorize(normal: csc_matrix) -> SuperLU:
+    """Return the factors of a sparse symmetric positive definite matrix."""
+    return splu(
+        normal,
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
+
+
+def diagonal_blocks(factor: SuperLU, size: int, nodes: int, stride: int) -> Array:
+    """Return the inverse's blocks (nodes, 3, 3) of the poses; of many, some are interpolated."""
+    chosen = np.unique(np.linspace(0, nodes - 1, min(nodes, MAX_COVARIANCES)).astype(np.intp))
+    found = np.empty((len(chosen), 3, 3))
+    together = max(COVARIANCE_COLUMNS // 3, 1)
+    for start in range(0, len(chosen), together):
+        part = chosen[start : start + together]
+        unknowns = _unknowns(part, stride)
+        columns = np.zeros((size, unknowns.size))
+        columns[unknowns.ravel(), np.arange(unknowns.size)] = 1.0
+        solved = factor.solve(columns)
+        blocks = solved[unknowns].reshape(len(part), 3, len(part), 3)
+        own = np.arange(len(part))
+        found[start : start + together] = blocks[own, :, own, :]
+    if len(chosen) == nodes:
+        return found
+    flat = found.reshape(-1, 9)
+    at = np.arange(nodes)
+    columns_of = [np.interp(at, chosen, column) for column in flat.T]
+    return np.stack(columns_of, axis=1).reshape(-1, 3, 3)
+
+
+def whitening_of(covariances: Array) -> Array:
+    """Return W (m, 3, 3) with Wᵀ W = the inverse of each covariance (m, 3, 3)."""
+    lower = np.linalg.cholesky(covariances)
+    return np.asarray(np.linalg.inv(lower))

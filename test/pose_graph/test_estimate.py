@@ -1,0 +1,187 @@
+"""Poses of whole drives through a room of points, and what happens when something is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbf_localization.errors import MapError
+from kbf_localization.geometry import compose, fit_rigid
+from kbf_localization.pose_graph import estimate, estimate_poses
+from kbf_localization.pose_graph.estimate import Anchor
+from kbf_localization.pose_graph.held_out import choose
+from test.pose_graph.world import RADIUS_M, World, circle, detect_in_worlds, drive
+
+WORLD = World.of_seed(3)
+HOUR = 3_600_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def _points_for_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "detect", detect_in_worlds)
+
+
+def _errors(found, drives) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of the estimate, and of the raw odometry, after alignment; NaN where unknown."""
+    truth = np.concatenate([one.truth for one in drives])
+    poses = np.concatenate([one.poses for one in found.trajectories])
+    known = np.isfinite(poses).all(axis=1)
+    moved = compose(fit_rigid(poses[known, :2], truth[known, :2]), poses)
+    raw = []
+    for one, own in zip(found.trajectories, drives):
+        frame = fit_rigid(one.odometry[:, :2], own.truth[:, :2])
+        raw.append(compose(frame, one.odometry)[:, :2] - own.truth[:, :2])
+    away = moved[:, :2] - truth[:, :2]
+    return np.hypot(*away.T), np.hypot(*np.concatenate(raw).T)
+
+
+@pytest.fixture(scope="module")
+def loop():
+    patch = pytest.MonkeyPatch()
+    patch.setattr(estimate, "detect", detect_in_worlds)
+    drives = [drive("loop", circle(1.6), WORLD)]
+    found = estimate_poses(drives)
+    patch.undo()
+    return drives, found
+
+
+def test_a_closed_loop_removes_the_drift(loop) -> None:
+    drives, found = loop
+    errors, raw = _errors(found, drives)
+    assert found.closures
+    assert errors.max() < 0.08
+    assert errors.max() < 0.3 * raw.max()
+
+
+def test_the_wheels_bias_is_found(loop) -> None:
+    _, found = loop
+    wheels = found.wheels[0]
+    turning = 0.1 / RADIUS_M / 0.1  # rad/s
+    drift = wheels.heading_bias_rad_s + wheels.turn_scale * turning
+    assert drift == pytest.approx(0.015, abs=0.004)
+    assert "too far left" in wheels.described
+
+
+def test_every_image_has_a_pose_and_a_covariance(loop) -> None:
+    _, found = loop
+    trajectory = found.trajectories[0]
+    assert trajectory.known == len(trajectory.poses)
+    assert (np.linalg.eigvalsh(trajectory.covariances[1:]) > 0.0).all()
+
+
+def test_two_drives_are_joined_in_one_frame() -> None:
+    drives = [
+        drive("one", circle(1.05), WORLD, seed=1),
+        drive("two", circle(1.05, radius_m=1.3, start=0.4), WORLD, seed=2, first_ns=HOUR),
+    ]
+    found = estimate_poses(drives)
+    errors, raw = _errors(found, drives)
+    assert found.drives_joined == 2
+    assert errors.max() < 0.1
+    assert errors.max() < raw.max()
+
+
+def test_drives_that_never_meet_are_named() -> None:
+    drives = [
+        drive("here", circle(1.3), WORLD),
+        drive("elsewhere", circle(0.4), World.of_seed(8), first_ns=HOUR),
+    ]
+    found = estimate_poses(drives)
+    assert found.left_out == ("elsewhere",)
+    assert found.drives_joined == 1
+    assert np.isnan(found.trajectories[1].poses).all()
+    assert any("elsewhere: nothing joins it" in line for line in found.warnings)
+    with pytest.raises(MapError, match="nothing joins elsewhere"):
+        estimate_poses(drives, unjoined="refuse")
+
+
+def test_the_same_drive_twice_is_refused() -> None:
+    one = drive("one", circle(0.2), WORLD)
+    with pytest.raises(MapError, match="same drive"):
+        estimate_poses([one, one])
+
+
+def test_a_wheel_slip_of_a_metre_is_cut_and_closed() -> None:
+    slip = np.array([1.0, 0.0, np.radians(30.0)])
+    drives = [
+        drive("one", circle(1.05), WORLD, seed=1),
+        drive("two", circle(1.05), WORLD, seed=2, first_ns=HOUR, slip=(40, slip)),
+    ]
+    found = estimate_poses(drives)
+    errors, _ = _errors(found, drives)
+    assert any("two: the odometry jumps at 4.1 s" in line for line in found.warnings)
+    assert np.isfinite(errors).all()
+    assert errors.max() < 0.15
+
+
+def test_frozen_odometry_leaves_its_images_without_poses() -> None:
+    drives = [
+        drive("one", circle(1.05), WORLD, seed=1),
+        drive("two", circle(1.05), WORLD, seed=2, first_ns=HOUR, still=range(25, 50)),
+    ]
+    found = estimate_poses(drives)
+    errors, _ = _errors(found, drives)
+    assert any("two: the wheels report no motion" in line for line in found.warnings)
+    assert np.nanmax(errors) < 0.15
+    without = np.isnan(found.trajectories[1].poses[:, 0])
+    assert 18 < without.sum() < 30
+
+
+def test_a_path_without_a_revisit_stays_the_odometry_and_says_so() -> None:
+    drives = [drive("arc", circle(0.4), WORLD)]
+    found = estimate_poses(drives)
+    trajectory = found.trajectories[0]
+    straight = compose(trajectory.poses[0], np.zeros(3))
+    along = compose(straight, trajectory.odometry)
+    assert found.used == "odometry_edges"
+    assert trajectory.poses == pytest.approx(along, abs=1e-6)
+    assert any("no place was recognized twice" in line for line in found.warnings)
+    sigma = np.sqrt(trajectory.covariances[[5, -1], 0, 0])
+    assert sigma[1] > 3.0 * sigma[0]
+
+
+def test_a_covered_lens_leaves_the_wheels_and_is_named() -> None:
+    covered = drive("dark", circle(0.3), WORLD, covered=range(1000))
+    found = estimate_poses([covered])
+    assert found.used == "odometry_edges"
+    assert found.trajectories[0].known == len(covered)
+    assert any("covered lens" in line for line in found.warnings)
+
+
+def test_two_images_are_a_drive() -> None:
+    found = estimate_poses([drive("short", circle(1.0)[:2], WORLD)])
+    assert found.trajectories[0].known == 2
+
+
+def test_a_robot_that_stands_still_has_one_place() -> None:
+    truth = np.tile(circle(1.0)[:1], (50, 1))
+    still = drive("still", truth, WORLD, bias=0.0, still=range(49))
+    found = estimate_poses([still])
+    assert found.trajectories[0].known == 50
+    assert np.ptp(found.trajectories[0].poses, axis=0) == pytest.approx(np.zeros(3), abs=1e-9)
+
+
+def test_an_anchor_puts_the_map_into_its_frame() -> None:
+    one = drive("one", circle(0.3), WORLD)
+    pose = (10.0, -4.0, 1.0)
+    found = estimate_poses([one], anchors=[Anchor(0, int(one.stamps_ns[12]), pose)])
+    assert found.trajectories[0].poses[12] == pytest.approx(pose, abs=1e-3)
+
+
+def test_odometry_that_is_too_long_is_scaled() -> None:
+    one = drive("one", circle(0.3), WORLD)
+    plain = estimate_poses([one]).trajectories[0].poses
+    scaled = estimate_poses([one], odometry_scale=0.5).trajectories[0].poses
+    assert scaled[-1, :2] == pytest.approx(0.5 * plain[-1, :2], abs=1e-6)
+
+
+def test_images_are_followed_only_where_they_predict_left_out_closures_better() -> None:
+    wheels, worse, better = np.full(9, 0.10), np.full(9, 0.12), np.full(9, 0.05)
+    for visual, adjusted, expected in (
+        (worse, worse, "odometry_edges"),
+        (worse, better, "adjustment"),
+        (better, worse, "visual_edges"),
+        (better, better, "adjustment"),
+    ):
+        errors = {"odometry_edges": wheels, "visual_edges": visual, "adjustment": adjusted}
+        assert choose(errors) == expected
