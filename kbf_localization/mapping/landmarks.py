@@ -1,0 +1,237 @@
+"""Makes the landmarks of a map from the keypoints of all images of its drives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from kbf_localization.arrays import Array, Rows
+from kbf_localization.datasets.drive import Drive, camera_of, mount_of
+from kbf_localization.errors import KbfError, MapError
+from kbf_localization.geometry import relative
+from kbf_localization.landmarks.adjustment import POSE_SIGMA
+from kbf_localization.landmarks.build import (
+    KeypointSource,
+    KeypointStore,
+    needed_rows,
+    triangulate_all,
+)
+from kbf_localization.landmarks.calibration import HeldOutImage
+from kbf_localization.landmarks.calibration import calibrate as calibrate_fixes
+from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
+from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
+from kbf_localization.mapping.describing import detect_frames, image_size
+from kbf_localization.mapping.frames import Frames, gather_frames
+from kbf_localization.parallel import Serial, Workers
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.camera import Camera, Mount
+from kbf_localization.vision.keypoints import mutual_matches, squared_distances
+from kbf_localization.vision.self_calibration import MatchedPair, calibrate, choose_pairs
+
+_log = logging.getLogger(__name__)
+
+HELD_OUT_IMAGES = 80
+"""Images that calibrate the landmarks and take no part in making them."""
+
+MIN_SOLVED = 0.3
+"""Fraction of held-out images that landmarks must measure to be kept: blank walls take a part."""
+
+SIMILAR_ROWS = 40
+"""Most similar map images among which the wrong places are."""
+
+ELSEWHERE = 1.5
+"""Separation, in the map's scales, from which on a place is another one."""
+
+SAME_POSE_M = 1e-6
+"""Metres, and radians, within which a pose of the map is that of a drive's image."""
+
+
+def partner_rows(frames: Frames, rows: Rows) -> Rows:
+    """Return the rows of all images whose keypoints the landmarks of the map images `rows` need."""
+    return needed_rows(frames.poses, rows)[0]
+
+
+@dataclass(frozen=True)
+class MapCamera:
+    """The camera of a map's drives on its mount, with warnings about what is uncertain."""
+
+    camera: Camera
+    mount: Mount
+    warnings: tuple[str, ...] = ()
+
+
+def find_camera(
+    frames: Frames, keypoints: KeypointSource, image_size: tuple[int, int]
+) -> MapCamera | str:
+    """Return the camera of the drives, learned from them where none knows it.
+
+    Returns why there is none, where the drives have several cameras or nothing can be learned. A
+    known camera on an unknown mount looks ahead and is level.
+    """
+    cameras = {camera_of(drive) for drive in frames.drives}
+    mounts = {mount_of(drive) for drive in frames.drives}
+    if len(cameras) > 1 or len(mounts) > 1:
+        return "the drives have different cameras, so the map has no landmarks"
+    camera, mount = cameras.pop(), mounts.pop()
+    if camera is not None:
+        return MapCamera(camera, mount or Mount.ahead())
+    try:
+        calibration = calibrate(list(_matched_pairs(frames, keypoints)), *image_size)
+    except KbfError as error:
+        return f"no camera is known and none can be learned, so the map has no landmarks: {error}"
+    found = f"no camera is known; learned from the drives: {calibration.described}"
+    return MapCamera(calibration.camera, calibration.mount, (found, *calibration.warnings))
+
+
+def _matched_pairs(frames: Frames, keypoints: KeypointSource) -> Iterator[MatchedPair]:
+    """Match the keypoints of pairs of images with known poses."""
+    known = np.array([row for row in range(len(frames.poses)) if row in keypoints], dtype=np.intp)
+    if len(known) == 0:
+        return
+    for first, second in known[choose_pairs(frames.poses[known])]:
+        a, b = keypoints[int(first)], keypoints[int(second)]
+        rows, columns, _ = mutual_matches(squared_distances(a.descriptors, b.descriptors))
+        yield MatchedPair(
+            frames.poses[first],
+            frames.poses[second],
+            a.pixels[rows].astype(np.float64),
+            b.pixels[columns].astype(np.float64),
+        )
+
+
+def make_landmarks(
+    frames: Frames,
+    rows: Rows,
+    keypoints: KeypointSource,
+    camera: MapCamera,
+    workers: Workers | None = None,
+    progress: Progress = no_progress,
+    held_out: Rows | None = None,
+) -> LandmarkMap:
+    """Triangulate the landmarks of the map images `rows` from the keypoints of all frames.
+
+    The frames `held_out` take no part, so that they can calibrate the landmarks.
+    """
+    _, partners = needed_rows(frames.poses, rows, held_out)
+    # Estimated poses say by how much they err; others are as exact as a laser's.
+    sigmas = [getattr(drive, "pose_sigma", POSE_SIGMA) for drive in frames.drives]
+    built = triangulate_all(
+        frames.poses,
+        rows,
+        partners,
+        keypoints,
+        camera.camera,
+        camera.mount,
+        workers or Serial(),
+        progress,
+        max(sigmas),
+    )
+    if len(built.misfits):
+        drives = sorted({frames.drives[int(d)].name for d in frames.drive_of[built.misfits]})
+        _log.warning(
+            "%d images of %s do not fit their poses", len(built.misfits), ", ".join(drives)
+        )
+    description = LandmarkDescription(
+        camera.camera, camera.mount, built.sigma_px, built.attitude_sigma
+    )
+    return description.with_table(built.table, frames.poses[rows])
+
+
+def calibrate_landmarks(
+    training_map: TrainingMap, observations: Sequence[MapObservation], poses: Array, drives: Rows
+) -> TrainingMap:
+    """Calibrate covariance and evidence on held-out images with `poses` (p, 3) of `drives` (p,).
+
+    Wrong places are the map's most similar images beyond the calibrated map's own scale. Landmarks
+    that do not measure the held-out images better than whole images do are left out, with a
+    warning: the camera's model is wrong, or the poses are.
+    """
+    landmarks = training_map.landmarks
+    if landmarks is None:
+        return training_map
+    similarity = training_map.calibration.similarity
+    images = []
+    for observation, pose, drive in zip(observations, poses, drives):
+        keypoints, bearings = observation.description.keypoints, observation.bearings
+        if keypoints is None or bearings is None:
+            continue
+        similar = observation.best_rows(SIMILAR_ROWS)
+        away = similarity.separation(relative(training_map.poses[similar], pose))
+        wrong = similar[away > ELSEWHERE]
+        images.append(HeldOutImage(bearings, keypoints.descriptors, pose, int(drive), wrong))
+    found = calibrate_fixes(landmarks.solver, training_map.source_of, images)
+    model = training_map.calibration.relative_pose
+    best = model.variances(model.prominence[1], model.apparent[0])
+    read_out_m = float(np.sqrt(best[:2].max()))
+    if found.solved < MIN_SOLVED or found.median_error_m > read_out_m:
+        warning = (
+            f"the landmarks are left out: of held-out images they measure "
+            f"{100 * found.solved:.0f} %, with a median error of {found.median_error_m:.2f} m; "
+            "the camera's calibration or the drives' poses may be wrong"
+        )
+        warnings = (*training_map.warnings, warning)
+        return replace(training_map, landmarks=None, warnings=warnings)
+    description = replace(
+        landmarks.description, covariance=found.covariance, evidence=found.evidence
+    )
+    return replace(training_map, landmarks=replace(landmarks, description=description))
+
+
+def landmark_warnings(landmarks: LandmarkMap) -> Iterator[str]:
+    """Name what the landmarks lack."""
+    counts = landmarks.table.counts()
+    empty = int(np.count_nonzero(counts == 0))
+    if empty:
+        yield f"{empty} of {len(counts)} map images have no landmarks (blank walls, no neighbours)"
+
+
+def add_landmarks(
+    training_map: TrainingMap,
+    drives: Sequence[Drive],
+    workers: Workers | None = None,
+    progress: Progress = no_progress,
+) -> TrainingMap:
+    """Return the map with landmarks of its images, made from the drives it was built from.
+
+    A map image is found in the drive of its source by its pose; MapError where none is found.
+    """
+    workers = workers or Serial()
+    frames = gather_frames(drives)
+    rows = _rows_of_map(training_map, frames)
+    found = np.flatnonzero(rows >= 0)
+    if len(found) == 0:
+        named = ", ".join(source.name for source in training_map.sources)
+        raise MapError(f"none of the map's images is in these drives: it was built from {named}")
+    with KeypointStore() as store:
+        detect_frames(frames, partner_rows(frames, rows[found]), store, workers, progress)
+        camera = find_camera(frames, store, image_size(frames) or (0, 0))
+        if isinstance(camera, str):
+            raise MapError(camera)
+        made = make_landmarks(frames, rows[found], store, camera, workers, progress)
+    images = [ImageLandmarks.none()] * len(training_map)
+    for place, row in enumerate(found):
+        images[int(row)] = made.table.image(place)
+    landmarks = replace(made, table=LandmarkTable.of_images(images), poses=training_map.poses)
+    warnings = (*training_map.warnings, *camera.warnings, *landmark_warnings(landmarks))
+    return replace(training_map, landmarks=landmarks, warnings=warnings)
+
+
+def _rows_of_map(training_map: TrainingMap, frames: Frames) -> Rows:
+    """Return the row of the frames that each map image came from, −1 where there is none."""
+    rows = np.full(len(training_map), -1, dtype=np.intp)
+    names = [drive.name for drive in frames.drives]
+    for number, source in enumerate(training_map.sources):
+        if source.name not in names:
+            continue
+        own = np.flatnonzero(frames.drive_of == names.index(source.name))
+        images = np.flatnonzero(training_map.source_of == number)
+        distances, nearest = cKDTree(frames.poses[own]).query(training_map.poses[images])
+        same = distances < SAME_POSE_M
+        rows[images[same]] = own[np.asarray(nearest)[same]]
+    return rows

@@ -1,0 +1,52 @@
+"""Which poses are chosen."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from kbf_localization.geometry import embed
+from kbf_localization.mapping.frames import select_frames
+
+
+def uneven_poses() -> np.ndarray:
+    """A corridor in which the robot stood still for most of the time."""
+    moving = np.stack((np.linspace(0, 20, 200), np.zeros(200), np.zeros(200)), axis=1)
+    return np.concatenate((moving[:100], np.tile(moving[100], (800, 1)), moving[100:]))
+
+
+def test_coverage_leaves_no_pose_far_from_the_chosen() -> None:
+    poses = uneven_poses()
+    for count in (10, 50):
+        chosen = select_frames(poses, count, "coverage", seed=0)
+        gaps = cdist(embed(poses), embed(poses[chosen])).min(axis=1)
+        # Farthest-point sampling is within twice the best radius, 20 m / (2 count) here.
+        assert gaps.max() <= 2 * 20.0 / (2 * count) + 0.11
+        assert (np.diff(chosen) > 0).all()
+
+
+def test_a_stop_contributes_one_pose_to_coverage() -> None:
+    poses = uneven_poses()
+    chosen = select_frames(poses, 1000, "coverage", seed=1)
+    assert len(chosen) == 200
+    assert len(np.unique(poses[chosen], axis=0)) == 200
+
+
+def test_opposite_headings_at_one_place_are_both_covered() -> None:
+    there = np.stack((np.linspace(0, 5, 50), np.zeros(50), np.zeros(50)), axis=1)
+    back = there + np.array([0.0, 0.0, np.pi])
+    chosen = select_frames(np.concatenate((there, back)), 20, "coverage", seed=0)
+    assert 8 <= (chosen < 50).sum() <= 12
+
+
+def test_random_draws_frames_without_repetition() -> None:
+    poses = np.random.default_rng(0).normal(size=(100, 3))
+    chosen = select_frames(poses, 40, "random", seed=4)
+    assert len(np.unique(chosen)) == 40
+    np.testing.assert_array_equal(chosen, select_frames(poses, 40, "random", seed=4))
+    assert not np.array_equal(chosen, select_frames(poses, 40, "random", seed=5))
+
+
+@pytest.mark.parametrize("select", ["coverage", "random"])
+def test_no_more_are_chosen_than_there_are(select: str) -> None:
+    poses = np.random.default_rng(0).normal(size=(9, 3))
+    np.testing.assert_array_equal(select_frames(poses, 100, select, seed=0), np.arange(9))
