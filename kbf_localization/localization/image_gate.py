@@ -1,4 +1,4 @@
-"""Which images are used, and the motion since the last of them."""
+"""Decides which images are used, and gives the motion since the last used one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 from kbf_localization.arrays import Array
 from kbf_localization.events import Event
 from kbf_localization.geometry import relative
-from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import LocalizerSettings
+from kbf_localization.motion.odometry_buffer import OdometryBuffer, OdometryReading
 
 STANDING_M, STANDING_RAD = 0.005, 0.005
 """A robot that is no further and no more turned from the last used image stands still."""
@@ -40,15 +40,15 @@ class ImageGate:
         self._newest_ns = None
 
     def seen(self, stamp_ns: int) -> None:
-        """An image has come that is no reason for refusal."""
+        """Record an image that is no reason for refusal."""
         self._newest_ns = stamp_ns
 
     def used(self, now: OdometryReading) -> None:
-        """The image with this odometry has been used."""
+        """Record that the image with this odometry was used."""
         self.last_used, self._forced = now, False
 
     def refusal(self, stamp_ns: int) -> Event | None:
-        """Why an image of this stamp cannot be used; None where it can."""
+        """Return the reason why an image of this stamp cannot be used; None where it can."""
         if self._newest_ns is not None and stamp_ns <= self._newest_ns:
             return Event.IMAGE_LATE
         oldest_ns, newest_ns = self._odometry.oldest_ns, self._odometry.newest_ns
@@ -61,7 +61,7 @@ class ImageGate:
         return None
 
     def needs(self, now: OdometryReading, tracking: bool) -> bool:
-        """Whether the robot has moved, or stood for long enough, since the last used image."""
+        """Tell whether the robot has moved, or stood for long enough, since the last used image."""
         then, settings = self.last_used, self.settings
         if then is None or self._forced:
             return True
@@ -73,16 +73,16 @@ class ImageGate:
         return bool(moved or abs(step[2]) >= settings.update_min_a)
 
     def stood(self, now: OdometryReading) -> bool:
-        """Whether the robot is where the last image was used."""
+        """Tell whether the robot is where the last image was used."""
         if self.last_used is None:
             return False
-        # Not the way gone: odometry that trembles in one place goes far, and sees the same.
+        # Not the path length: odometry that trembles in one place adds up, and the view stays.
         x, y, turn = now.pose - self.last_used.pose
         turned = abs(math.remainder(turn, math.tau))
         return math.hypot(x, y) < STANDING_M and turned < STANDING_RAD
 
     def motion(self, now: OdometryReading) -> tuple[Array | None, bool]:
-        """The motion (3,) since the last used image, None where it is not known.
+        """Return the motion (3,) since the last used image, None where it is not known.
 
         And whether that is because odometry jumped.
         """

@@ -1,4 +1,4 @@
-"""The one object that the node and the offline replay share."""
+"""The localizer, the same object in the node and offline."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import position_sigma, sound_covariance
 from kbf_localization.input_checks import check_grey, check_heading, check_prior, check_stamp
 from kbf_localization.limits import FARTHEST_M
-from kbf_localization.localization.dead_reckoning import DeadReckoning, Fix
 from kbf_localization.localization.image_gate import ImageGate
-from kbf_localization.localization.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import StateMonitor
+from kbf_localization.motion.dead_reckoning import DeadReckoning, Fix
+from kbf_localization.motion.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.vision.camera import Camera, Mount
 
 MOST_FAILURES = 3
-"""The filter starts anew after so many consecutive steps that ended in an error."""
+"""Consecutive failed steps after which the filter is reset."""
 
 
 class FilterReset(KbfError):  # noqa: N818 (it is done already)
-    """The filter failed again and again and has been started anew, from anywhere on the map."""
+    """The filter failed repeatedly and was reset to anywhere on the map."""
 
 
 class Localizer:
-    """Odometry and images in, poses out; no clock of its own.
+    """Turns odometry and images into poses; has no clock.
 
     The caller waits until `covers(stamp)` before it hands an image in, so that its odometry is
     interpolated between two readings and the result does not depend on the order of arrival.
@@ -48,19 +49,21 @@ class Localizer:
         pose_filter: PoseFilter | str = "kbf",
         settings: LocalizerSettings = LocalizerSettings(),  # noqa: B008 (frozen)
     ) -> None:
-        """`pose_filter` is one that was made, or the name of a method."""
+        """Use `pose_filter`, a filter or the name of a method."""
         self.counts: Counter[str] = Counter()
         self.last: Localization | None = None
         self.noise_is_reported = False
         """Whether the last step's motion noise was the odometry's own."""
-        self.training_map = training_map
-        self._describer = training_map.described_by
+        self.degraded_s = 0.0
+        """Seconds of odometry, up to the last image, during which the state was degraded."""
+        self._map = self.training_map = training_map
+        self._describer = training_map.image_describer
         self._filter = (
             make_filter(pose_filter, training_map) if isinstance(pose_filter, str) else pose_filter
         )
         self._odometry = OdometryBuffer(settings.odometry_history_s)
         self._gate = ImageGate(self._odometry, settings)
-        self._reckoning = DeadReckoning(training_map.learned.motion_noise)
+        self._reckoning = DeadReckoning(training_map.calibration.motion_noise)
         self._monitor = StateMonitor()
         self._lock = threading.RLock()
         self._fix: Fix | None = None
@@ -82,21 +85,25 @@ class Localizer:
 
     @property
     def state(self) -> State:
-        return self._monitor.state
+        """The state now; `DEGRADED` where odometry alone has carried a tracked pose too far."""
+        state = self._monitor.state
+        if state is State.TRACKING and self._degraded_fraction(self._odometry.newest) > 0.0:
+            return State.DEGRADED
+        return state
 
     @property
     def rests_on_given_pose(self) -> bool:
-        """Whether the pose was given (`set_pose`) and no image has contradicted it yet."""
+        """Tell whether the pose was given (`set_pose`) and no image has contradicted it yet."""
         return self._was_given and self.state in (State.UNINITIALIZED, State.LOCALIZING)
 
     @property
     def newest_odometry_ns(self) -> int | None:
-        """The stamp of the last odometry reading."""
+        """Return the stamp of the last odometry reading."""
         return self._odometry.newest_ns
 
     @property
     def stands(self) -> bool:
-        """Whether the robot tracks and has stood still since the last used image."""
+        """Tell whether the robot tracks and has stood still since the last used image."""
         newest = self._odometry.newest
         return newest is not None and self._tracks and self._gate.stood(newest)
 
@@ -106,7 +113,7 @@ class Localizer:
         """Take an odometry reading (3,); False where it cannot be used, which is counted.
 
         Its covariance (3, 3) since the odometry began, where the robot gives one, takes the place
-        of the map's motion noise as far as it is sane (`motion.reported_noise`).
+        of the map's motion noise as far as it is sane (`motion.noise`).
         """
         check_heading(pose)
         refused = self._odometry.append(check_stamp(stamp_ns), pose, covariance)
@@ -114,18 +121,31 @@ class Localizer:
             self.counts[refused] += 1
         return refused is None
 
+    def set_camera(self, camera: Camera | None, mount: Mount | None) -> None:
+        """Take the calibration of the camera and its mount; None keeps the map's own."""
+        with self._lock:
+            self.training_map = self._map.with_camera(camera, mount)
+
     def covers(self, stamp_ns: int) -> bool:
-        """Whether odometry at or after this stamp is here."""
+        """Tell whether odometry at or after this stamp is here."""
         newest = self._odometry.newest_ns
         return newest is not None and newest >= stamp_ns
 
     @property
     def dead_reckoned_s(self) -> float | None:
-        """Seconds of odometry since the last image, or the given pose; None before a pose."""
+        """Return seconds of odometry since the last image or given pose; None before a pose."""
         fix, newest_ns = self._fix, self._odometry.newest_ns
         if fix is None or newest_ns is None:
             return None
         return (newest_ns - fix.odometry.stamp_ns) * 1e-9
+
+    @property
+    def dead_reckoned_m(self) -> float | None:
+        """Metres driven since the last image, or the given pose; None before a pose."""
+        fix, newest = self._fix, self._odometry.newest
+        if fix is None or newest is None:
+            return None
+        return abs(newest.distance_m - fix.odometry.distance_m)
 
     def add_image(self, stamp_ns: int, image: Image | Callable[[], Image]) -> Localization | None:
         """Describe a grey image (h, w) and use it; None where it cannot be used, which is counted.
@@ -146,7 +166,7 @@ class Localizer:
         return self.add_described(stamp_ns, self.training_map.observe(description))
 
     def add_described(self, stamp_ns: int, observation: MapObservation) -> Localization | None:
-        """The same with an image that is already described."""
+        """Use an image that is already described; see `add_image`."""
         with self._lock:
             reason = self._gate.refusal(stamp_ns)
             now = self._odometry.at(stamp_ns)
@@ -195,7 +215,7 @@ class Localizer:
             self.counts[Event.RESETS] += 1
 
     def pose_at(self, stamp_ns: int | None = None) -> tuple[Array, Array] | None:
-        """Pose and covariance at a time (None: at the newest odometry), dead-reckoned."""
+        """Return pose and covariance at a time (None: at the newest odometry), dead-reckoned."""
         # Without the lock: a transform must not wait for a step of the filter.
         fix = self._fix
         at_ns = self._odometry.newest_ns if stamp_ns is None else stamp_ns
@@ -206,13 +226,33 @@ class Localizer:
         return carried.pose, carried.covariance
 
     def map_to_odom(self) -> Array | None:
-        """The pose (3,) of the odometry's frame on the map; None before a pose is known."""
+        """Return the pose (3,) of the odometry's frame on the map; None before a pose is known."""
         fix = self._fix
         return None if fix is None else fix.map_to_odom
 
     @property
     def _tracks(self) -> bool:
-        return self.state is State.TRACKING
+        return self._monitor.state is State.TRACKING
+
+    def _degraded_fraction(self, now: OdometryReading | None) -> float:
+        """Return which fraction of the drive since the last image a tracked pose was degraded."""
+        fix = self._fix
+        if fix is None or now is None:
+            return 0.0
+        gap_s = (now.stamp_ns - fix.odometry.stamp_ns) * 1e-9
+        gap_m = abs(now.distance_m - fix.odometry.distance_m)
+        excess_s, excess_m = (
+            gap_s - self.settings.degraded_after_s,
+            gap_m - self.settings.degraded_after_m,
+        )
+        return max(
+            excess_s / gap_s if excess_s > 0.0 else 0.0, excess_m / gap_m if excess_m > 0.0 else 0.0
+        )
+
+    def _add_degraded_time(self, now: OdometryReading) -> None:
+        if self._fix is not None and self._tracks:
+            gap_s = (now.stamp_ns - self._fix.odometry.stamp_ns) * 1e-9
+            self.degraded_s += max(gap_s, 0.0) * self._degraded_fraction(now)
 
     def _start_again(self, prior: GaussianPrior | None) -> None:
         self._filter.reset(prior)
@@ -225,7 +265,7 @@ class Localizer:
     def _step(
         self, motion: Array | None, observation: MapObservation, variances: Array | None
     ) -> Estimate:
-        """A step of the filter; after several that failed, the filter is started anew."""
+        """Make a step of the filter; after several failed steps, reset it."""
         try:
             estimate = _sound(self._filter.step(motion, observation, variances))
         except Exception as error:
@@ -238,15 +278,20 @@ class Localizer:
             self.counts[Event.FILTER_RESET] += 1
             raise FilterReset(
                 f"the filter failed {MOST_FAILURES} times in a row ({type(error).__name__}: "
-                f"{error}): it starts anew, from anywhere on the map"
+                f"{error}): it is reset to anywhere on the map"
             ) from error
         self._failures = 0
         return estimate
 
     def _localized(self, estimate: Estimate, now: OdometryReading, stamp_ns: int) -> Localization:
-        """What an estimate says about the pose, with the state after it."""
-        was = self.state
-        state = self._monitor.update(estimate.confidence, position_sigma(estimate.covariance))
+        """Return what an estimate says about the pose, with the state after it."""
+        was = self._monitor.state
+        self._add_degraded_time(now)
+        sigma_m, max_sigma_m = (
+            position_sigma(estimate.covariance),
+            self.settings.max_tracking_sigma_m,
+        )
+        state = self._monitor.update(estimate.confidence, sigma_m, max_sigma_m)
         if state is State.LOST and was is State.TRACKING:
             self.counts[Event.LOST] += 1
         self._fix = Fix(self._chosen_pose(estimate), estimate.covariance, now)
@@ -270,11 +315,12 @@ class Localizer:
         return estimate.pose
 
     def _carry_on(self, stamp_ns: int, now: OdometryReading) -> Localization | None:
-        """An image that is not needed: the pose at its stamp by odometry."""
+        """Return the dead-reckoned pose at the stamp of an image that is not needed."""
         with self._lock:
             if self.last is None or self._fix is None:
                 return None
             self._gate.seen(stamp_ns)
+            self._add_degraded_time(now)
             self._fix = self._reckoning.carried(self._fix, now)
             self.last = replace(
                 self.last,
@@ -288,7 +334,7 @@ class Localizer:
 
 
 def _sound(estimate: Estimate) -> Estimate:
-    """The estimate with positive definite covariances; ArithmeticError where nothing helps."""
+    """Return the estimate with positive definite covariances; ArithmeticError if not finite."""
     poses = [estimate.pose, estimate.highest_weight_pose]
     if estimate.preimage_pose is not None:
         poses.append(estimate.preimage_pose)

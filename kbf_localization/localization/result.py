@@ -18,11 +18,16 @@ LOST_SIGMA = np.array([2.0, 2.0, 1.0])
 
 
 class State(Enum):
-    """Whether the pose can be relied on."""
+    """Whether the pose can be relied on.
+
+    uninitialized → localizing → tracking ⇄ degraded ⇄ lost; degraded is a tracked pose that
+    odometry alone has carried for too long.
+    """
 
     UNINITIALIZED = "uninitialized"
     LOCALIZING = "localizing"
     TRACKING = "tracking"
+    DEGRADED = "degraded"
     LOST = "lost"
 
 
@@ -34,7 +39,9 @@ class LocalizerSettings:
     (rad) since the last used one; while it tracks and stands still, at most one each
     `standing_update_s` seconds, for they all show the same. `estimate` chooses the published pose.
     Odometry that would need more than `max_speed` (m/s) or `max_turn_rate` (rad/s) between two
-    used images is a jump, not a motion.
+    used images is a jump, not a motion. A pose with a larger standard deviation than
+    `max_tracking_sigma_m` is never tracked, whatever the map's scale; a tracked pose is degraded
+    after `degraded_after_s` seconds or `degraded_after_m` metres without a usable image.
     """
 
     update_min_d: float = 0.0
@@ -45,12 +52,18 @@ class LocalizerSettings:
     max_turn_rate: float = 10.0
     odometry_history_s: float = 60.0
     max_odometry_age_s: float = 1.0
+    max_tracking_sigma_m: float = 0.5
+    degraded_after_s: float = 2.0
+    degraded_after_m: float = 2.0
 
     def __post_init__(self) -> None:
         for name in ("update_min_d", "update_min_a", "standing_update_s"):
             if not getattr(self, name) >= 0.0:
                 raise ParameterError(f"{name} is {getattr(self, name)}, must be 0 or more")
-        for name in ("max_speed", "max_turn_rate", "odometry_history_s", "max_odometry_age_s"):
+        for name in (
+            *("max_speed", "max_turn_rate", "odometry_history_s", "max_odometry_age_s"),
+            *("max_tracking_sigma_m", "degraded_after_s", "degraded_after_m"),
+        ):
             if not getattr(self, name) > 0.0:
                 raise ParameterError(f"{name} is {getattr(self, name)}, must be above 0")
         if self.estimate not in ("mode_mean", "highest_weight", "preimage"):
@@ -85,7 +98,7 @@ class Localization:
 
     @property
     def published_covariance(self) -> Array:
-        """The covariance (3, 3) for others: that of the whole belief unless the state is tracking.
+        """Return the covariance (3, 3) to publish: of the whole belief unless tracking.
 
         While lost it says that the pose is a guess.
         """

@@ -9,15 +9,18 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.geometry import sound_covariance
 from kbf_localization.limits import FARTHEST_M, VARIANCES
-from kbf_localization.localization import Localizer, State, odometry_buffer
+from kbf_localization.localization import Localizer, State
 from kbf_localization.localization.localizer import MOST_FAILURES, FilterReset
-from kbf_localization.localization.odometry_buffer import OdometryBuffer
+from kbf_localization.motion import odometry_buffer
+from kbf_localization.motion.odometry_buffer import OdometryBuffer
 from kbf_localization.training_map import TrainingMap
 from test.filters.synthetic_world import BLACK, World
-from test.fuzzing import SECONDS
+from test.fuzzing import FILES, PARSERS, SECONDS
 
 SECOND = 1_000_000_000
 SEQUENCES = 10_000 if SECONDS else 1_000
+SEQUENCE = "localizer messages"
+PARSERS.add(SEQUENCE)
 
 HOSTILE = (
     np.nan, np.inf, -np.inf, 1e308, -1e308, 1e300, 1e154, 1e20, FARTHEST_M, -FARTHEST_M,
@@ -53,10 +56,11 @@ def random_prior(draw: np.random.Generator) -> GaussianPrior:
 def test_no_sequence_of_messages_gives_what_is_no_pose(tiny_map: TrainingMap) -> None:
     world, draw = World(), np.random.default_rng(0)
     views = [world.view(pose, draw) for pose in tiny_map.poses] + [BLACK]
-    pictures = [tiny_map.observe(view) for view in views]
+    observations = [tiny_map.observe(view) for view in views]
     localizer = Localizer(tiny_map)
     refused = given = 0
     for _ in range(SEQUENCES):
+        FILES[SEQUENCE] += 1
         localizer.reset()
         stamp, pose = 0, np.zeros(3)
         for _ in range(draw.integers(2, 7)):
@@ -69,12 +73,12 @@ def test_no_sequence_of_messages_gives_what_is_no_pose(tiny_map: TrainingMap) ->
                     pose = pose + draw.normal(scale=(0.1, 0.1, 0.1))
                     pose[2] = (pose[2] + np.pi) % (2.0 * np.pi) - np.pi
                     wild = np.array([number(draw, 1e3) for _ in range(3)])
-                    told = random_prior(draw).covariance if draw.random() < 0.5 else None
-                    localizer.add_odometry(stamp, wild if draw.random() < 0.3 else pose, told)
+                    reported = random_prior(draw).covariance if draw.random() < 0.5 else None
+                    localizer.add_odometry(stamp, wild if draw.random() < 0.3 else pose, reported)
                 elif kind < 0.87:
                     localizer.set_pose(random_prior(draw))
                 else:
-                    localizer.add_described(stamp, pictures[draw.integers(len(pictures))])
+                    localizer.add_described(stamp, observations[draw.integers(len(observations))])
             except ParameterError:
                 refused += 1
             last, known, transform = localizer.last, localizer.pose_at(), localizer.map_to_odom()
@@ -118,11 +122,11 @@ def test_odometry_beyond_any_place_is_refused_and_counted(tiny_map: TrainingMap)
     assert localizer.counts == {"odometry_too_far": 1, "odometry_not_finite": 1}
 
 
-def test_a_filter_that_keeps_failing_is_started_anew_and_says_so(
+def test_a_filter_that_keeps_failing_is_reset_and_says_so(
     tiny_map: TrainingMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     localizer = Localizer(tiny_map)
-    picture = tiny_map.observe(World().view(tiny_map.poses[0], np.random.default_rng(0)))
+    observation = tiny_map.observe(World().view(tiny_map.poses[0], np.random.default_rng(0)))
     for second in range(20):
         localizer.add_odometry(second * SECOND, [0.1 * second, 0.0, 0.0])
     with monkeypatch.context() as broken:
@@ -133,12 +137,12 @@ def test_a_filter_that_keeps_failing_is_started_anew_and_says_so(
         broken.setattr(localizer._filter, "step", fail)
         for second in range(1, MOST_FAILURES):
             with pytest.raises(np.linalg.LinAlgError):
-                localizer.add_described(second * SECOND, picture)
-        with pytest.raises(FilterReset, match="starts anew"):
-            localizer.add_described(MOST_FAILURES * SECOND, picture)
+                localizer.add_described(second * SECOND, observation)
+        with pytest.raises(FilterReset, match="is reset"):
+            localizer.add_described(MOST_FAILURES * SECOND, observation)
     assert localizer.counts["filter_reset"] == 1
     assert localizer.state is State.UNINITIALIZED
-    localization = localizer.add_described(10 * SECOND, picture)
+    localization = localizer.add_described(10 * SECOND, observation)
     assert localization is not None
     assert is_sound(localization.pose, localization.covariance)
 
@@ -158,7 +162,7 @@ def test_odometry_whose_stamps_hardly_grow_does_not_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By their stamps these readings are never a minute old."""
-    monkeypatch.setattr(odometry_buffer, "MOST_READINGS", 4000)
+    monkeypatch.setattr(odometry_buffer, "MAX_READINGS", 4000)
     buffer = OdometryBuffer()
     for stamp in range(10_000):
         assert buffer.append(stamp, [0.001 * stamp, 0.0, 0.0]) is None

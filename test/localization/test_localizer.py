@@ -191,7 +191,7 @@ def test_dead_reckoning_adds_the_maps_motion_noise(world_map):
     # Half a metre straight on: what the heading's error of 0.1 rad leads aside, and Q, whose
     # heading leads aside too: ∫(s − u)² q du = q s³/3 to the left, ∫(s − u) q du with the heading.
     jacobian = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
-    per_metre = world_map.learned.motion_noise.per_metre
+    per_metre = world_map.calibration.motion_noise.per_metre
     noise = 0.5 * np.diag(per_metre)
     noise[1, 1] += per_metre[2] * 0.5**3 / 3.0
     noise[1, 2] = noise[2, 1] = per_metre[2] * 0.5**2 / 2.0
@@ -315,33 +315,35 @@ def drive_with_covariance(localizer, grown):
 
 
 def test_the_odometrys_own_covariance_is_the_motions_noise(world_map):
-    learned = world_map.learned.motion_noise.variances(0.1, 0.0)
+    calibration = world_map.calibration.motion_noise.variances(0.1, 0.0)
     localizer, pose_filter = localizer_with(world_map)
-    drive_with_covariance(localizer, 4.0 * learned)
+    drive_with_covariance(localizer, 4.0 * calibration)
     assert pose_filter.variances[0] is None
     # Images at every other half second: half of what a reading has added.
-    np.testing.assert_allclose(pose_filter.variances[1:], np.tile(2.0 * learned, (7, 1)), rtol=1e-6)
+    np.testing.assert_allclose(
+        pose_filter.variances[1:], np.tile(2.0 * calibration, (7, 1)), rtol=1e-6
+    )
     assert localizer.noise_is_reported
     start, end = (localizer.pose_at(seconds * SECOND) for seconds in (3.5, 4))
     grown = np.diag(end[1] - start[1])
-    assert grown[0] == pytest.approx(2.0 * learned[0], rel=1e-6)
-    assert grown[2] == pytest.approx(2.0 * learned[2], rel=1e-6)
+    assert grown[0] == pytest.approx(2.0 * calibration[0], rel=1e-6)
+    assert grown[2] == pytest.approx(2.0 * calibration[2], rel=1e-6)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 1e3, -0.01])
 def test_a_covariance_that_is_not_sane_leaves_the_maps_noise(world_map, share):
     localizer, pose_filter = localizer_with(world_map)
-    drive_with_covariance(localizer, share * world_map.learned.motion_noise.variances(0.1, 0.0))
+    drive_with_covariance(localizer, share * world_map.calibration.motion_noise.variances(0.1, 0.0))
     assert pose_filter.variances == [None] * 8
     assert not localizer.noise_is_reported
 
 
 def test_one_reading_without_a_covariance_leaves_the_maps_noise_until_the_next_image(world_map):
-    learned = world_map.learned.motion_noise.variances(0.1, 0.0)
+    calibration = world_map.calibration.motion_noise.variances(0.1, 0.0)
     localizer, pose_filter = localizer_with(world_map)
     for index in range(6):
-        told = None if index == 2 else np.diag([1.0, 1.0, 0.0]) + index * np.diag(learned)
-        localizer.add_odometry(index * SECOND, [0.1 * index, 0.0, 0.0], told)
+        reported = None if index == 2 else np.diag([1.0, 1.0, 0.0]) + index * np.diag(calibration)
+        localizer.add_odometry(index * SECOND, [0.1 * index, 0.0, 0.0], reported)
         localizer.add_described(index * SECOND, None)
     said = [one is not None for one in pose_filter.variances]
     assert said == [False, True, False, False, True, True]

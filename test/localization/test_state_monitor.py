@@ -7,7 +7,7 @@ from kbf_localization.filters.base import Confidence
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import StateMonitor
 
-GOOD = Confidence(probability=0.95, evidence=2.0, least_evidence=-0.5, widest_sigma_m=0.5)
+GOOD = Confidence(probability=0.95, evidence=2.0, min_evidence=-0.5, max_sigma_m=0.5)
 
 
 def confidence(**changes):
@@ -79,3 +79,14 @@ def test_a_reset_is_uninitialized():
     monitor = monitor_in(State.TRACKING)
     monitor.reset()
     assert monitor.state is State.UNINITIALIZED
+
+
+def test_a_pose_wider_than_the_absolute_bound_is_not_tracked():
+    """On a map of a large scale, whose own bound is 5 m."""
+    wide = confidence(max_sigma_m=5.0)
+    monitor = monitor_in(State.UNINITIALIZED)
+    assert monitor.update(wide, 0.6, max_sigma_m=0.5) is State.LOCALIZING
+    assert monitor.update(wide, 0.5, max_sigma_m=0.5) is State.TRACKING
+    assert monitor.update(wide, 0.6, max_sigma_m=0.5) is State.LOCALIZING
+    assert monitor.update(wide, 0.4, max_sigma_m=0.5) is State.TRACKING
+    assert monitor.update(wide, 5.1, max_sigma_m=0.5) is State.LOST

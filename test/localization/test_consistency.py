@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import chdtri
 
-from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors
+from kbf_localization.evaluation.metrics import mahalanobis_errors, position_errors
 from kbf_localization.evaluation.run import replay
 from test.filters.synthetic_world import World, drive, localizer, loop, synthetic_map
 
@@ -43,7 +43,7 @@ def test_the_frame_rate_does_not_matter(runs, every):
 @pytest.mark.parametrize("every", [1, 3, 6])
 def test_errors_are_within_what_is_published(runs, every):
     """Of a Gaussian in the plane, 98.9 % are within three standard deviations."""
-    lengths = np.concatenate([error_in_sigmas(run) for run in runs[every]])
+    lengths = np.concatenate([mahalanobis_errors(run) for run in runs[every]])
     assert np.mean(lengths <= 3.0) >= 0.989
 
 
@@ -66,7 +66,7 @@ def normalized_errors(runs):
         path = loop(240, wobble=0.08 * np.cos(number + 20), phase=1.7 * number)
         there.append(replay(drive(hall, path, 100 + number).described, localizer(training_map)))
     return np.concatenate(
-        [error_in_sigmas(run)[[60, 120, 180, 239]] ** 2 for run in (*runs[1], *there)]
+        [mahalanobis_errors(run)[[60, 120, 180, 239]] ** 2 for run in (*runs[1], *there)]
     )
 
 

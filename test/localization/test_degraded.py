@@ -1,0 +1,89 @@
+"""A tracked pose that odometry alone carries."""
+
+import pytest
+
+from kbf_localization.localization import LocalizerSettings, State
+from test.localization.test_localizer import SECOND, drive_straight, localizer_with
+
+
+def tracking(world_map, speed: float, until_s: float, **settings):
+    """A localizer that tracks since its image at 0 s and drives on without images."""
+    localizer, pose_filter = localizer_with(world_map, LocalizerSettings(**settings))
+    assert localizer.add_odometry(-SECOND, [-speed, 0.0, 0.0])
+    drive_straight(localizer, 0.0)
+    localizer.add_described(0, None)
+    assert localizer.state is State.TRACKING
+    for tenth in range(1, round(until_s * 10) + 1):
+        assert localizer.add_odometry(tenth * SECOND // 10, [speed * tenth / 10.0, 0.0, 0.0])
+    return localizer, pose_filter
+
+
+@pytest.mark.parametrize(
+    ("speed", "until_s", "expected"),
+    [
+        (0.0, 2.0, State.TRACKING),
+        (0.0, 2.1, State.DEGRADED),
+        (0.5, 2.0, State.TRACKING),
+        (0.5, 2.1, State.DEGRADED),
+        (4.0, 0.4, State.TRACKING),
+        (4.0, 0.6, State.DEGRADED),
+    ],
+)
+def test_degraded_after_two_seconds_or_two_metres_without_an_image(
+    world_map, speed, until_s, expected
+):
+    localizer, _ = tracking(world_map, speed, until_s)
+    assert localizer.state is expected
+    assert localizer.dead_reckoned_s == pytest.approx(until_s)
+    assert localizer.dead_reckoned_m == pytest.approx(speed * until_s)
+
+
+def test_an_image_that_fits_ends_it_and_its_time_is_counted(world_map):
+    localizer, _ = tracking(world_map, 0.5, 3.0)
+    assert localizer.degraded_s == 0.0
+    assert localizer.add_described(3 * SECOND, None).state is State.TRACKING
+    assert localizer.state is State.TRACKING
+    assert localizer.degraded_s == pytest.approx(1.0)
+
+
+def test_time_is_counted_from_where_the_travel_exceeded_its_bound(world_map):
+    """At 4 m/s two metres are passed after 0.5 s."""
+    localizer, _ = tracking(world_map, 4.0, 1.5)
+    localizer.add_described(3 * SECOND // 2, None)
+    assert localizer.degraded_s == pytest.approx(1.0)
+
+
+def test_an_image_that_does_not_fit_leads_from_degraded_to_lost(world_map):
+    localizer, pose_filter = tracking(world_map, 0.5, 3.0)
+    pose_filter.evidence = -2.0
+    localizer.add_described(3 * SECOND, None)
+    assert localizer.state is State.LOST
+    assert localizer.counts["lost"] == 1
+
+
+def test_images_that_are_not_needed_keep_a_standing_robot_tracking(world_map):
+    localizer, pose_filter = tracking(world_map, 0.0, 10.0, standing_update_s=100.0)
+    for second in range(1, 11):
+        localization = localizer.add_described(second * SECOND, None)
+        assert not localization.used
+    assert localizer.state is State.TRACKING
+    assert len(pose_filter.motions) == 1
+
+
+def test_a_pose_that_was_never_tracked_does_not_degrade(world_map):
+    localizer, _ = localizer_with(world_map, evidence=-0.5)
+    drive_straight(localizer, 0.0)
+    localizer.add_described(0, None)
+    assert localizer.add_odometry(9 * SECOND, [0.0, 0.0, 0.0])
+    assert localizer.state is State.LOCALIZING
+
+
+@pytest.mark.parametrize(
+    "settings", [{"max_tracking_sigma_m": 0.2}, {"max_tracking_sigma_m": 0.31}]
+)
+def test_the_absolute_bound_of_the_standard_deviation_is_the_settings(world_map, settings):
+    localizer, _ = localizer_with(world_map, LocalizerSettings(**settings), sigma=0.3)
+    drive_straight(localizer, 0.0)
+    localizer.add_described(0, None)
+    narrow = settings["max_tracking_sigma_m"] > 0.3
+    assert localizer.state is (State.TRACKING if narrow else State.LOCALIZING)
