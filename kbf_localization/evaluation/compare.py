@@ -1,4 +1,4 @@
-"""Runs of the same drives side by side: what differs, and what is within noise.
+"""Runs of the same drives side by side: differences, their noise, and the comparison's page.
 
 Errors of neighbouring frames are alike, so single frames cannot be resampled: whole blocks of time
 are (the circular block bootstrap), the same blocks for all runs.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,18 +18,30 @@ from kbf_localization.arrays import Array, Rows, Stamps
 from kbf_localization.datasets.files import printable
 from kbf_localization.datasets.trajectory import read_trajectory
 from kbf_localization.errors import DatasetError, ParameterError
-from kbf_localization.evaluation.metric_texts import length_text
+from kbf_localization.evaluation.metric_texts import METRIC_TEXTS, length_text, metric_text
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M
+from kbf_localization.evaluation.report import Table, write_chart_report
+from kbf_localization.evaluation.report_data import packed
+from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.geometry import wrap_angle
 
 BLOCK_S = 10.0
 """Errors that are so many seconds apart are taken for independent."""
 
-FEWEST_BLOCKS = 5
+MIN_BLOCKS = 5
 """A short drive is cut into so many blocks, however short they are."""
 
 RESAMPLES = 1000
 TRUTH = "truth"
+
+STATISTICS: dict[str, Callable[[Array], Array]] = {
+    "position_median_m": lambda errors: np.median(errors[0], axis=-1),
+    "position_rmse_m": lambda errors: np.sqrt(np.mean(errors[0] ** 2, axis=-1)),
+    "position_p95_m": lambda errors: np.percentile(errors[0], 95, axis=-1),
+    "heading_rmse_deg": lambda errors: np.degrees(np.sqrt(np.mean(errors[1] ** 2, axis=-1))),
+    "share_beyond_1m": lambda errors: np.mean(errors[0] > GROSS_ERROR_M, axis=-1),
+}
+"""Of errors (2, runs, t), metres and radians, under the keys of `metrics.json`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class ComparedDrive:
 
 @dataclass(frozen=True)
 class Difference:
-    """How a figure differs from the first run's, with the spread over resampled blocks.
+    """How a metric differs from the first run's, with the spread over resampled blocks.
 
     `low` and `high` hold 95 % of the resampled differences.
     """
@@ -61,20 +74,10 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """For figures of which less is better."""
+        """For metrics of which less is better."""
         if self.low <= 0.0 <= self.high:
             return "within noise"
         return "better" if self.difference < 0.0 else "worse"
-
-
-STATISTICS: dict[str, Callable[[Array], Array]] = {
-    "position_median_m": lambda errors: np.median(errors[0], axis=-1),
-    "position_rmse_m": lambda errors: np.sqrt(np.mean(errors[0] ** 2, axis=-1)),
-    "position_p95_m": lambda errors: np.percentile(errors[0], 95, axis=-1),
-    "heading_rmse_deg": lambda errors: np.degrees(np.sqrt(np.mean(errors[1] ** 2, axis=-1))),
-    "share_beyond_1m": lambda errors: np.mean(errors[0] > GROSS_ERROR_M, axis=-1),
-}
-"""Of errors (2, runs, t), metres and radians, under the keys of `metrics.json`."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ class Comparison:
     labels: tuple[str, ...]
     drives: tuple[ComparedDrive, ...]
 
-    def figures(self) -> dict[str, dict[str, float]]:
-        """Each run's figures over the frames of all drives together."""
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return each run's metrics over the frames of all drives together."""
         errors = np.concatenate([drive.errors for drive in self.drives], axis=-1)
         found = {key: statistic(errors) for key, statistic in STATISTICS.items()}
         return {
@@ -97,9 +100,9 @@ class Comparison:
     def differences(
         self, block_s: float = BLOCK_S, resamples: int = RESAMPLES, seed: int = 0
     ) -> dict[str, dict[str, Difference]]:
-        """Each further run's figures less the first run's, with their spread."""
+        """Return each further run's metrics less the first run's, with their spread."""
         generator = np.random.default_rng(seed)
-        figures = self.figures()
+        metrics = self.metrics()
         drawn = {key: np.empty((resamples, len(self.labels))) for key in STATISTICS}
         for number in range(resamples):
             errors = np.concatenate(
@@ -115,7 +118,7 @@ class Comparison:
         return {
             label: {
                 key: _difference(
-                    figures[label][key] - figures[first][key], values[:, run] - values[:, 0]
+                    metrics[label][key] - metrics[first][key], values[:, run] - values[:, 0]
                 )
                 for key, values in drawn.items()
             }
@@ -125,10 +128,10 @@ class Comparison:
 
 
 def resampled_rows(seconds: Array, block_s: float, generator: np.random.Generator) -> Rows:
-    """As many rows as there are frames, in blocks of time drawn from a drive that is a ring."""
+    """Return as many rows as there are frames, in blocks of time drawn from the drive as a ring."""
     count = len(seconds)
     pace = float(np.median(np.diff(seconds))) if count > 1 else 1.0
-    length = int(np.clip(round(block_s / max(pace, 1e-9)), 1, max(count // FEWEST_BLOCKS, 1)))
+    length = int(np.clip(round(block_s / max(pace, 1e-9)), 1, max(count // MIN_BLOCKS, 1)))
     starts = generator.integers(0, count, math.ceil(count / length))
     return ((starts[:, None] + np.arange(length)).ravel()[:count]) % count
 
@@ -139,7 +142,7 @@ def _difference(difference: float, drawn: Array) -> Difference:
 
 
 def read_comparison(folders: Sequence[Path], methods: Sequence[str] = ()) -> Comparison:
-    """The runs in folders of results, of these methods or of all; all must be of the same drives.
+    """Read the runs in folders of results, of these methods or of all, each of the same drives.
 
     Raises DatasetError where a folder has no trajectories, and ParameterError for fewer than two
     runs.
@@ -156,7 +159,7 @@ def read_comparison(folders: Sequence[Path], methods: Sequence[str] = ()) -> Com
 
 
 def _parts(folder: Path) -> list[str]:
-    """The drives in a folder of results: itself, or its numbered folders."""
+    """Return the drives in a folder of results: itself, or its numbered folders."""
     if (folder / f"trajectory_{TRUTH}.tum").is_file():
         return [""]
     parts = sorted(path.parent.name for path in folder.glob(f"*/trajectory_{TRUTH}.tum"))
@@ -179,7 +182,7 @@ def _methods_in(folder: Path, wanted: Sequence[str]) -> list[str]:
 
 
 def _labels(runs: Sequence[tuple[Path, str]]) -> tuple[str, ...]:
-    """What tells the runs apart: their folders, their methods, or both."""
+    """Return what tells the runs apart: their folders, their methods, or both."""
     folders, methods = [folder for folder, _ in runs], [method for _, method in runs]
     names = [printable(folder.resolve().name) for folder in folders]
     if len(set(names)) < len(set(folders)):
@@ -192,7 +195,7 @@ def _labels(runs: Sequence[tuple[Path, str]]) -> tuple[str, ...]:
 
 
 def _same_drive(reference: Path, folder: Path) -> Path:
-    """The part of the results that shares the most frames with the reference."""
+    """Return the part of the results that shares the most frames with the reference."""
     truth, _ = _read(reference, TRUTH)
     shared = {
         part: len(np.intersect1d(truth, _read(folder / part, TRUTH)[0])) for part in _parts(folder)
@@ -228,23 +231,87 @@ def _compared(part: str, runs: Sequence[tuple[Path, str]]) -> ComparedDrive:
 
 
 def _read(folder: Path, name: str) -> tuple[Stamps, Array]:
-    """Stamps (t,) and planar poses (t, 3) of a trajectory."""
+    """Return stamps (t,) and planar poses (t, 3) of a trajectory."""
     trajectory, _ = read_trajectory(folder / f"trajectory_{name}.tum")
     headings = np.arctan2(trajectory.rotations[:, 1, 0], trajectory.rotations[:, 0, 0])
     return trajectory.stamps_ns, np.column_stack((trajectory.positions[:, :2], headings))
 
 
 def summary(labels: Sequence[str], differences: Mapping[str, Mapping[str, Difference]]) -> str:
-    """One sentence a run: how its median error compares with the first run's."""
+    """Return one sentence a run: how its median error compares with the first run's."""
     sentences = []
     for label, by_key in differences.items():
-        one = by_key["position_median_m"]
-        amount = length_text(abs(one.difference), fine=True)
-        if one.verdict == "within noise":
+        median = by_key["position_median_m"]
+        amount = length_text(abs(median.difference), fine=True)
+        if median.verdict == "within noise":
             sentences.append(f"{label} and {labels[0]} do not differ beyond noise ({amount})")
         else:
             sentences.append(
-                f"{label} is {one.verdict} than {labels[0]}: its median error is {amount} "
-                f"{'smaller' if one.difference < 0 else 'larger'}"
+                f"{label} is {median.verdict} than {labels[0]}: its median error is {amount} "
+                f"{'smaller' if median.difference < 0 else 'larger'}"
             )
     return ". ".join(sentences) + "."
+
+
+Differences = Mapping[str, Mapping[str, Difference]]
+
+
+def write_comparison(
+    folder: ResultsFolder,
+    comparison: Comparison,
+    differences: Differences,
+    config: Mapping[str, Any],
+) -> Path:
+    """Write metrics, configuration and `report.html`; the page's path."""
+    metrics = comparison.metrics()
+    sentences = summary(comparison.labels, differences)
+    folder.write_config(config)
+    folder.write_metrics(
+        {
+            "reference": comparison.labels[0],
+            "methods": metrics,
+            "differences": {
+                label: {
+                    key: {**asdict(difference), "verdict": difference.verdict}
+                    for key, difference in found.items()
+                }
+                for label, found in differences.items()
+            },
+            "summary": sentences,
+        }
+    )
+    table = differences_table(comparison.labels[0], differences)
+    data = {
+        "labels": comparison.labels,
+        "drives": [
+            {
+                "name": drive.name,
+                "seconds": packed(drive.seconds),
+                "errors": [packed(errors) for errors in drive.errors[0]],
+            }
+            for drive in comparison.drives
+        ],
+    }
+    title = "Comparison of " + ", ".join(comparison.labels)
+    return write_chart_report(folder, title, config, sentences, data, metrics, table)
+
+
+def differences_table(reference: str, differences: Differences) -> Table:
+    """Return a row for each run and metric: difference, 95 % of its resamples, and verdict."""
+    rows = [
+        (
+            label,
+            METRIC_TEXTS[key].label,
+            _signed(key, difference.difference),
+            f"{_signed(key, difference.low)} to {_signed(key, difference.high)}",
+            difference.verdict,
+        )
+        for label, found in differences.items()
+        for key, difference in found.items()
+    ]
+    columns = ("Run", "Metric", "Difference", "95 % of resamples", "Verdict")
+    return Table(f"Differences to {reference}", columns, rows)
+
+
+def _signed(key: str, value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{metric_text(key, abs(value))}"

@@ -1,4 +1,4 @@
-"""Two-fold cross validation over drives: a map from one, tested on the other, and in turn."""
+"""Cross validation over drives: maps from each drive, tested on each other drive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.files import read_lines
 from kbf_localization.evaluation.described_drive import DescribedDrive
-from kbf_localization.evaluation.frame_pool import FramePool, covered_share
+from kbf_localization.evaluation.frame_pool import FramePool, map_coverage
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.run import replay
 from kbf_localization.filters.parameters import random_parameters
@@ -25,11 +25,11 @@ from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.vision.registry import identity_of
 
-LEAST_COVERED = 0.3
+MIN_COVERAGE = 0.3
 """A test frame counts where the map covers it so well: the others tell nothing about a setting."""
 
 FINALISTS = 4
-"""One of so many settings goes from the short first round to the final one."""
+"""One of so many settings goes from the short first round to the final round."""
 
 FIRST_ROUND_FRAMES = 200
 FINAL_FRAMES = 400
@@ -43,7 +43,7 @@ CHOICES_OF_POSES = 2
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Association:
     """A setting to try: `parameters` of `method`, on maps of `poses` poses."""
 
     method: str
@@ -54,7 +54,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning found for a method: the position's RMSE in metres over both folds."""
+    """What tuning found for a method: the position's RMSE in metres over all folds."""
 
     parameters: Mapping[str, float]
     rmse_m: float
@@ -63,19 +63,19 @@ class Tuned:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Scores one candidate on all folds; a picklable function."""
+    """The score of a candidate over all folds, as a picklable function."""
 
     pool: FramePool
     drives: tuple[int, ...]
     final: bool
 
-    def __call__(self, candidate: Candidate) -> float:
+    def __call__(self, candidate: Association) -> float:
         squared = np.concatenate(list(self._squared_errors(candidate)))
         return float(np.sqrt(squared.mean()))
 
-    def _squared_errors(self, candidate: Candidate) -> Iterator[Array]:
-        """What is tuned is what runs: a whole localizer on a map built with the candidate."""
-        stored = {f"{candidate.method}.{key}": one for key, one in candidate.parameters.items()}
+    def _squared_errors(self, candidate: Association) -> Iterator[Array]:
+        """Run a whole localizer on a map built with the candidate: what is tuned is what runs."""
+        stored = {f"{candidate.method}.{key}": value for key, value in candidate.parameters.items()}
         for trained, tested in permutations(self.drives, 2):
             for choice in range(CHOICES_OF_POSES if self.final else 1):
                 training_map = self.pool.random_map(
@@ -85,11 +85,11 @@ class _Trial:
                     pose_filter = make_filter(candidate.method, training_map, seed=choice)
                     run = replay(piece, Localizer(training_map, pose_filter), candidate.method)
                     assert run.truth is not None
-                    counted = covered_share(training_map, run.truth) > LEAST_COVERED
+                    counted = map_coverage(training_map, run.truth) > MIN_COVERAGE
                     yield (position_errors(run) ** 2)[counted]
 
     def pieces(self, number: int) -> Iterator[DescribedDrive]:
-        """Two pieces of the drive, or all of it where it is short."""
+        """Yield two pieces of the drive, or all of it where it is short."""
         drive = self.pool.drive(number)
         length = FINAL_FRAMES if self.final else FIRST_ROUND_FRAMES
         if len(drive) <= 2 * length:
@@ -111,9 +111,9 @@ def tune(
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> dict[str, Tuned]:
-    """The best of `budget` random settings of each method, its defaults among them.
+    """Return the best of `budget` random settings of each method, its defaults among them.
 
-    All are tried on short pieces of the drives, the best quarter on longer ones. What is known
+    All are tried on short pieces of the drives, the best quarter on longer pieces. What is known
     from `journal` is not computed again.
     """
     known = Journal(journal, _fingerprint(pool, drives, seed))
@@ -123,12 +123,12 @@ def tune(
         candidates = _candidates(method, poses, budget, seed)
         doing = f"tuning {method} at {poses} poses"
         first = _scores(short, candidates, known, workers, progress, doing)
-        ranking = sorted(candidates, key=lambda one: first[one.number])
+        ranking = sorted(candidates, key=lambda candidate: first[candidate.number])
         finalists = ranking[: max(1, len(candidates) // FINALISTS)]
         if candidates[0] not in finalists:
             finalists.append(candidates[0])
         final = _scores(long, finalists, known, workers, progress, f"{doing}, finalists")
-        best = min(finalists, key=lambda one: final[one.number])
+        best = min(finalists, key=lambda candidate: final[candidate.number])
         found[method] = Tuned(best.parameters, final[best.number], final[0])
     return found
 
@@ -141,7 +141,7 @@ def expected_seconds(
     budget: int,
     seed: int = 0,
 ) -> float:
-    """How long `tune` will take on one core, from one map and the first frames of one drive."""
+    """Return how long `tune` will take on one core, by one map and the first frames of a drive."""
     seconds = 0.0
     for method in methods:
         began = time.perf_counter()
@@ -159,7 +159,7 @@ def expected_seconds(
 def planned_work(
     pool: FramePool, drives: Sequence[int], method: str, poses: int, budget: int, seed: int = 0
 ) -> tuple[int, int]:
-    """The maps that `tune` will make for a method, and the frames that it will replay on them."""
+    """Return the maps that `tune` will make for a method, and the frames that it will replay."""
     settings = len(_candidates(method, poses, budget, seed))
     maps = frames = 0
     # The defaults go to the final round too, whatever their rank.
@@ -173,7 +173,7 @@ def planned_work(
 
 
 def _fingerprint(pool: FramePool, drives: Sequence[int], seed: int) -> str:
-    """Names drives, seed and words: scores of others are not taken for these."""
+    """Identify drives, seed and words: scores of others are not taken for these."""
     described_by = identity_of(pool.describer)
     digest = hashlib.blake2b(repr((seed, described_by)).encode(), digest_size=16)
     if pool.describer.pyramid is not None:
@@ -191,28 +191,30 @@ def _fingerprint(pool: FramePool, drives: Sequence[int], seed: int) -> str:
     return digest.hexdigest()
 
 
-def _candidates(method: str, poses: int, budget: int, seed: int) -> list[Candidate]:
+def _candidates(method: str, poses: int, budget: int, seed: int) -> list[Association]:
     generator = np.random.default_rng((seed, poses))
     drawn = [random_parameters(method, generator) for _ in range(budget - 1)]
     # A method without parameters has nothing to try but its defaults.
     settings = [{}, *filter(None, drawn)]
-    return [Candidate(method, poses, number, one) for number, one in enumerate(settings)]
+    return [
+        Association(method, poses, number, parameters) for number, parameters in enumerate(settings)
+    ]
 
 
 def _scores(
     trial: _Trial,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Association],
     known: Journal,
     workers: Workers | None,
     progress: Progress,
     doing: str,
 ) -> dict[int, float]:
-    """The RMSE of each candidate by its number."""
+    """Return the RMSE of each candidate by its number."""
     scores: dict[int, float] = {}
-    for one in candidates:
-        if (score := known.score(one, trial.final)) is not None:
-            scores[one.number] = score
-    left = [one for one in candidates if one.number not in scores]
+    for candidate in candidates:
+        if (score := known.score(candidate, trial.final)) is not None:
+            scores[candidate.number] = score
+    left = [candidate for candidate in candidates if candidate.number not in scores]
     progress(len(scores), len(candidates), doing)
     for candidate, rmse in zip(left, (workers or Serial()).map(trial, left), strict=True):
         known.add(candidate, trial.final, rmse)
@@ -241,17 +243,17 @@ class Journal:
                 if isinstance(key, str) and score >= 0.0:
                     self._scores[key] = score
 
-    def score(self, candidate: Candidate, final: bool) -> float | None:
+    def score(self, candidate: Association, final: bool) -> float | None:
         return self._scores.get(self._key(candidate, final))
 
-    def add(self, candidate: Candidate, final: bool, rmse_m: float) -> None:
+    def add(self, candidate: Association, final: bool, rmse_m: float) -> None:
         key = self._key(candidate, final)
         self._scores[key] = rmse_m
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
-                # On a line of its own, even after one that was interrupted.
+                # On a new line, even after a line that was interrupted.
                 file.write("\n" + json.dumps({"key": key, "rmse_m": rmse_m}) + "\n")
 
-    def _key(self, candidate: Candidate, final: bool) -> str:
+    def _key(self, candidate: Association, final: bool) -> str:
         values = {name: round(value, 9) for name, value in sorted(candidate.parameters.items())}
         return json.dumps([self._context, candidate.method, candidate.poses, final, values])

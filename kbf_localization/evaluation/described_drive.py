@@ -1,4 +1,4 @@
-"""A drive whose images are described once, to be replayed as often as one likes."""
+"""A drive whose images are described once, to be replayed any number of times."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Rows, Stamps
-from kbf_localization.datasets.drive import Drive, OdometryLog, check_drive, grey_images
+from kbf_localization.datasets.drive import (
+    Drive,
+    OdometryLog,
+    camera_of,
+    check_drive,
+    grey_images,
+    mount_of,
+)
 from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.vision.describer import Describer, ImageDescription
+from kbf_localization.vision.camera import Camera, Mount
+from kbf_localization.vision.describer import Describer, ImageDescriber, ImageDescription
 
 Outcome = tuple["ImageDescription | None", float]
 """An image's description, None where it cannot be decoded, with its milliseconds."""
@@ -20,7 +28,7 @@ Outcome = tuple["ImageDescription | None", float]
 
 @dataclass(frozen=True)
 class DescribedDrive:
-    """t images with stamps and descriptions, None for one that cannot be decoded.
+    """t images with stamps and descriptions, None for an image that cannot be decoded.
 
     `truth` (t, 3) has NaN where a pose is unknown, and is None where all are. `describe_ms` (t,) is
     how long each description took.
@@ -33,6 +41,8 @@ class DescribedDrive:
     odometry: OdometryLog
     descriptions: tuple[ImageDescription | None, ...]
     describe_ms: Array
+    camera: Camera | None = None
+    mount: Mount | None = None
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -41,7 +51,7 @@ class DescribedDrive:
         return zip(self.descriptions, self.describe_ms.tolist(), strict=True)
 
     def part(self, rows: Rows | slice) -> DescribedDrive:
-        """Some of its images, in order; the odometry stays whole."""
+        """Return some of the images, in order, with all of the odometry."""
         places = np.arange(len(self))[rows]
         return replace(
             self,
@@ -52,7 +62,7 @@ class DescribedDrive:
         )
 
     def excerpt(self, rows: Rows | slice) -> DescribedDrive:
-        """Some of its images, in order, and the odometry between them."""
+        """Return some of the images, in order, with the odometry between them."""
         part = self.part(rows)
         if len(part) == 0:
             return part
@@ -61,9 +71,9 @@ class DescribedDrive:
 
 
 def describe_images(
-    drive: Drive, describer: Describer, indices: Rows | None = None
+    drive: Drive, describer: Describer | ImageDescriber, indices: Rows | None = None
 ) -> Iterator[Outcome]:
-    """A drive's images, or those of the `indices`, described on all cores some images ahead."""
+    """Return a drive's images, or those of `indices`, described on all cores some images ahead."""
 
     def describe(image: Image | None) -> Outcome:
         if image is None:
@@ -79,7 +89,7 @@ def describe_images(
 
 def describe_drive(
     drive: Drive,
-    describer: Describer,
+    describer: Describer | ImageDescriber,
     progress: Progress = no_progress,
     indices: Rows | None = None,
 ) -> DescribedDrive:
@@ -96,4 +106,6 @@ def describe_drive(
         odometry=drive.odometry,
         descriptions=tuple(description for description, _ in outcomes),
         describe_ms=np.array([milliseconds for _, milliseconds in outcomes]),
+        camera=camera_of(drive),
+        mount=mount_of(drive),
     )

@@ -1,9 +1,9 @@
-"""Methods over drives, and the files that such an evaluation writes."""
+"""Methods over drives, descriptors over maps, and the files that an evaluation writes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,17 +22,19 @@ from kbf_localization.evaluation.run import Run, replay, smoothed_run
 from kbf_localization.evaluation.stopwatch import Stopwatch
 from kbf_localization.evaluation.training_data import training_warning
 from kbf_localization.evaluation.verdict import verdict
-from kbf_localization.filters.hypothesis_filter import HypothesisFilter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.localization.result import LocalizerSettings
+from kbf_localization.mapping.build import build_map
+from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.vision.recipe import Recipe
 
 if TYPE_CHECKING:
-    from kbf_localization.filters.smoothing import Step
     from kbf_localization.training_map.training_map import TrainingMap
 
-Figures = dict[str, float]
+
+Metrics = dict[str, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,37 +61,34 @@ def evaluate_drives(
 ) -> list[SourceResult]:
     """Replay each drive through each method, as fast as the CPU allows.
 
-    With `smooth` the default filter's runs are also given looking back, as "kbf_smoothed".
+    With `smooth` the default filter's runs are also given smoothed, as "kbf_smoothed".
     """
     watch = stopwatch or Stopwatch()
     if smooth and "kbf" not in methods:
-        raise ParameterError("--smooth looks back over the method kbf, which --method leaves out")
+        raise ParameterError("--smooth smooths the method kbf, which --method leaves out")
     results = []
     for drive in drives:
         with watch.measuring("describing images"):
-            described = describe_drive(drive, training_map.described_by, progress=progress)
+            described = describe_drive(drive, training_map.image_describer, progress=progress)
         runs = {}
         for name in methods:
             with watch.measuring(name):
                 pose_filter = make_filter(name, training_map, seed=seed)
-                steps: list[Step] | None = None
-                if smooth and isinstance(pose_filter, HypothesisFilter):
-                    steps = pose_filter.history = []
                 localizer = Localizer(training_map, pose_filter, settings or LocalizerSettings())
                 run = replay(described, localizer, name, keep_beliefs=True, progress=progress)
             runs[name] = run
-            if steps is not None:
-                with watch.measuring("looking back"):
-                    looked_back = smoothed_run(run, steps)
-                runs[looked_back.method] = looked_back
+            if smooth and run.steps is not None:
+                with watch.measuring("smoothing"):
+                    smooth_run = smoothed_run(run, run.steps)
+                runs[smooth_run.method] = smooth_run
         if not any(len(run) for run in runs.values()):
             raise DatasetError(f"{drive.path}: no image got an estimate; {_why(runs)}")
         results.append(SourceResult(drive, runs))
     return results
 
 
-def metrics_by_method(results: Sequence[SourceResult]) -> dict[str, Figures]:
-    """Each method's figures over the frames of all drives together."""
+def metrics_by_method(results: Sequence[SourceResult]) -> dict[str, Metrics]:
+    """Return each method's metrics over the frames of all drives together."""
     return {
         name: trajectory_metrics(*(result.runs[name] for result in results))
         for name in results[0].runs
@@ -105,9 +104,9 @@ def write_results(
     progress: Progress = no_progress,
     *,
     report: bool = True,
-    pictures: bool = False,
+    plots: bool = False,
 ) -> dict[str, Any]:
-    """Write metrics, configuration, trajectories, the report and pictures; return the metrics.
+    """Write metrics, configuration, trajectories, the report and plots; return the metrics.
 
     `config["command"]` is what the report tells a reader to run again. Several drives get a folder
     each, and a report that leads to theirs.
@@ -122,7 +121,9 @@ def write_results(
         metrics["warnings"] = [line for line in warnings if line]
     if lights := sorted({result.drive.condition for result in results if result.drive.condition}):
         metrics["conditions"] = {
-            light: metrics_by_method([one for one in results if one.drive.condition == light])
+            light: metrics_by_method(
+                [result for result in results if result.drive.condition == light]
+            )
             for light in lights
         }
     parts = _parts(results)
@@ -141,8 +142,8 @@ def write_results(
     folder.write_config(config)
     for part, result, warning in zip(parts, results, warnings, strict=True):
         _write_trajectories(folder, part, result)
-        if pictures:
-            with watch.measuring("pictures"):
+        if plots:
+            with watch.measuring("plots"):
                 save_plots(folder, part, result.runs, training_map, progress)
         if report:
             with watch.measuring("report"):
@@ -164,12 +165,12 @@ def write_results(
 
 
 def _title(drive: Drive, config: Mapping[str, Any]) -> str:
-    """The drive's name, and the map's where the configuration names its file."""
+    """Return the drive's name, and the map's where the configuration names its file."""
     return f"{drive.name} on {Path(config['map']).stem}" if "map" in config else drive.name
 
 
 def _parts(results: Sequence[SourceResult]) -> list[str]:
-    """The folder of each drive within the results: none for one, else numbered safe names."""
+    """Return each drive's folder within the results: none for one drive, else numbered names."""
     if len(results) == 1:
         return [""]
     return [
@@ -192,3 +193,59 @@ def _why(runs: Mapping[str, Run]) -> str:
     counts = next(iter(runs.values())).counts
     reasons = ", ".join(f"{reason.replace('_', ' ')} ({count})" for reason, count in counts.items())
     return f"{reasons or 'it has no images'}; check that odometry and images overlap in time"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A describer as it was asked for, the map built with it, and each test drive's runs."""
+
+    describer: str
+    training_map: TrainingMap
+    results: list[SourceResult]
+
+    @property
+    def bytes_per_pose(self) -> int:
+        """What the map keeps of an image: its description and, if any, its grid of words."""
+        grids = self.training_map.word_grids
+        words = 0 if grids is None else grids.itemsize * grids.shape[1]
+        return int(self.training_map.features.shape[1] + words)
+
+
+def evaluate_describers(
+    recipes: Sequence[Recipe],
+    training: Sequence[Drive],
+    tests: Sequence[Drive],
+    methods: Sequence[str],
+    *,
+    poses: int = 1000,
+    seed: int = 0,
+    smooth: bool = False,
+    workers: Workers | None = None,
+    stopwatch: Stopwatch | None = None,
+    progress: Progress = no_progress,
+) -> Iterator[Variant]:
+    """Build a map of `training` for each descriptor and replay all `tests` on it.
+
+    The maps have the same poses: these are chosen before images are described.
+    """
+    watch = stopwatch or Stopwatch()
+    for recipe in recipes:
+        with watch.measuring("building maps"):
+            training_map = build_map(
+                training,
+                poses=poses,
+                describer=recipe,
+                seed=seed,
+                workers=workers,
+                progress=progress,
+            )
+        results = evaluate_drives(
+            tests,
+            training_map,
+            methods,
+            seed=seed,
+            smooth=smooth,
+            stopwatch=watch,
+            progress=progress,
+        )
+        yield Variant(recipe.text, training_map, results)

@@ -1,4 +1,4 @@
-"""What the figures of `metrics.json` are called, how they are written, and what is good."""
+"""What the metrics of `metrics.json` are called, how they are written, and what is good."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class MetricText(NamedTuple):
-    """The name of a figure in tables; what it is, and which values are good."""
+    """The name of a metric in tables; what it is, and which values are good."""
 
     label: str
     tip: str
@@ -47,17 +47,27 @@ METRIC_TEXTS = {
     ),
     "share_beyond_1m": MetricText(
         "frames beyond 1 m",
-        "Share of all frames whose position is more than 1 m from the true one, in any state. "
+        "Fraction of all frames more than 1 m from the true position, in any state. "
         "Lower is better; 0 % is possible on a map that covers the drive.",
     ),
     "share_tracking": MetricText(
         "frames in state tracking",
-        "Share of the frames for which the method vouches (state tracking). "
+        "Fraction of the frames for which the method vouches (state tracking). "
         "Higher is better, as long as few of them are confident and wrong.",
+    ),
+    "landmarks_used_share": MetricText(
+        "frames measured by landmarks",
+        "Fraction of the frames whose pose rests on landmarks of the map. "
+        "Higher is better; images of blank walls have none.",
+    ),
+    "inliers_median": MetricText(
+        "landmarks in an image, median",
+        "Landmarks that agree on the pose, in the frames that landmarks measured. "
+        "Higher is better; 12 are the fewest that are used.",
     ),
     "share_confident_wrong": MetricText(
         "frames confident and wrong",
-        "Share of the frames in state tracking and yet more than 1 m from the true position. "
+        "Fraction of the frames in state tracking and yet more than 1 m from the true position. "
         "0 % is good: a robot acts on these.",
     ),
     "seconds_to_first_fix": MetricText(
@@ -67,7 +77,7 @@ METRIC_TEXTS = {
     ),
     "within_three_sigma_share": MetricText(
         "frames within 3 σ",
-        "Share of the frames whose error is within three of the published standard deviations σ. "
+        "Fraction of the frames whose error is within three published standard deviations σ. "
         "98.9 % for a Gaussian in two dimensions: less is overconfident.",
     ),
     "nees_mean": MetricText(
@@ -122,21 +132,21 @@ UNITS = {
     "deg": "°",
     "m": "m",
 }
-"""What the words of a figure's name say about its unit, the first that fits."""
+"""What the words of a metric's name say about its unit, the first that fits."""
 
 
 def unit_of(key: str) -> str:
-    """The unit of a figure of `metrics.json`, by its name; empty for counts and shares."""
+    """Return the unit of a metric of `metrics.json` by its name; empty for counts and fractions."""
     return next((unit for word, unit in UNITS.items() if f"_{word}_" in f"_{key}_"), "")
 
 
 def number_text(value: float, digits: int = 3) -> str:
-    """So many significant digits, or all those before the point."""
+    """Return so many significant digits, or all those before the point."""
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
 
 
 def length_text(metres: float, fine: bool = False) -> str:
-    """Millimetres, centimetres or metres, as a person would say it; `fine` gives a digit more."""
+    """Return millimetres, centimetres or metres as a person would say it; `fine`: a digit more."""
     if not math.isfinite(metres):
         return "–"
     size = abs(metres)
@@ -149,9 +159,9 @@ def length_text(metres: float, fine: bool = False) -> str:
     return f"{metres:.2f} m" if size < 9.995 else f"{metres:.1f} m"
 
 
-def share_text(share: float) -> str:
-    """A share in per cent with two significant digits where it is small."""
-    percent = 100.0 * share
+def percent_text(fraction: float) -> str:
+    """Return a fraction in per cent with two significant digits where it is small."""
+    percent = 100.0 * fraction
     if percent == 0.0 or percent == 100.0:
         return f"{percent:.0f} %"
     if percent > 99.0:
@@ -161,7 +171,7 @@ def share_text(share: float) -> str:
 
 
 def metric_text(key: str, value: float | None, fine: bool = True) -> str:
-    """A figure of `metrics.json` with its unit: 7.3 cm, 0.8 %, 12 ms, 3.1 s, 1.4°.
+    """Return a metric of `metrics.json` with its unit: 7.3 cm, 0.8 %, 12 ms, 3.1 s, 1.4°.
 
     Without `fine` it is rounded as in a sentence: 7 cm.
     """
@@ -171,7 +181,7 @@ def metric_text(key: str, value: float | None, fine: bool = True) -> str:
     if unit == "m":
         return length_text(value, fine)
     if "share" in key:
-        return share_text(value)
+        return percent_text(value)
     if unit == "°":
         return f"{value:.1f}°"
     if isinstance(value, int):
@@ -180,18 +190,18 @@ def metric_text(key: str, value: float | None, fine: bool = True) -> str:
 
 
 def metric_rows(by_method: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
-    """One row for each figure that a method has, in the order of tables.
+    """Return one row for each metric that a method has, in the order of tables.
 
-    Each has its `key`, `label` and `tip`; `values`, `texts` and rounded `short` ones by method.
+    Each has its `key`, `label` and `tip`; `values`, `texts` and rounded `short` texts by method.
     """
     return [
         {
             "key": key,
             **text._asdict(),
-            "values": [figures.get(key) for figures in by_method.values()],
-            "texts": [metric_text(key, figures.get(key)) for figures in by_method.values()],
-            "short": [metric_text(key, figures.get(key), False) for figures in by_method.values()],
+            "values": [metrics.get(key) for metrics in by_method.values()],
+            "texts": [metric_text(key, metrics.get(key)) for metrics in by_method.values()],
+            "short": [metric_text(key, metrics.get(key), False) for metrics in by_method.values()],
         }
         for key, text in METRIC_TEXTS.items()
-        if any(key in figures for figures in by_method.values())
+        if any(key in metrics for metrics in by_method.values())
     ]

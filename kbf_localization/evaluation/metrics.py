@@ -16,7 +16,7 @@ GROSS_ERROR_M = 1.0
 
 
 def position_errors(run: Run) -> Array:
-    """(t,) distances to the truth in metres, NaN where the truth is unknown."""
+    """Return (t,) distances to the truth in metres, NaN where the truth is unknown."""
     if run.truth is None:
         return np.full(len(run), np.nan)
     offsets = run.estimates[:, :2] - run.truth[:, :2]
@@ -24,22 +24,22 @@ def position_errors(run: Run) -> Array:
 
 
 def heading_errors(run: Run) -> Array:
-    """(t,) signed heading errors in radians, NaN where the truth is unknown."""
+    """Return (t,) signed heading errors in radians, NaN where the truth is unknown."""
     if run.truth is None:
         return np.full(len(run), np.nan)
     return wrap_angle(run.estimates[:, 2] - run.truth[:, 2])
 
 
 def position_sigmas(run: Run) -> Array:
-    """(t,) published standard deviation of position along its longest axis, in metres."""
+    """Return (t,) published standard deviation of position along its longest axis, in metres."""
     if len(run) == 0:
         return np.zeros(0)
     largest = np.linalg.eigvalsh(run.covariances[:, :2, :2])[:, -1]
     return np.asarray(np.sqrt(np.maximum(largest, 0.0)))
 
 
-def error_in_sigmas(run: Run) -> Array:
-    """(t,) the position error's Mahalanobis length √(eᵀ C⁻¹ e) under the published covariance.
+def mahalanobis_errors(run: Run) -> Array:
+    """Return the Mahalanobis error (t,) √(eᵀ C⁻¹ e) of the position, the root of its NEES.
 
     Infinite where the covariance allows no error in the error's direction, NaN without truth.
     """
@@ -54,7 +54,7 @@ def error_in_sigmas(run: Run) -> Array:
 
 
 def trajectory_metrics(*runs: Run) -> dict[str, float]:
-    """The figures of a run, or over the frames of several; errors are where the truth is known."""
+    """Return the metrics of a run, or of the frames of several; errors where the truth is known."""
     if sum(len(run) for run in runs) == 0:
         raise KbfError("no image got an estimate: check that odometry and images overlap in time")
     step_ms = np.concatenate([run.step_ms for run in runs])
@@ -62,13 +62,13 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
     first = [seconds for run in runs if (seconds := seconds_to_first_fix(run)) is not None]
     truth = [np.full((len(run), 3), np.nan) if run.truth is None else run.truth for run in runs]
     known = ~np.isnan(np.concatenate(truth)[:, 0])
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     if known.any():
         position = np.concatenate([position_errors(run) for run in runs])[known]
         heading = np.degrees(np.abs(np.concatenate([heading_errors(run) for run in runs])[known]))
-        sigmas = np.concatenate([error_in_sigmas(run) for run in runs])[known]
+        sigmas = np.concatenate([mahalanobis_errors(run) for run in runs])[known]
         gross = position > GROSS_ERROR_M
-        figures = {
+        metrics = {
             "position_rmse_m": float(np.sqrt(np.mean(position**2))),
             "position_median_m": float(np.median(position)),
             "position_p95_m": float(np.percentile(position, 95)),
@@ -81,10 +81,16 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
             "within_three_sigma_share": float(np.mean(sigmas <= 3.0)),
             "nees_mean": float(np.mean(sigmas**2)),
         }
-    figures["share_tracking"] = float(np.mean(tracking))
+    metrics["share_tracking"] = float(np.mean(tracking))
+    measured = [run.inliers for run in runs if run.inliers is not None]
+    if measured:
+        inliers = np.concatenate(measured)
+        metrics["landmarks_used_share"] = float(np.mean(inliers > 0))
+        if (inliers > 0).any():
+            metrics["inliers_median"] = float(np.median(inliers[inliers > 0]))
     if first:
-        figures["seconds_to_first_fix"] = float(np.mean(first))
-    return figures | {
+        metrics["seconds_to_first_fix"] = float(np.mean(first))
+    return metrics | {
         "median_sigma_m": float(np.median(np.concatenate([position_sigmas(run) for run in runs]))),
         "frames": sum(len(run) for run in runs),
         "frames_dropped": sum(run.frames_dropped for run in runs),
@@ -94,7 +100,7 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
 
 
 def seconds_to_first_fix(run: Run) -> float | None:
-    """Seconds from the first image until the state is first "tracking"; None for never."""
+    """Return seconds from the first image until the state is first "tracking"; None for never."""
     if "tracking" not in run.states:
         return None
     return float(run.stamps_ns[run.states.index("tracking")] - run.stamps_ns[0]) * 1e-9
@@ -116,7 +122,7 @@ class Kidnapping:
 
 
 def kidnapping(run: Run, set_down_ns: int) -> Kidnapping:
-    """What became of a robot that was carried elsewhere before the image of this stamp."""
+    """Return what became of a robot that was carried elsewhere before the image of this stamp."""
     start = int(np.searchsorted(run.stamps_ns, set_down_ns))
 
     def first(state: str, since: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Pictures of runs: paths on the map, error over time, error distribution, honesty of σ."""
+"""Plots of runs: paths on the map, error over time, error distribution, consistency of σ."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbf_localization.arrays import Array
+from kbf_localization.evaluation.map_plot import COLOURS, draw_floor_plan
 from kbf_localization.evaluation.metrics import position_errors, position_sigmas
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import Run
 from kbf_localization.evaluation.verdict import stretches
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.training_map.picture import COLOURS, draw_floor_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Line styles tell runs apart in print.
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
-JUMP_M = 0.8
+MIN_JUMP_M = 0.8
 """No robot drives so far between two images."""
 
 STATE_COLOURS = {
@@ -43,24 +43,24 @@ def save_plots(
     training_map: TrainingMap,
     progress: Progress = no_progress,
 ) -> None:
-    """Write the pictures of one drive as PNG, their names beginning with `part`."""
-    pictures: dict[str, Callable[[Axes, Mapping[str, Run]], None]] = {
+    """Write the plots of one drive as PNG, their names beginning with `part`."""
+    plots: dict[str, Callable[[Axes, Mapping[str, Run]], None]] = {
         "paths": partial(draw_paths, training_map=training_map)
     }
     if any(run.truth is not None for run in runs.values()):
-        pictures |= {
+        plots |= {
             "error_over_time": draw_error_over_time,
             "error_distribution": draw_error_distribution,
             "sigma_and_error": draw_sigma_and_error,
         }
-    for name, draw in tracked(pictures.items(), "drawing", progress):
+    for name, draw in tracked(plots.items(), "drawing", progress):
         figure, axes = make_figure()
         draw(axes, runs)
         save_figure(folder, f"{part}{name}.png", figure)
 
 
 def make_figure(width: float = 8.0, height: float = 5.0) -> tuple[Figure, Axes]:
-    """A figure of its own, with no state shared between threads or calls."""
+    """Return a new figure, which shares no state between threads or calls."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -79,7 +79,7 @@ def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> Path:
 
 
 def draw_paths(axes: Axes, runs: Mapping[str, Run], training_map: TrainingMap) -> None:
-    """The estimated paths and the true one over the map's poses, to scale."""
+    """Draw the estimated paths and the true path over the map's poses, to scale."""
     draw_floor_plan(axes, training_map.floor_plan)
     axes.plot(*training_map.poses[:, :2].T, ".", color="0.75", markersize=3, label="map poses")
     truth = next((run.truth for run in runs.values() if run.truth is not None), None)
@@ -94,16 +94,16 @@ def draw_paths(axes: Axes, runs: Mapping[str, Run], training_map: TrainingMap) -
 
 
 def _broken_at_jumps(points: Array) -> tuple[Array, Array]:
-    """The path with NaN rows where it jumps, and the points beside a jump.
+    """Return the path with NaN rows where it jumps, and the points beside a jump.
 
     A method that jumps about would hide the rest under lines across the map.
     """
-    jumps = np.flatnonzero(np.linalg.norm(np.diff(points, axis=0), axis=1) > JUMP_M) + 1
+    jumps = np.flatnonzero(np.linalg.norm(np.diff(points, axis=0), axis=1) > MIN_JUMP_M) + 1
     return np.insert(points, jumps, np.nan, axis=0), points[np.union1d(jumps - 1, jumps)]
 
 
 def draw_error_over_time(axes: Axes, runs: Mapping[str, Run]) -> None:
-    """Position errors over time, above a band of the first method's states."""
+    """Draw position errors over time, above a band of the first method's states."""
     first = next(iter(runs.values()))
     start_ns = int(first.stamps_ns[0])
     for (name, run), colour, line in zip(runs.items(), COLOURS, LINES, strict=False):
@@ -123,35 +123,35 @@ def draw_error_over_time(axes: Axes, runs: Mapping[str, Run]) -> None:
 
 
 def draw_error_distribution(axes: Axes, runs: Mapping[str, Run]) -> None:
-    """The share of frames whose error is at most so large."""
+    """Draw the cumulative distribution of the position error over the frames."""
     for (name, run), colour, line in zip(runs.items(), COLOURS, LINES, strict=False):
         errors = np.sort(position_errors(run))
         errors = errors[np.isfinite(errors)]
-        shares = np.arange(1, len(errors) + 1) / max(len(errors), 1)
-        axes.plot(errors, shares, color=colour, linestyle=line, label=name)
+        fractions = np.arange(1, len(errors) + 1) / max(len(errors), 1)
+        axes.plot(errors, fractions, color=colour, linestyle=line, label=name)
     axes.axvline(1.0, color="0.5", linewidth=0.8)
-    axes.set(xlabel="position error (m)", ylabel="share of frames", title="Error distribution")
+    axes.set(xlabel="position error (m)", ylabel="fraction of frames", title="Error distribution")
     axes.set_xscale("log")
     axes.set_ylim(0, 1.01)
     axes.legend(frameon=False)
 
 
 def draw_sigma_and_error(axes: Axes, runs: Mapping[str, Run]) -> None:
-    """The first method's published standard deviation against its true error."""
+    """Draw the first method's published standard deviation against its true error."""
     name, run = next(iter(runs.items()))
     sigmas, errors = position_sigmas(run), position_errors(run)
     axes.plot(sigmas, errors, ".", color=COLOURS[0], alpha=0.5, markersize=4, label=name)
     reach = np.array([1e-3, max(float(sigmas.max(initial=0.0)), 1e-2)])
     axes.plot(reach, reach, color="0.4", linewidth=1, label="error = σ")
     axes.plot(reach, 3 * reach, "--", color="0.4", linewidth=1, label="error = 3 σ")
-    axes.set(xlabel="published σ (m)", ylabel="position error (m)", title="Honesty of σ")
+    axes.set(xlabel="published σ (m)", ylabel="position error (m)", title="Consistency of σ")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.legend(frameon=False)
 
 
 def draw_weights(axes: Axes, points: Array, weights: Array) -> None:
-    """Weights (n,) on points (n, 2), the area in proportion: positive discs, negative diamonds."""
+    """Draw weights (n,) on points (n, 2) by area: discs for positive, diamonds for negative."""
     areas = 300.0 * np.abs(weights) / np.abs(weights).max()
     for sign, marker, colour, label in (
         (1, "o", COLOURS[0], "positive weights"),

@@ -52,7 +52,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Plot:
     """A PNG file shown in a report, with its caption."""
 
     path: Path
@@ -70,7 +70,7 @@ def write_report(
     warning: str | None = None,
     progress: Progress = no_progress,
 ) -> Path:
-    """The report of one drive with its replay player; the first run is the one shown at first.
+    """Write the report of one drive with its replay player, which shows the first run at first.
 
     `config["command"]` is the command that makes it again, the rest is shown as settings. The
     player shows the belief of those runs that kept theirs. A `warning` stands above all else.
@@ -94,7 +94,7 @@ def write_drives_report(
     metrics: Mapping[str, Any],
     parts: Sequence[str],
 ) -> Path:
-    """The page over several drives: their figures together, by lighting, and links to each."""
+    """Write the page over several drives: metrics of all, by lighting, and links to each."""
     links = "".join(
         f'<li><a href="{escape(part)}report.html">{escape(source["name"])}</a> '
         f"({escape(source['condition'] or 'lighting unknown')})"
@@ -116,17 +116,17 @@ def write_simple_report(
     *,
     summary: str = "",
     tables: Sequence[Table] = (),
-    pictures: Sequence[Picture] = (),
+    plots: Sequence[Plot] = (),
     name: str = "report.html",
 ) -> Path:
-    """What was found, in words, pictures and tables, and how to repeat it.
+    """Write what was found, in words, plots and tables, and how to repeat it.
 
     `config["command"]` is the command that makes it again, the rest is shown as settings.
     """
     body = "".join(f"<p>{escape(part)}</p>" for part in summary.split("\n\n") if part.strip())
     body = f"<section>{body}</section>" if body else ""
-    if pictures:
-        body += f'<section class="pictures">{"".join(map(_picture_html, pictures))}</section>'
+    if plots:
+        body += f'<section class="plots">{"".join(map(_plot_html, plots))}</section>'
     body += "".join(map(_table_html, tables))
     return _write(folder, name, title, config, body)
 
@@ -137,15 +137,15 @@ def write_chart_report(
     config: Mapping[str, Any],
     verdict_text: str,
     data: Mapping[str, Any],
-    figures: Mapping[str, Mapping[str, float]],
+    metrics: Mapping[str, Mapping[str, float]],
     table: Table,
 ) -> Path:
-    """A verdict, errors over time on one axis for each drive in `data`, figures and a table."""
+    """Write a verdict, errors over time for each drive in `data`, metrics and a table."""
     body = (
         f'<section id="verdict"><p class="verdict">{escape(verdict_text)}</p></section>'
         '<section class="charts" id="charts"></section>'
     )
-    body += _metrics_html("Figures", figures) + _table_html(table)
+    body += _metrics_html("Metrics", metrics) + _table_html(table)
     return _write(folder, "report.html", title, config, body, CHART_SCRIPTS, data)
 
 
@@ -204,7 +204,7 @@ def _warning_html(line: str) -> str:
 
 
 def _verdict_html(runs: Mapping[str, Run]) -> str:
-    """The first method's verdict large, the others' below it."""
+    """Return the first method's verdict large, the others' below it."""
     (first, run), *others = runs.items()
     small = "".join(
         f'<p class="muted"><b>{escape(name)}</b>: {escape(verdict(other))}</p>'
@@ -216,9 +216,9 @@ def _verdict_html(runs: Mapping[str, Run]) -> str:
     )
 
 
-def _picture_html(picture: Picture) -> str:
-    caption = escape(picture.caption)
-    source = base64.b64encode(picture.path.read_bytes()).decode("ascii")
+def _plot_html(plot: Plot) -> str:
+    caption = escape(plot.caption)
+    source = base64.b64encode(plot.path.read_bytes()).decode("ascii")
     return (
         f'<figure><img alt="{caption}" src="data:image/png;base64,{source}">'
         f"<figcaption>{caption}</figcaption></figure>"
@@ -233,7 +233,7 @@ def _metrics_html(title: str, by_method: Mapping[str, Mapping[str, float]]) -> s
 
 
 def _table_html(table: Table, tips: Sequence[str] = ()) -> str:
-    """The table; `tips` are the rows' tooltips."""
+    """Return the table; `tips` are the rows' tooltips."""
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
     rows = ""
     for row, tip in zip_longest(table.rows, tips):
@@ -242,7 +242,7 @@ def _table_html(table: Table, tips: Sequence[str] = ()) -> str:
         rows += f"<tr{mark}>{cells}</tr>"
     return _section(
         table.title,
-        f'<div class="scroll"><table class="figures"><thead><tr>{head}</tr></thead>'
+        f'<div class="scroll"><table class="metrics"><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>",
     )
 
@@ -265,6 +265,6 @@ def _page_part(name: str) -> str:
 
 
 def _checksum(text: str) -> str:
-    """How a content security policy names an inline element's text."""
+    """Return how a content security policy names an inline element's text."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -1,48 +1,106 @@
-"""What the report's page draws, as JSON with arrays packed in base64."""
+"""What the report's page draws: images scaled to a budget, and arrays packed in base64."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from kbf_localization.arrays import Rows, Stamps
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
+from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.evaluation.metric_texts import EVIDENCE, SIGMA, metric_rows
 from kbf_localization.evaluation.metrics import (
-    error_in_sigmas,
+    mahalanobis_errors,
     position_errors,
     position_sigmas,
     trajectory_metrics,
 )
-from kbf_localization.evaluation.report_images import shrink, small_images
 from kbf_localization.evaluation.run import Run
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.methods import TITLES
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
-from kbf_localization.progress import Progress, no_progress
+from kbf_localization.parallel import in_threads
+from kbf_localization.progress import Progress, no_progress, tracked
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
 
-SHOWN_WEIGHTS = 160
+
+BUDGET_BYTES = 15_000_000
+"""For all images of a page, before base64 makes a third more of them."""
+
+SIZES = ((320, 60), (256, 50), (200, 45), (160, 40))
+"""(width in pixels, JPEG quality), tried in this order until a drive fits into the budget."""
+
+SAMPLES = 12
+
+MAX_WEIGHTS_DRAWN = 160
 """The largest weights of a frame that the player draws; the rest is invisible anyway."""
 
-SHOWN_PROBABILITY = 0.005
+MIN_PROBABILITY_DRAWN = 0.005
 """Hypotheses of less probability are not drawn."""
 
-PLAN_PIXELS = 1600
+MAX_PLAN_PIXELS = 1600
 """Larger floor plans are made smaller: a screen shows no more."""
 
-SHOWN_MAP_POSES = 20_000
+MAX_MAP_POSES_DRAWN = 20_000
 THUMBNAIL = (240, 55)
 STATES = tuple(state.value for state in State)
+
+
+def small_images(
+    drive: Drive, budget_bytes: int = BUDGET_BYTES, progress: Progress = no_progress
+) -> tuple[list[int], list[str]]:
+    """Return the frames that get an image, and the images (base64 JPEG, "" where unreadable).
+
+    A drive too long for the budget at the smallest size keeps every second, third … image.
+    """
+    frames = len(drive)
+    samples = sorted({frames * number // SAMPLES for number in range(SAMPLES)} if frames else [])
+    sampled = [data for _, data in drive.encoded_images(samples)]
+    width, quality, stride = _fitting(sampled, frames, budget_bytes)
+    chosen = list(range(0, frames, stride))
+    originals = (data for _, data in drive.encoded_images(chosen))
+    # Pillow frees the interpreter while it decodes and encodes.
+    shrunk = in_threads(lambda data: shrink(data, width, quality), originals)
+    prepared = tracked(shrunk, "preparing the report's images", progress, len(chosen))
+    return chosen, [base64.b64encode(image).decode("ascii") for image in prepared]
+
+
+def shrink(data: bytes, width: int, quality: int) -> bytes:
+    """Return a JPEG at most `width` pixels wide, or b"" where `data` is no camera image."""
+    header = read_header(data)
+    if header is None or not header.is_bounded:
+        return b""
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
+            size = (width, max(1, round(image.height * width / image.width)))
+            image.draft("RGB", size)
+            mode = "L" if image.mode in ("1", "L", "I", "I;16") else "RGB"
+            small = image.convert(mode)
+            small.thumbnail(size)
+            out = io.BytesIO()
+            small.save(out, "JPEG", quality=quality)
+            return out.getvalue()
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError):
+        return b""
+
+
+def _fitting(originals: Sequence[bytes], frames: int, budget_bytes: int) -> tuple[int, int, int]:
+    """Return the first width and quality, and the smallest stride, with which a drive fits."""
+    for width, quality in SIZES:
+        total = sum(len(shrink(data, width, quality)) for data in originals)
+        expected = total / max(len(originals), 1) * frames
+        if expected <= budget_bytes:
+            return width, quality, 1
+    return width, quality, -int(-expected // budget_bytes)
 
 
 def report_data(
@@ -51,7 +109,7 @@ def report_data(
     drive: Drive,
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
-    """Everything about one drive that the page's scripts draw."""
+    """Return everything about one drive that the page's scripts draw."""
     stamps = np.asarray(drive.stamps_ns, dtype=np.int64)
     start_ns = int(stamps[0]) if len(stamps) else 0
     image_frames, images = small_images(drive, progress=progress)
@@ -65,13 +123,13 @@ def report_data(
         "plan": _plan(training_map.floor_plan),
         "frames": {
             "seconds": packed((stamps - start_ns) * 1e-9),
-            "truth": None if drive.poses is None else packed(drive.poses),
+            "truth": None if drive.poses is None else packed(drive.poses, np.float64),
             "labels": list(drive.labels) if drive.labels is not None else None,
             "imageFrames": packed(image_frames, np.uint32),
             "images": images,
         },
         "map": {
-            "poses": packed(training_map.poses[:SHOWN_MAP_POSES]),
+            "poses": packed(training_map.poses[:MAX_MAP_POSES_DRAWN], np.float64),
             "count": len(training_map.poses),
             "thumbnails": _thumbnails(training_map, sorted(rows)),
         },
@@ -80,7 +138,7 @@ def report_data(
 
 
 def packed(values: Any, dtype: Any = np.float32) -> str:
-    """The array's bytes, little-endian and row after row, in base64."""
+    """Return the array's bytes, little-endian and row after row, in base64."""
     array = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<"))
     return base64.b64encode(array.tobytes()).decode("ascii")
 
@@ -91,11 +149,11 @@ def _method(name: str, run: Run, frame_stamps: Stamps) -> dict[str, Any]:
         "name": name,
         "title": TITLES.get(name, "the ROS 2 node's own poses" if name == "node" else name),
         "frames": packed(_nearest(frame_stamps, run.stamps_ns), np.uint32),
-        "poses": packed(run.estimates),
+        "poses": packed(run.estimates, np.float64),
         "covariances": packed(run.covariances[:, [0, 0, 1], [0, 1, 1]]),
         "errors": packed(position_errors(run)),
         "sigmas": packed(position_sigmas(run)),
-        "errorInSigmas": packed(error_in_sigmas(run)),
+        "mahalanobisErrors": packed(mahalanobis_errors(run)),
         "states": packed([_state_code(state) for state in run.states], np.uint8),
         "evidence": packed(run.evidence),
         "milliseconds": packed(run.step_ms),
@@ -107,15 +165,17 @@ def _method(name: str, run: Run, frame_stamps: Stamps) -> dict[str, Any]:
 
 
 def _belief(beliefs: tuple[Weights | None, ...]) -> dict[str, str]:
-    """Each frame's largest weights, as 1/127 of the largest one's size, with their map rows."""
+    """Return each frame's largest weights, in 1/127 of the largest size, with their map rows."""
     rows, values, ends = [np.zeros(0)], [np.zeros(0)], [0]
     for weights in beliefs:
         ends.append(ends[-1])
         if weights is not None and len(weights.rows):
-            largest = np.argsort(-np.abs(weights.values), kind="stable")[:SHOWN_WEIGHTS]
+            largest = np.argsort(-np.abs(weights.values), kind="stable")[:MAX_WEIGHTS_DRAWN]
             scale = float(np.abs(weights.values[largest[0]])) or 1.0
             levels = np.rint(127 * weights.values[largest] / scale)
-            seen = np.isfinite(levels) & (levels != 0) & (weights.rows[largest] < SHOWN_MAP_POSES)
+            seen = (
+                np.isfinite(levels) & (levels != 0) & (weights.rows[largest] < MAX_MAP_POSES_DRAWN)
+            )
             rows.append(weights.rows[largest][seen])
             values.append(levels[seen])
             ends[-1] += len(rows[-1])
@@ -127,39 +187,42 @@ def _belief(beliefs: tuple[Weights | None, ...]) -> dict[str, str]:
 
 
 def _hypotheses(frames: tuple[tuple[HypothesisEstimate, ...], ...] | None) -> dict[str, str] | None:
-    """Each frame's hypotheses, but those too improbable to be seen; None where there are none.
+    """Return each frame's hypotheses that are probable enough to be seen; None for none at all.
 
     Probabilities as 1/255, poses and covariances (xx, xy, yy) as 32-bit floats: 27 bytes each.
     """
     if frames is None or not any(frames):
         return None
-    kept = [[one for one in frame if one.probability >= SHOWN_PROBABILITY] for frame in frames]
-    every = [one for frame in kept for one in frame]
-    covariances = np.array([one.covariance for one in every]).reshape(-1, 3, 3)
+    kept = [
+        [hypothesis for hypothesis in frame if hypothesis.probability >= MIN_PROBABILITY_DRAWN]
+        for frame in frames
+    ]
+    every = [hypothesis for frame in kept for hypothesis in frame]
+    covariances = np.array([hypothesis.covariance for hypothesis in every]).reshape(-1, 3, 3)
     return {
         "ends": packed(np.cumsum([0, *map(len, kept)]), np.uint32),
-        "numbers": packed([one.number % 2**16 for one in every], np.uint16),
+        "numbers": packed([hypothesis.number % 2**16 for hypothesis in every], np.uint16),
         "probabilities": packed(
-            np.rint([255 * min(one.probability, 1.0) for one in every]), np.uint8
+            np.rint([255 * min(hypothesis.probability, 1.0) for hypothesis in every]), np.uint8
         ),
-        "poses": packed([one.pose for one in every]),
+        "poses": packed([hypothesis.pose for hypothesis in every], np.float64),
         "covariances": packed(covariances[:, [0, 0, 1], [0, 1, 1]]),
     }
 
 
 def _least_evidence(runs: Mapping[str, Run], training_map: TrainingMap) -> float | None:
-    """The evidence below which a pose is no longer trusted; None where no method has evidence."""
+    """Return the evidence below which a pose is not trusted; None where no method has evidence."""
     if not any(np.isfinite(run.evidence).any() for run in runs.values()):
         return None
-    return float(training_map.learned.evidence.low)
+    return float(training_map.calibration.likelihood_ratio.q005)
 
 
 def _plan(plan: FloorPlanImage | None) -> dict[str, Any] | None:
-    """The floor plan as a black PNG, opaque where a wall is and clear where a robot can go."""
+    """Return the floor plan as a black PNG, opaque at walls and clear where a robot can go."""
     if plan is None:
         return None
     walls = 254 - np.minimum(plan.image, 254).astype(np.uint8)
-    shrunk = min(1.0, PLAN_PIXELS / max(walls.shape))
+    shrunk = min(1.0, MAX_PLAN_PIXELS / max(walls.shape))
     height, width = (max(1, round(size * shrunk)) for size in walls.shape)
     image = Image.fromarray(walls).resize((width, height), Image.Resampling.BOX)
     out = io.BytesIO()
@@ -172,7 +235,7 @@ def _plan(plan: FloorPlanImage | None) -> dict[str, Any] | None:
 
 
 def _thumbnails(training_map: TrainingMap, rows: list[int]) -> dict[int, str]:
-    """Small images of the map poses that were some frame's best match."""
+    """Return small images of the map poses that were some frame's best match."""
     found = {}
     for row in rows:
         image = shrink(bytes(training_map.thumbnails[row]), *THUMBNAIL)
@@ -186,7 +249,7 @@ def _best_rows(run: Run) -> Rows:
 
 
 def _nearest(stamps_ns: Stamps, wanted_ns: Stamps) -> Rows:
-    """The index of the frame nearest in time to each wanted stamp."""
+    """Return the index of the frame nearest in time to each wanted stamp."""
     return np.searchsorted(stamps_ns[1:] + stamps_ns[:-1], 2 * wanted_ns, side="right")
 
 

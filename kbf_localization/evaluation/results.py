@@ -47,7 +47,7 @@ class ResultsFolder:
             ) from error
 
     def file(self, name: str) -> Path:
-        """The path of a file in this folder, its parent made; a name never leads outside."""
+        """Return the path of a file in this folder, its parent made; a name never leads outside."""
         root = self.path.resolve()
         path = (root / name).resolve()
         if not path.is_relative_to(root) or path == root:
@@ -57,7 +57,7 @@ class ResultsFolder:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """A path to write to that becomes `name` at the end, or is removed after an error.
+        """Yield a path to write to that becomes `name` at the end, or is removed after an error.
 
         It has the suffix of `name`, by which some libraries choose the format.
         """
@@ -72,18 +72,18 @@ class ResultsFolder:
         return self.file(name)
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> Path:
-        """`metrics.json`; NumPy's numbers become plain ones and what is not finite null."""
+        """Write `metrics.json`; NumPy's numbers become plain, and null if not finite."""
         text = json.dumps(to_plain(metrics), indent=2, ensure_ascii=False, allow_nan=False)
         return self.write_text("metrics.json", text + "\n")
 
     def write_config(self, config: Mapping[str, Any]) -> Path:
-        """`config.yaml`: what was run, with every setting."""
+        """Write `config.yaml`: what was run, with every setting."""
         text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
         return self.write_text("config.yaml", text)
 
 
 def to_plain(value: Any) -> Any:
-    """`value` as the types that JSON has."""
+    """Return `value` as the types that JSON has."""
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

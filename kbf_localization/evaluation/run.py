@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows, Stamps
-from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.drive import Drive, camera_of, mount_of
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_images
+from kbf_localization.events import Event
 from kbf_localization.filters.base import HypothesisEstimate, Weights
-from kbf_localization.filters.smoothing import Step, smoothed
+from kbf_localization.filters.smoothing import Step, smooth
 from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from kbf_localization.localization.result import Localization
 
 WHOLE_MAP_MATCHING_LIMIT = 5000
-"""Up to this many poses the best match is sought in the whole map, above it in the belief alone."""
+"""Poses up to which the best match is taken from the whole map; beyond, from the belief alone."""
 
-EQUAL = 1e-9
+MAX_DIFFERENCE = 1e-9
 """Metres or radians by which the node's estimates may differ from the offline replay's."""
 
 
@@ -43,7 +44,7 @@ class Run:
     estimate. `odometry` (t, 3) is the odometry's pose at each frame, `used` (t,) marks frames that
     were given to the filter; the others are dead-reckoned. `beliefs` (t,) weights on the map's
     poses, `best_rows` (t,) the map's best-matching image (-1: none) and `hypotheses` (t,) are there
-    when they were asked for. `looks_back`: each pose is smoothed by later images.
+    when they were asked for. `is_smoothed`: later images are used for each pose too.
     """
 
     method: str
@@ -62,7 +63,9 @@ class Run:
     beliefs: tuple[Weights | None, ...] | None = None
     best_rows: Rows | None = None
     hypotheses: tuple[tuple[HypothesisEstimate, ...], ...] | None = None
-    looks_back: bool = False
+    is_smoothed: bool = False
+    steps: tuple[Step, ...] | None = None
+    inliers: Rows | None = None
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -71,15 +74,17 @@ class Run:
 def localize_drive(
     drive: Drive | DescribedDrive, localizer: Localizer, progress: Progress = no_progress
 ) -> Iterator[tuple[int, Localization | None, MapObservation | None, float]]:
-    """The loop: each image with its number, what the localizer makes of it, and milliseconds.
+    """Yield each image's number, its localization and observation, and milliseconds.
 
-    Images of a drive that is not described are described in passing and not kept. Odometry is
-    handed in until it covers the image, as the node does.
+    Localization and observation are None for an image that cannot be decoded. Images of a drive
+    that is not described are described in passing and not kept. Odometry is handed in until it
+    covers the image, as the node does.
     """
+    localizer.set_camera(camera_of(drive), mount_of(drive))
     if isinstance(drive, DescribedDrive):
         outcomes = drive.outcomes()
     else:
-        outcomes = describe_images(drive, localizer.training_map.described_by)
+        outcomes = describe_images(drive, localizer.training_map.image_describer)
     odometry, fed = drive.odometry, 0
     for number, (description, describe_ms) in enumerate(outcomes):
         stamp = int(drive.stamps_ns[number])
@@ -92,7 +97,6 @@ def localize_drive(
             )
             fed += 1
         if description is None:
-            localizer.counts["image_not_decodable"] += 1
             yield number, None, None, 0.0
             continue
         start = time.perf_counter()
@@ -116,51 +120,70 @@ def replay(
     truth: list[Array] = []
     step_ms: list[float] = []
     best_rows: list[int] = []
-    for number, one, observation, elapsed in localize_drive(drive, localizer, progress):
-        if one is None or observation is None:
+    undecodable = 0
+    for number, fix, observation, elapsed in localize_drive(drive, localizer, progress):
+        undecodable += observation is None
+        if fix is None or observation is None:
             continue
-        found.append(one)
+        found.append(fix)
         step_ms.append(elapsed)
         if drive.truth is not None:
             truth.append(drive.truth[number])
         if keep_beliefs:
             count = len(localizer.training_map.poses)
-            best_rows.append(_best_row(observation, one.estimate.weights, count))
+            best_rows.append(_best_row(observation, fix.estimate.weights, count))
+    counts = Counter({str(name): count for name, count in localizer.counts.items()})
+    if undecodable:
+        counts[Event.IMAGE_INVALID.value] += undecodable
     return Run(
         method=method,
-        stamps_ns=np.array([one.stamp_ns for one in found], dtype=np.int64),
-        estimates=np.array([one.pose for one in found], dtype=np.float64).reshape(-1, 3),
-        covariances=np.array([one.published_covariance for one in found]).reshape(-1, 3, 3),
+        stamps_ns=np.array([fix.stamp_ns for fix in found], dtype=np.int64),
+        estimates=np.array([fix.pose for fix in found], dtype=np.float64).reshape(-1, 3),
+        covariances=np.array([fix.published_covariance for fix in found]).reshape(-1, 3, 3),
         truth=np.array(truth).reshape(-1, 3) if truth else None,
-        states=tuple(one.state.value for one in found),
-        evidence=np.array([one.evidence for one in found], dtype=np.float64),
+        states=tuple(fix.state.value for fix in found),
+        evidence=np.array([fix.evidence for fix in found], dtype=np.float64),
         step_ms=np.array(step_ms, dtype=np.float64),
-        counts={str(name): count for name, count in Counter(localizer.counts).items()},
+        counts=dict(counts),
         frames_dropped=len(drive) - len(found),
-        highest_weight=np.array([one.estimate.highest_weight_pose for one in found]).reshape(-1, 3),
-        odometry=np.array([one.odometry_pose for one in found]).reshape(-1, 3),
-        used=np.array([one.used for one in found], dtype=bool),
-        beliefs=tuple(one.estimate.weights for one in found) if keep_beliefs else None,
+        highest_weight=np.array([fix.estimate.highest_weight_pose for fix in found]).reshape(-1, 3),
+        odometry=np.array([fix.odometry_pose for fix in found]).reshape(-1, 3),
+        used=np.array([fix.used for fix in found], dtype=bool),
+        beliefs=tuple(fix.estimate.weights for fix in found) if keep_beliefs else None,
         best_rows=np.array(best_rows, dtype=np.intp) if keep_beliefs else None,
-        hypotheses=tuple(one.estimate.hypotheses for one in found) if keep_beliefs else None,
+        hypotheses=tuple(fix.estimate.hypotheses for fix in found) if keep_beliefs else None,
+        steps=_steps(found) if keep_beliefs else None,
+        inliers=_inliers(found) if localizer.training_map.landmarks is not None else None,
     )
 
 
-def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
-    """The run with the poses that looking back over the filter's `steps` gives.
+def _inliers(found: Sequence[Localization]) -> Rows:
+    """Return the landmarks (t,) on which each pose rests; 0 for an image without a fix."""
+    fixes = [fix.estimate.landmark_fix if fix.used else None for fix in found]
+    return np.array([0 if fix is None else fix.inliers for fix in fixes], dtype=np.intp)
 
-    Its state is "tracking" where the way is sure and its pose certain. Frames that were not given
-    to the filter are dead-reckoned from the last one that was.
+
+def _steps(found: Sequence[Localization]) -> tuple[Step, ...] | None:
+    """Return the filter's steps, for the smoother; None for a filter that records none."""
+    steps = tuple(fix.estimate.step for fix in found if fix.used and fix.estimate.step is not None)
+    return steps if len(steps) == sum(fix.used for fix in found) else None
+
+
+def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
+    """Return the run with the smoother's poses, from the filter's `steps`.
+
+    A frame's state is "tracking" where the smoothed hypothesis has at least the probability of a
+    first fix. Frames that were not given to the filter are dead-reckoned from the last that was.
     """
     if run.used is None or run.odometry is None or int(run.used.sum()) != len(steps):
         raise ValueError("the steps are not those of the run")
-    looked_back = iter(smoothed(steps))
+    smoothed_poses = iter(smooth(steps))
     estimates, covariances = run.estimates.copy(), run.covariances.copy()
     states = list(run.states)
     start, last = 0, None
     for frame, used in enumerate(run.used):
         if used:
-            start, last = frame, next(looked_back)
+            start, last = frame, next(smoothed_poses)
             if last is not None:
                 sure = last.probability >= FIRST_PROOF
                 states[frame] = (State.TRACKING if sure else State.LOCALIZING).value
@@ -178,12 +201,13 @@ def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
         highest_weight=None,
         beliefs=None,
         hypotheses=None,
-        looks_back=True,
+        is_smoothed=True,
+        steps=None,
     )
 
 
 def with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
-    """The node's run with the offline replay's beliefs, where the two agree frame by frame.
+    """Return the node's run with the offline replay's beliefs, where the two agree frame by frame.
 
     The node does not publish its whole belief; that of an equal estimate is equal. Also gives the
     largest difference of the two estimates, in metres or radians; None where frames are missing.
@@ -193,7 +217,7 @@ def with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
     difference = node.estimates - offline.estimates
     difference[:, 2] = wrap_angle(difference[:, 2])
     largest = float(np.abs(difference).max(initial=0.0))
-    if largest > EQUAL:
+    if largest > MAX_DIFFERENCE:
         return node, largest
     return replace(
         node, beliefs=offline.beliefs, best_rows=offline.best_rows, hypotheses=offline.hypotheses

@@ -28,7 +28,7 @@ class Stopwatch:
         return time.monotonic() - self._began
 
     def summary(self) -> str:
-        """The parts, the largest first, and what is left over."""
+        """Return the parts, the largest first, and what is left over."""
         parts = sorted(self.seconds.items(), key=lambda part: -part[1])
         rest = max(self.total - sum(self.seconds.values()), 0.0)
         return ", ".join(f"{doing} {seconds:.1f} s" for doing, seconds in [*parts, ("rest", rest)])

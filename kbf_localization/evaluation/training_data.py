@@ -10,24 +10,24 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.training_map import Source, TrainingMap
 
-SAME_M = 1e-6
+MAX_SAME_POSE_M = 1e-6
 """No second drive comes through a pose so exactly; poses that went through a file still do."""
 
-SHARE = 0.02
+MIN_FRACTION_IN_MAP = 0.02
 """Of a drive's images: a robot that starts on its dock may know a few poses exactly."""
 
 
 def training_warning(training_map: TrainingMap, drive: Drive) -> str | None:
-    """A line about a drive whose own images are in the map; None for others.
+    """Return a line about a drive whose own images are in the map; None for others.
 
-    It is known by its poses, or by name and stamps: a drive of the same name is another one if it
-    was recorded before or after the map's, and one of another name is the same if it begins and
+    It is known by its poses, or by name and stamps: a drive of the same name is another if it
+    was recorded before or after the map's, and a drive of another name is the same if it begins and
     ends at the same nanosecond.
     """
-    share = _share_in(training_map, drive)
-    source = next((one for one in training_map.sources if _is_of(drive, one)), None)
-    if share >= SHARE:
-        how = f"{100 * share:.0f} % of the images of {drive.name} are in the map themselves"
+    fraction = _fraction_in(training_map, drive)
+    source = next((source for source in training_map.sources if _is_of(drive, source)), None)
+    if fraction >= MIN_FRACTION_IN_MAP:
+        how = f"{100 * fraction:.0f} % of the images of {drive.name} are in the map themselves"
     elif source is not None:
         how = f"{drive.name} was recorded at the time of {source.name}, which is in the map"
     else:
@@ -38,8 +38,8 @@ def training_warning(training_map: TrainingMap, drive: Drive) -> str | None:
     )
 
 
-def _share_in(training_map: TrainingMap, drive: Drive) -> float:
-    """The share of the drive's poses that the map has exactly."""
+def _fraction_in(training_map: TrainingMap, drive: Drive) -> float:
+    """Return the fraction of the drive's poses that the map has exactly."""
     if drive.poses is None:
         return 0.0
     known = np.isfinite(drive.poses).all(axis=1)
@@ -47,13 +47,13 @@ def _share_in(training_map: TrainingMap, drive: Drive) -> float:
 
 
 def are_in(training_map: TrainingMap, poses: Array) -> Flags:
-    """Which of the poses (t, 3) the map has exactly."""
+    """Return which of the poses (t, 3) the map has exactly."""
     distances, _ = cKDTree(embed(training_map.poses)).query(embed(poses))
-    return np.asarray(distances < SAME_M)
+    return np.asarray(distances < MAX_SAME_POSE_M)
 
 
 def _is_of(drive: Drive, source: Source) -> bool:
-    """Whether name and stamps say that the drive is the map's `source`."""
+    """Return whether name and stamps say that the drive is the map's `source`."""
     if source.stamps_ns is None or len(drive.stamps_ns) == 0:
         return False
     first, last = int(drive.stamps_ns[0]), int(drive.stamps_ns[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kbf_localization.evaluation.metric_texts import length_text, share_text
+from kbf_localization.evaluation.metric_texts import length_text, percent_text
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M, position_errors, seconds_to_first_fix
 from kbf_localization.evaluation.run import Run
 
@@ -12,7 +12,7 @@ NO_TRUTH = "The drive has no true poses, so errors cannot be computed."
 
 
 def stretches(run: Run) -> list[tuple[str, float, float]]:
-    """The run's states in turn, each with the seconds at which it begins and ends."""
+    """Return the run's states in turn, each with the seconds at which it begins and ends."""
     states, seconds = run.states, ((run.stamps_ns - run.stamps_ns[:1]) * 1e-9).tolist()
     starts = [row for row in range(len(run)) if row == 0 or states[row] != states[row - 1]]
     ends = [*starts[1:], len(run) - 1]
@@ -20,7 +20,7 @@ def stretches(run: Run) -> list[tuple[str, float, float]]:
 
 
 def verdict(run: Run) -> str:
-    """Found itself when, stayed within what for how long, lost how often, and wrong how often."""
+    """Say when the robot found itself, how far off it stayed, how often it was lost and wrong."""
     if len(run) == 0:
         return "No image got an estimate."
     seconds = float(run.stamps_ns[-1] - run.stamps_ns[0]) * 1e-9
@@ -31,8 +31,8 @@ def verdict(run: Run) -> str:
         return _without_fix(run, errors, seconds, known)
     since = int(np.argmax(np.array(run.states) == "tracking"))
     stayed = _stayed(errors[since:], seconds - found_after)
-    if run.looks_back:
-        parts = [f"Looking back, the way is known from {_seconds(found_after)} on: {stayed}"]
+    if run.is_smoothed:
+        parts = [f"Smoothed, the path is known from {_seconds(found_after)} on: {stayed}"]
     else:
         parts = [
             f"Found itself after {_seconds(found_after)} without a hint, then {stayed}",
@@ -45,7 +45,7 @@ def verdict(run: Run) -> str:
 
 
 def _without_fix(run: Run, errors: np.ndarray, seconds: float, known: bool) -> str:
-    """Of a run that was never sure: a baseline that has no states, or a filter that found nothing.
+    """Describe a run that never tracked: a baseline without states, or a filter without a fix.
 
     Evidence is what tells the two apart: baselines have none.
     """
@@ -54,7 +54,7 @@ def _without_fix(run: Run, errors: np.ndarray, seconds: float, known: bool) -> s
     if not known:
         return f"Gave a pose for each of {len(run)} frames. {NO_TRUTH}"
     errors = errors[np.isfinite(errors)]
-    half, most = (length_text(float(np.percentile(errors, share))) for share in (50, 95))
+    half, most = (length_text(float(np.percentile(errors, percent))) for percent in (50, 95))
     return (
         f"Half of its poses are within {half}, 95 % within {most}; "
         f"{_frames(errors > GROSS_ERROR_M)} beyond {GROSS_ERROR_M:g} m; this method does not know "
@@ -63,7 +63,7 @@ def _without_fix(run: Run, errors: np.ndarray, seconds: float, known: bool) -> s
 
 
 def _stayed(errors: np.ndarray, seconds: float) -> str:
-    """Errors from the first fix on; where a few are gross, the 95 % that are not are told apart."""
+    """Describe errors from the first fix on, by their 95th percentile where some are gross."""
     errors = errors[np.isfinite(errors)]
     if len(errors) == 0:
         return f"drove on for {_seconds(seconds)}"
@@ -97,12 +97,12 @@ def _wrong(run: Run, errors: np.ndarray) -> str:
 
 
 def _frames(chosen: np.ndarray) -> str:
-    """How many of the frames: "1 frame in 1000", or per cent where it is more than one in ten."""
+    """Return how many of the frames: "1 frame in 1000", or per cent above one in ten."""
     count, total = int(chosen.sum()), len(chosen)
     if count == 0:
         return "no frame"
     if count > 0.1 * total:
-        return f"{share_text(count / total)} of the frames"
+        return f"{percent_text(count / total)} of the frames"
     return f"1 frame in {round(total / count)}"
 
 

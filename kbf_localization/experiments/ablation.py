@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
-from kbf_localization.experiments.findings import Findings
 from kbf_localization.experiments.localization_drives import Setup
+from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import Trial, plus_minus, summaries
-from kbf_localization.filters.hypothesis_filter import HypothesisFilter, Parts
+from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
+from kbf_localization.filters.local_posterior import kernel_bayes_parameters
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.training_map.view import view_parameters
 
 FIGURES = ("position_rmse_m", "position_median_m", "share_beyond_1m")
 
@@ -26,18 +28,25 @@ FIGURES = ("position_rmse_m", "position_median_m", "share_beyond_1m")
 class Variant:
     """The filter with some of its parts; the map has learned with the same ones."""
 
-    parts: Parts = Parts()  # noqa: RUF009 (frozen)
+    parts: Ablation = Ablation()  # noqa: RUF009 (frozen)
     bayes_rule: bool = True
     read_out: bool = True
+    landmarks: bool = True
+    camera_known: bool = True
 
 
 VARIANTS: Mapping[str, Variant] = {
     "everything": Variant(),
-    "one_hypothesis": Variant(Parts(many=False)),
-    "no_elsewhere": Variant(Parts(elsewhere=False)),
-    "no_read_out": Variant(read_out=False),
+    "no_landmarks": Variant(landmarks=False),
+    "random_walk": Variant(Ablation(odometry=False)),
     "plain_weights": Variant(bayes_rule=False),
-    "fixed_gain": Variant(Parts(kalman=False)),
+    "no_null_mass": Variant(Ablation(null_mass=False)),
+    "no_read_out": Variant(read_out=False),
+    "learned_camera": Variant(camera_known=False),
+    "no_landmarks_random_walk": Variant(Ablation(odometry=False), landmarks=False),
+    "no_landmarks_plain_weights": Variant(bayes_rule=False, landmarks=False),
+    "no_landmarks_no_null_mass": Variant(Ablation(null_mass=False), landmarks=False),
+    "no_landmarks_no_read_out": Variant(read_out=False, landmarks=False),
 }
 """All of it, and each part left out in turn."""
 
@@ -71,19 +80,23 @@ def _run(
     variant = VARIANTS[name]
     if not variant.read_out:
         pool = _without_word_grids(pool)
+    if not variant.landmarks:
+        pool = _without_keypoints(pool)
+    if not variant.camera_known:
+        pool = _without_camera(pool)
     chosen = pool.random_map(
         range(training_drives),
         poses,
         seed + 100_000 + choice,
         {"kbf.bayes_rule": float(variant.bayes_rule)},
     )
-    pose_filter = HypothesisFilter(chosen, view_parameters(chosen.parameters), variant.parts)
+    pose_filter = BeliefFilter(chosen, kernel_bayes_parameters(chosen.parameters), variant.parts)
     run = replay(pool.drive(training_drives), Localizer(chosen, pose_filter))
     return Trial(str(office), poses, name, choice, trajectory_metrics(run))
 
 
 def _without_word_grids(pool: FramePool) -> FramePool:
-    """The same frames, from which no offset can be read."""
+    """Return the same frames, from which no offset can be read."""
     described = {
         row: replace(one, image=replace(one.image, words=None))
         for row, one in pool.described.items()
@@ -91,8 +104,39 @@ def _without_word_grids(pool: FramePool) -> FramePool:
     return replace(pool, described=described)
 
 
-def findings(trials: Sequence[Trial]) -> Findings:
-    """The figures over offices and choices, and every trial."""
+def _without_keypoints(pool: FramePool) -> FramePool:
+    """Return the same frames, of which no landmarks can be made."""
+    described = {
+        row: replace(item, image=replace(item.image, keypoints=None))
+        for row, item in pool.described.items()
+    }
+    return replace(pool, described=described)
+
+
+def _without_camera(pool: FramePool) -> FramePool:
+    """Return the same frames of drives whose camera is not known."""
+    drives = [_UncalibratedDrive(drive) for drive in pool.frames.drives]
+    return replace(pool, frames=replace(pool.frames, drives=drives))
+
+
+class _UncalibratedDrive:
+    """A drive that does not know its camera."""
+
+    camera = None
+    mount = None
+
+    def __init__(self, drive: Drive) -> None:
+        self._drive = drive
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._drive, name)
+
+    def __len__(self) -> int:
+        return len(self._drive)
+
+
+def findings(trials: Sequence[Trial]) -> ExperimentResult:
+    """Return the figures over offices and choices, and every trial."""
     metrics = summaries(trials, FIGURES)
     rows = [
         (
@@ -111,7 +155,7 @@ def findings(trials: Sequence[Trial]) -> Findings:
         (one.method, one.poses, one.place, one.choice, *(one.figures[key] for key in FIGURES))
         for one in trials
     )
-    return Findings(
+    return ExperimentResult(
         "Parts left out",
         metrics,
         tables=[Table(title, columns, rows)],

@@ -1,28 +1,44 @@
-"""Runs the faults in all buildings, and scores them: does it notice, and does it come back?"""
+"""The fault experiment: build the maps, run the faults, measure detection and recovery."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.errors import ParameterError
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.datasets.open import open_drive
+from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.evaluation.frame_pool import describe_drives
+from kbf_localization.evaluation.map_plot import COLOURS
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M, position_errors
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.experiments.faults import Building, Case, all_faults
-from kbf_localization.experiments.findings import Findings
+from kbf_localization.experiments.localization_drives import real_paths, simulated_drives
+from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.training_map.picture import COLOURS
+from kbf_localization.simulator import simulate_along
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+DRIVES_PER_KIND = 2
+KINDS = {
+    "training": ("cloudy", 0.0),
+    "tests": ("cloudy", 0.0),
+    "night": ("night", 0.0),
+    "turned_20_degrees": ("cloudy", np.radians(20.0)),
+}
+"""The drives, so many of each kind: their light, and by how much the camera is turned."""
 
 FIGURES = (
     "confident_wrong_share",
@@ -31,6 +47,75 @@ FIGURES = (
     "false_lost",
     "tracking_share",
 )
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Renders buildings and makes their maps, of `poses` poses; images are `size` pixels large."""
+
+    poses: int
+    size: tuple[int, int]
+    workers: Workers
+    progress: Progress = no_progress
+
+    def invented(self, folder: Path, seed: int, frames: int) -> Building:
+        """Render the invented office of `seed` into `folder`."""
+        conditions = [condition for condition, _ in KINDS.values() for _ in range(DRIVES_PER_KIND)]
+        turned = [turned_rad for _, turned_rad in KINDS.values() for _ in range(DRIVES_PER_KIND)]
+        drives = simulated_drives(
+            folder, conditions, camera_turned_rad=turned, frames=frames, **self._how(seed)
+        )
+        parts = [
+            drives[first : first + DRIVES_PER_KIND]
+            for first in range(0, len(drives), DRIVES_PER_KIND)
+        ]
+        return self._building(f"office {seed}", parts, seed)
+
+    def round_path(self, folder: Path, trajectories: Path, seed: int) -> Building:
+        """Render the office of `seed` round the real paths in `trajectories` into `folder`."""
+        trained, tested = real_paths(trajectories)
+        parts = []
+        for kind, (condition, turned_rad) in KINDS.items():
+            path, other = (trained, tested) if kind == "training" else (tested, trained)
+            paths = simulate_along(
+                folder / kind,
+                [path],
+                office_from=[other],
+                extra_drives=DRIVES_PER_KIND - 1,
+                condition=condition,
+                camera_turned_rad=turned_rad,
+                **self._how(seed),
+            )
+            parts.append([open_drive(path) for path in paths])
+        return self._building(f"real path, office {seed}", parts, seed)
+
+    def _how(self, seed: int) -> dict[str, Any]:
+        return {
+            "seed": seed,
+            "size": self.size,
+            "workers": self.workers,
+            "progress": self.progress,
+        }
+
+    def _building(self, name: str, parts: Sequence[Sequence[Drive]], seed: int) -> Building:
+        training, tests, by_night, camera_turned = (tuple(part) for part in parts)
+        pool = describe_drives(training, seed=seed, workers=self.workers, progress=self.progress)
+        self.progress(0, 1, f"learning the map of {name}")
+        rows = np.arange(len(pool.frames.poses))
+        training_map = pool.map_of(rows, self.poses, "coverage", seed)
+        describer = training_map.described_by
+        return Building(
+            name=name,
+            pool=pool,
+            poses=self.poses,
+            seed=seed,
+            training_map=training_map,
+            tests=tests,
+            described=tuple(
+                describe_drive(drive, describer, progress=self.progress) for drive in tests
+            ),
+            further={"night": by_night, "turned_20_degrees": camera_turned},
+        )
 
 
 @dataclass(frozen=True)
@@ -43,20 +128,6 @@ class Outcome:
     figures: Mapping[str, float | None]
 
 
-def check_faults(text: str | None) -> list[str]:
-    """The faults in a list separated by commas, each once; all for None."""
-    known = list(all_faults(1))
-    if text is None:
-        return known
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    for name in names:
-        if name not in known:
-            raise ParameterError(f"no fault is called '{name}': choose from {', '.join(known)}")
-    if not names:
-        raise ParameterError(f"no fault is named: choose from {', '.join(known)}")
-    return names
-
-
 def run_faults(
     buildings: Sequence[Building],
     names: Sequence[str],
@@ -64,7 +135,7 @@ def run_faults(
     workers: Workers,
     progress: Progress = no_progress,
 ) -> Iterator[Outcome]:
-    """All cases of these faults, as they are done; `kidnappings` are spread over the buildings."""
+    """Yield all cases of these faults as they are done; spread `kidnappings` over the buildings."""
     task = partial(_run, tuple(buildings), -(-kidnappings // len(buildings)))
     items = [(name, number) for name in names for number in range(len(buildings))]
     for outcomes in tracked(workers.map(task, items), "faults", progress, len(items)):
@@ -74,7 +145,7 @@ def run_faults(
 def _run(
     buildings: Sequence[Building], kidnappings_each: int, item: tuple[str, int]
 ) -> list[Outcome]:
-    """The default filter over all cases of a fault in a building, with no hint of the place."""
+    """Run the default filter over all cases of a fault in a building, from an unknown pose."""
     name, number = item
     here, there = buildings[number], buildings[(number + 1) % len(buildings)]
     outcomes = []
@@ -85,12 +156,12 @@ def _run(
 
 
 def score(run: Run, case: Case) -> dict[str, float | None]:
-    """The figures of one run.
+    """Return the figures of one run.
 
-    Shares are over the images since the fault began. *Lost* is timed from there, or from the first
-    *tracking* after it where that came later; recovery, *tracking* within a metre of the truth,
-    from the fault's end, and one that never came counts as the rest of the drive. *Lost* is false
-    where the pose was right and the fault was over or not yet begun, or never ends.
+    Fractions are over the images since the fault began. *Lost* is timed from there, or from the
+    first *tracking* after it where that came later; recovery, *tracking* within a metre of the
+    truth, from the fault's end; a recovery that never came counts as the rest of the drive. *Lost*
+    is false where the pose was right and the fault was over or not yet begun, or never ends.
     """
     # Images without an estimate are not in the run: its stamps say which are.
     rows = np.searchsorted(case.drive.stamps_ns, run.stamps_ns)
@@ -113,23 +184,23 @@ def score(run: Run, case: Case) -> dict[str, float | None]:
     to_recover = None
     if ends:
         back = np.flatnonzero((tracking & right)[last:])
-        # One that is over at once, a kidnapping, is timed from its own image.
+        # A fault that is over at once, a kidnapping, is timed from its own image.
         first = last if begin == last else last + 1
         found = seconds[last + back[0]] if len(back) else seconds[-1]
         to_recover = float(max(found - seconds[first], 0.0))
-    anew = lost & np.concatenate(([False], tracking[:-1]))
+    newly_lost = lost & np.concatenate(([False], tracking[:-1]))
     counted = ~disturbed if ends else np.ones(len(run), dtype=bool)
     return {
         "confident_wrong_share": float(np.mean((tracking & ~right)[since])),
         "seconds_to_lost": to_lost,
         "seconds_to_recover": to_recover,
-        "false_lost": float((anew & right & counted).sum()),
+        "false_lost": float((newly_lost & right & counted).sum()),
         "tracking_share": float(np.mean(tracking[since])),
     }
 
 
-def findings(outcomes: Sequence[Outcome], buildings: int) -> Findings:
-    """The table, every run, and what each fault does as a picture."""
+def experiment_result(outcomes: Sequence[Outcome], buildings: int) -> ExperimentResult:
+    """Return the table, every run, and a plot of what each fault does."""
     metrics = metrics_of(outcomes)
 
     def cell(figure: Mapping[str, float | None], scale: float = 1.0) -> str:
@@ -155,26 +226,31 @@ def findings(outcomes: Sequence[Outcome], buildings: int) -> Findings:
     )
     title = f"Faults in {buildings} simulated buildings: mean ± std, worst run"
     runs = (
-        (one.fault, one.building, one.case, *(one.figures[name] for name in FIGURES))
-        for one in outcomes
+        (
+            outcome.fault,
+            outcome.building,
+            outcome.case,
+            *(outcome.figures[name] for name in FIGURES),
+        )
+        for outcome in outcomes
     )
-    return Findings(
+    return ExperimentResult(
         "Faults",
         metrics,
         tables=[Table(title, columns, rows)],
         csv={"faults.csv": (("fault", "building", "run", *FIGURES), runs)},
-        pictures={
-            "faults.png": (_draw(metrics), "States since the fault began, means over all runs")
-        },
+        plots={"faults.png": (_draw(metrics), "States since the fault began, means over all runs")},
     )
 
 
 def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """{"<fault>": {figure: {"mean", "std", "worst"}}}, None where a figure never applied."""
+    """Return {"<fault>": {metric: {"mean", "std", "worst"}}}, None where it never applied."""
     metrics: dict[str, dict[str, dict[str, float | None]]] = {}
-    for fault in dict.fromkeys(one.fault for one in outcomes):
-        own = [one.figures for one in outcomes if one.fault == fault]
-        metrics[fault] = {name: _summary(name, [one[name] for one in own]) for name in FIGURES}
+    for fault in dict.fromkeys(outcome.fault for outcome in outcomes):
+        own = [outcome.figures for outcome in outcomes if outcome.fault == fault]
+        metrics[fault] = {
+            name: _summary(name, [figures[name] for figures in own]) for name in FIGURES
+        }
     return metrics
 
 
@@ -187,7 +263,7 @@ def _summary(name: str, values: Sequence[float | None]) -> dict[str, float | Non
 
 
 def _draw(metrics: Mapping[str, Any]) -> Figure:
-    """Shares of the images in which the robot tracks rightly, and in which it is wrong and sure."""
+    """Draw the fractions of images tracked rightly, and tracked with a gross error."""
     from matplotlib.figure import Figure
 
     names = list(metrics)
@@ -195,21 +271,23 @@ def _draw(metrics: Mapping[str, Any]) -> Figure:
     figure = Figure(figsize=(8.5, 1.2 + 0.28 * len(names)), layout="constrained")
     axes = figure.subplots()
 
-    def shares(figure_name: str, kind: str) -> Array:
+    def fractions(figure_name: str, kind: str) -> Array:
         return np.array([100.0 * metrics[name][figure_name][kind] for name in names])
 
-    tracking, wrong = (shares(key, "mean") for key in ("tracking_share", "confident_wrong_share"))
+    tracking, wrong = (
+        fractions(key, "mean") for key in ("tracking_share", "confident_wrong_share")
+    )
     axes.barh(places, tracking - wrong, color=COLOURS[5], label="tracking, within 1 m")
     axes.barh(places, wrong, left=tracking - wrong, color=COLOURS[1], label="tracking, beyond 1 m")
     axes.plot(
-        shares("confident_wrong_share", "worst"),
+        fractions("confident_wrong_share", "worst"),
         places,
         "x",
         color="black",
         label="beyond 1 m, worst run",
     )
     axes.set_yticks(places, [name.replace("_", " ") for name in names])
-    axes.set(xlabel="share of the images since the fault began [%]", xlim=(0.0, 100.0))
+    axes.set(xlabel="fraction of the images since the fault began [%]", xlim=(0.0, 100.0))
     axes.invert_yaxis()
     axes.grid(alpha=0.3, axis="x")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize="small")

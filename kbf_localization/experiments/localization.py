@@ -11,11 +11,11 @@ import numpy as np
 
 from kbf_localization.evaluation.cross_validation import Tuned, tune
 from kbf_localization.evaluation.frame_pool import FramePool
-from kbf_localization.evaluation.metrics import trajectory_metrics
+from kbf_localization.evaluation.metrics import position_errors, trajectory_metrics
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
-from kbf_localization.experiments.findings import Findings
 from kbf_localization.experiments.localization_drives import Setup
+from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import (
     Trial,
     draw_curve,
@@ -32,13 +32,20 @@ from kbf_localization.progress import Progress, no_progress, tracked
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-UNTUNED = "kbf_untuned"
-"""The kernel Bayes filter with the defaults that need no tuning."""
+DEFAULT_METHODS = "kbf,paper,fkbf,nn,nai,kmcf"
+"""The default filter, Algorithm 1, and what the paper compares it with."""
+
+UNTUNED = {f"{method}_untuned": method for method in ("kbf", "paper", "paper-iw")}
+"""Methods that also run with their defaults."""
+
+END_FRAMES = 100
+"""The last images of a test drive, in which a method that has lost itself for good is wrong."""
 
 FIGURES = (
     "position_rmse_m",
     "position_median_m",
     "share_beyond_1m",
+    "end_beyond_1m",
     "share_confident_wrong",
     "share_tracking",
     "within_three_sigma_share",
@@ -93,7 +100,7 @@ def run_trials(
             items = [
                 (method, poses, choice)
                 for choice in range(trials)
-                for method in (*methods, *([UNTUNED] if "kbf" in methods else []))
+                for method in (*methods, *(name for name, one in UNTUNED.items() if one in methods))
             ]
             doing = f"testing on {fold.test.name} at {poses} poses"
             results += tracked(workers.map(task, items), doing, progress, len(items))
@@ -110,8 +117,8 @@ def _test(
 ) -> Trial:
     """One method over the test drive on one random map of so many poses."""
     name, poses, choice = item
-    method = "kbf" if name == UNTUNED else name
-    parameters = {} if name == UNTUNED else tuned[method].parameters
+    method = UNTUNED.get(name, name)
+    parameters = {} if name in UNTUNED else tuned[method].parameters
     stored = {f"{method}.{key}": one for key, one in parameters.items()}
     chosen = pool.random_map(range(training_drives), poses, seed + 100_000 + choice, stored)
     pose_filter = make_filter(method, chosen, seed=seed + choice)
@@ -120,13 +127,14 @@ def _test(
     heaviest = np.linalg.norm((run.highest_weight - run.truth)[:, :2], axis=1)
     figures = {
         **trajectory_metrics(run),
+        "end_beyond_1m": float(np.mean(position_errors(run)[-END_FRAMES:] > 1.0)),
         "highest_weight_rmse_m": float(np.sqrt(np.mean(heaviest**2))),
         "highest_weight_median_m": float(np.median(heaviest)),
     }
     return Trial(fold, poses, name, choice, figures)
 
 
-def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Findings:
+def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> ExperimentResult:
     """Errors against the map's size, every trial, and what was tuned, on such `data`."""
     metrics = summaries(trials, FIGURES)
     rows = [
@@ -135,12 +143,20 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Findings:
             plus_minus(figures["position_rmse_m"], 2),
             plus_minus(figures["position_median_m"], 2),
             f"{100 * figures['share_beyond_1m']['mean']:.1f} %",
+            f"{100 * figures['end_beyond_1m']['mean']:.0f} %",
             plus_minus(figures["highest_weight_median_m"], 2),
         )
         for size, by_method in metrics.items()
         for method, figures in by_method.items()
     ]
-    columns = ("Map and method", "RMSE [m]", "Median [m]", "Beyond 1 m", "Median, highest weight")
+    columns = (
+        "Map and method",
+        "RMSE [m]",
+        "Median [m]",
+        "Beyond 1 m",
+        "At the end",
+        "Median, highest weight",
+    )
     raw = (
         (one.place, one.poses, one.method, one.choice, *(one.figures[key] for key in FIGURES))
         for one in trials
@@ -154,7 +170,7 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Findings:
     )
     of_drive = ("test_drive", "poses", "method")
     caption = f"Errors against the number of training poses; {data}"
-    return Findings(
+    return ExperimentResult(
         "Robot localization",
         metrics,
         tables=[Table("Robot localization, mean ± std over choices of poses", columns, rows)],
@@ -162,17 +178,17 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Findings:
             "localization.csv": ((*of_drive, "choice", *FIGURES), raw),
             "tuned.csv": ((*of_drive, "cross_validated_rmse_m", "parameter", "value"), tuned),
         },
-        pictures={"localization.png": (_draw(metrics), caption)},
+        plots={"localization.png": (_draw(metrics), caption)},
     )
 
 
 def _draw(metrics: Mapping[str, Any]) -> Figure:
-    """The paper's figure: a curve for each method over the number of poses."""
+    """Return the paper's figure: a curve for each method over the number of poses."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     panels = figure.subplots(1, 2)
-    methods = [name for name in next(iter(metrics.values())) if name != UNTUNED]
+    methods = [name for name in next(iter(metrics.values())) if name not in UNTUNED]
     labels = {"position_rmse_m": "RMSE of the position [m]", "position_median_m": "Median [m]"}
     for axes, (key, label) in zip(panels, labels.items(), strict=True):
         for index, method in enumerate(methods):

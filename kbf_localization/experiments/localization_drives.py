@@ -52,7 +52,7 @@ def simulated_drives(folder: Path, conditions: Sequence[str], **how: Any) -> lis
 
 
 def real_archives(folder: Path, unpack_to: Path) -> Setup:
-    """The paper's protocol: Saarbrücken part A, seq1_cloudy 1–3, each tested in turn.
+    """Return the paper's protocol: Saarbrücken part A, seq1_cloudy 1–3, each tested in turn.
 
     `folder` holds the sequences unpacked or as `.tar` files, at any depth; archives are unpacked
     into `unpack_to`.
@@ -72,7 +72,9 @@ def rendered_drives(
     workers: Workers,
     progress: Progress,
 ) -> Setup:
-    """Rendered images of the office of `seed`, along the real Saarbrücken paths in `trajectories`
+    """Return rendered images of the office of `seed`.
+
+    Along the real Saarbrücken paths in `trajectories`
     or, without that folder, along an invented one. Drives of that office that are in `folder` from
     an earlier run are used again.
     """
@@ -96,7 +98,7 @@ def rendered_drives(
 
 
 def real_paths(folder: Path) -> tuple[Path, Path]:
-    """The sequences of the training and the test path, at any depth of `folder`."""
+    """Return the sequences of the training and the test path, at any depth of `folder`."""
 
     def sequence(name: str) -> Path:
         lists = sorted(folder.rglob(f"{name}/localization/places.lst"), key=_saarbruecken_first)
@@ -111,12 +113,12 @@ def real_paths(folder: Path) -> tuple[Path, Path]:
 
 
 def _saarbruecken_first(path: Path) -> bool:
-    """A key to sort by: Freiburg and Ljubljana have sequences of the same names."""
+    """Return a key to sort by: Freiburg and Ljubljana have sequences of the same names."""
     return "saarbruecken" not in str(path)
 
 
 def _find(folder: Path, name: str, unpack_to: Path) -> Path:
-    """The folder of a sequence, unpacked from its archive where it is only there as one."""
+    """Return the folder of a sequence, unpacked from its archive where it is only there as one."""
     folders = (path for path in folder.rglob(name) if (path / "std_cam").is_dir())
     unpacked = sorted(folders, key=_saarbruecken_first)
     archives = sorted(folder.rglob(f"{name}.tar"), key=_saarbruecken_first)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from kbf_localization.arrays import Array
 from kbf_localization.embeddings import (
@@ -18,7 +19,16 @@ from kbf_localization.embeddings import (
     ModelBasedSumRule,
     NonparametricSumRule,
 )
-from kbf_localization.experiments.trials import nested_summaries
+from kbf_localization.evaluation.map_plot import COLOURS
+from kbf_localization.evaluation.report import Table
+from kbf_localization.experiments.result import ExperimentResult
+from kbf_localization.experiments.trials import (
+    draw_curve,
+    finish_panel,
+    nested_summaries,
+    plus_minus,
+    trials_text,
+)
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
 
@@ -31,7 +41,9 @@ COMPONENTS = 4
 Errors = dict[str, float]
 IDENTITY = np.eye(2)
 KERNEL_X, KERNEL_Y = GaussianKernel(0.1 * IDENTITY), GaussianKernel(IDENTITY)
-"""The kernel of z is that of y."""
+KERNEL_BETWEEN, KERNEL_Z = KERNEL_X, KERNEL_Y
+"""Of y and z where two rules are chained. The paper does not give them: with 0.1·I between the
+rules NP + Mb and Mb + NP overlap, as its caption says; with I Mb + NP is a third better."""
 
 
 @dataclass(frozen=True)
@@ -47,35 +59,38 @@ class Problem:
     covariances: Array
 
 
-def draw_problem(generator: np.random.Generator) -> Problem:
-    """The paper's distributions: A = Σ = I, a prior of four random Gaussians."""
+def draw_problem(generator: np.random.Generator, samples: int = SAMPLES) -> Problem:
+    """Return the paper's distributions: A = Σ = I, a prior of four random Gaussians."""
     means = generator.uniform(-5.0, 5.0, (COMPONENTS, 2))
     factors = generator.uniform(-2.0, 2.0, (COMPONENTS, 2, 2))
     covariances = np.swapaxes(factors, 1, 2) @ factors
-    which = generator.integers(COMPONENTS, size=SAMPLES)
+    which = generator.integers(COMPONENTS, size=samples)
     # W = UᵀU, so Uᵀ times a standard normal has the covariance W.
-    normal = generator.standard_normal((SAMPLES, 2))
+    normal = generator.standard_normal((samples, 2))
     prior_points = means[which] + np.einsum("nji,nj->ni", factors[which], normal)
-    inputs, second_inputs = generator.uniform(-10.0, 10.0, (2, SAMPLES, 2))
+    inputs, second_inputs = generator.uniform(-10.0, 10.0, (2, samples, 2))
     return Problem(
         prior_points=prior_points,
         inputs=inputs,
-        outputs=inputs + generator.standard_normal((SAMPLES, 2)),
+        outputs=inputs + generator.standard_normal((samples, 2)),
         second_inputs=second_inputs,
-        second_outputs=second_inputs + generator.standard_normal((SAMPLES, 2)),
+        second_outputs=second_inputs + generator.standard_normal((samples, 2)),
         means=means,
         covariances=covariances,
     )
 
 
-def true_mean(problem: Problem, noise: Array) -> KernelMean:
-    """The kernel mean of the prior pushed through steps with total covariance `noise`, exact."""
+def true_mean(problem: Problem, noise: Array, kernel: GaussianKernel = KERNEL_Y) -> KernelMean:
+    """Return the kernel mean of the prior pushed through steps with total covariance `noise`.
+
+    Exact.
+    """
     parts = [
         GaussianNoise(covariance + noise, mean)
         for mean, covariance in zip(problem.means, problem.covariances)
     ]
     mixture = MixtureNoise(np.full(COMPONENTS, 1.0 / COMPONENTS), parts)
-    return KernelMean(np.zeros((1, 2)), [1.0], KERNEL_Y, mixture)
+    return KernelMean(np.zeros((1, 2)), [1.0], kernel, mixture)
 
 
 def error_against(truth: KernelMean) -> Callable[[KernelMean], float]:
@@ -89,13 +104,15 @@ def error_against(truth: KernelMean) -> Callable[[KernelMean], float]:
     return error
 
 
-def linear_model(matrix: Array, covariance: Array) -> ModelBasedSumRule:
+def linear_model(
+    matrix: Array, covariance: Array, kernel: GaussianKernel = KERNEL_Y
+) -> ModelBasedSumRule:
     """p_M(y | x) = g(y | Ax, Σ)."""
-    return ModelBasedSumRule(AffineMap(matrix), GaussianNoise(covariance), KERNEL_Y)
+    return ModelBasedSumRule(AffineMap(matrix), GaussianNoise(covariance), kernel)
 
 
 def estimated_model(inputs: Array, outputs: Array) -> ModelBasedSumRule:
-    """The linear Gaussian model of greatest likelihood for the pairs."""
+    """Return the linear Gaussian model of greatest likelihood for the pairs."""
     matrix = np.linalg.lstsq(inputs, outputs, rcond=None)[0].T
     residuals = outputs - inputs @ matrix.T
     return linear_model(matrix, residuals.T @ residuals / len(inputs))
@@ -107,7 +124,9 @@ def run_trial(seed: np.random.SeedSequence) -> Errors:
     prior = KernelMean(problem.prior_points, None, KERNEL_X)
     learnt = {}
     for epsilon in REGULARIZATIONS:
-        rule = NonparametricSumRule(problem.inputs, problem.outputs, KERNEL_X, KERNEL_Y, epsilon)
+        # The paper's ε is absolute, the rule's in units of k(x, x).
+        relative = epsilon / KERNEL_X.at_zero()
+        rule = NonparametricSumRule(problem.inputs, problem.outputs, KERNEL_X, KERNEL_Y, relative)
         learnt[epsilon] = rule(prior)
     return _single_rule(problem, prior, learnt) | _combined_rules(problem, prior, learnt)
 
@@ -137,10 +156,13 @@ def _combined_rules(
     inputs, outputs = problem.second_inputs, problem.second_outputs
     error = error_against(true_mean(problem, 2.0 * IDENTITY))
     model, estimated = linear_model(IDENTITY, IDENTITY), estimated_model(inputs, outputs)
-    modelled = model(prior)
+    modelled = linear_model(IDENTITY, IDENTITY, KERNEL_BETWEEN)(prior)
     errors: Errors = {}
-    for epsilon, mean in learnt.items():
-        second = NonparametricSumRule(inputs, outputs, KERNEL_Y, KERNEL_Y, epsilon)
+    for epsilon, learnt_mean in learnt.items():
+        # The weights of the first rule do not depend on the kernel of y.
+        mean = KernelMean(learnt_mean.points, learnt_mean.weights, KERNEL_BETWEEN)
+        relative = epsilon / KERNEL_BETWEEN.at_zero()
+        second = NonparametricSumRule(inputs, outputs, KERNEL_BETWEEN, KERNEL_Z, relative)
         errors[f"combined/np_np/{epsilon:g}"] = error(second(mean))
         errors[f"combined/np_mb/{epsilon:g}"] = error(model(mean))
         errors[f"combined/np_mb_estimated/{epsilon:g}"] = error(estimated(mean))
@@ -151,13 +173,16 @@ def _combined_rules(
 def run_trials(
     trials: int, seed: int, workers: Workers, progress: Progress = no_progress
 ) -> list[Errors]:
-    """The errors of each trial; the same seed gives the same numbers, however many workers."""
+    """Return the errors of each trial.
+
+    The same seed gives the same numbers, however many workers.
+    """
     seeds = np.random.SeedSequence(seed).spawn(trials)
     return list(tracked(workers.map(run_trial, seeds), "sum rules", progress, trials))
 
 
 def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:
-    """What `metrics.json` holds: mean and deviation over the trials, nested by the keys."""
+    """Return what `metrics.json` holds: mean and deviation over the trials, nested by the keys."""
     figures = nested_summaries(
         (key.split("/"), error) for errors in results for key, error in errors.items()
     )
@@ -166,3 +191,80 @@ def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:
     best = min(by_epsilon, key=lambda epsilon: by_epsilon[epsilon]["mean"])
     metrics["np_ksr_best"] = {**by_epsilon[best], "epsilon": float(best)}
     return metrics
+
+
+COMBINED_LABELS = {
+    "np_np": "NP + NP",
+    "np_mb": "NP + Mb",
+    "np_mb_estimated": "NP + Mb (est)",
+    "mb_np": "Mb + NP",
+}
+
+
+def findings(results: Sequence[Errors]) -> ExperimentResult:
+    """Return the table, a row of `errors.csv` for each trial and estimator.
+
+    And the paper's figure.
+    """
+    metrics = metrics_of(results)
+    errors = (
+        (trial, estimator, error)
+        for trial, errors in enumerate(results)
+        for estimator, error in errors.items()
+    )
+    return ExperimentResult(
+        "The sum rules where the truth is known",
+        metrics,
+        tables=[_table(metrics)],
+        csv={"errors.csv": (("trial", "estimator", "rkhs_error"), errors)},
+        plots={
+            "sum_rule.png": (
+                _draw(metrics),
+                "Errors of the sum rules, as in the paper's figure of section 6.1",
+            )
+        },
+    )
+
+
+def _table(metrics: Mapping[str, Any]) -> Table:
+    rows = [(name, plus_minus(metrics[name])) for name in ("mb_ksr", "mb_ksr_estimated")]
+    best = metrics["np_ksr_best"]
+    rows.append((f"np_ksr_best (ε = {best['epsilon']:g})", plus_minus(best)))
+    groups = {key: metrics[key] for key in ("np_ksr", "misspecified_mean", "misspecified_noise")}
+    for group, figures in (groups | metrics["combined"]).items():
+        rows += [(f"{group} {key}", plus_minus(figure)) for key, figure in figures.items()]
+    title = f"Errors in the RKHS norm, {trials_text(metrics['trials'])}"
+    return Table(title, ("Estimator", "Mean ± std"), rows)
+
+
+def _draw(metrics: Mapping[str, Any]) -> Figure:
+    """Return the four panels of the paper's figure."""
+    figure = Figure(figsize=(10.0, 7.6), layout="constrained")
+    one_rule, wrong_mean, wrong_noise, two_rules = figure.subplots(2, 2).flat
+    draw_curve(one_rule, "NP-KSR", metrics["np_ksr"], 0)
+    draw_curve(one_rule, "Mb-KSR", dict.fromkeys(metrics["np_ksr"], metrics["mb_ksr"]), 1)
+    estimated = metrics["mb_ksr_estimated"]
+    draw_curve(one_rule, "Mb-KSR (est)", dict.fromkeys(metrics["np_ksr"], estimated), 2)
+    for index, (key, label) in enumerate(COMBINED_LABELS.items()):
+        draw_curve(two_rules, label, metrics["combined"][key], index)
+    for axes, title in ((one_rule, "One sum rule"), (two_rules, "Two sum rules in a row")):
+        axes.set(xscale="log", title=title, xlabel=r"regularization $\varepsilon$")
+    for axes, key in ((wrong_mean, "misspecified_mean"), (wrong_noise, "misspecified_noise")):
+        draw_curve(axes, "Mb-KSR, misspecified", metrics[key], 1, place=0)
+        best = metrics["np_ksr_best"]["mean"]
+        axes.axhline(best, color=COLOURS[0], linestyle="--", label="NP-KSR, best ε")
+        axes.axhline(estimated["mean"], color=COLOURS[2], linestyle="--", label="Mb-KSR (est)")
+        axes.axvline(1.0, color="0.4", linewidth=0.8)
+    wrong_mean.set(
+        title=r"$p_M(y|x) = g(y\,|\,\sigma_1 Ax, \Sigma)$",
+        xlabel=r"scale of the mean, $\sigma_1$",
+    )
+    wrong_noise.set(
+        title=r"$p_M(y|x) = g(y\,|\,Ax, \sigma_2\Sigma)$",
+        xlabel=r"scale of the covariance, $\sigma_2$",
+    )
+    for axes in figure.axes:
+        finish_panel(axes, "error in the RKHS norm")
+    trials = trials_text(metrics["trials"])
+    figure.suptitle(f"Kernel sum rules, mean ± standard deviation of {trials}")
+    return figure

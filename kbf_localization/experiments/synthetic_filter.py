@@ -88,7 +88,7 @@ class KernelFilter:
 
 
 def isotropic_kernel(std: float) -> GaussianKernel:
-    """The Gaussian kernel on the plane with covariance std² I."""
+    """Return the Gaussian kernel on the plane with covariance std² I."""
     return GaussianKernel(std**2 * np.eye(2))
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kbf_localization.training_map.picture import COLOURS
+from kbf_localization.evaluation.map_plot import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MARKERS = ("o", "s", "^", "D", "v", "P")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 OFFSET_POINTS = 4.0
-"""Curves stand so far right of the one before, in points, so that no bar hides another."""
+"""Each curve stands so far right of the previous, in points, so that no bar hides another."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Trial:
 
 
 def summary(values: ArrayLike) -> dict[str, float]:
-    """Mean and standard deviation over trials, as `metrics.json` holds them."""
+    """Return mean and standard deviation over trials, as `metrics.json` holds them."""
     array = np.asarray(values, dtype=np.float64)
     return {"mean": float(array.mean()), "std": float(array.std())}
 
 
 def nested_summaries(values: Iterable[tuple[Sequence[str], float]]) -> dict[str, Any]:
-    """{a: {b: {…: {"mean", "std"}}}} over all values that have the keys (a, b, …)."""
+    """Return {a: {b: {…: {"mean", "std"}}}} over all values that have the keys (a, b, …)."""
     gathered: dict[tuple[str, ...], list[float]] = {}
     for keys, value in values:
         gathered.setdefault(tuple(keys), []).append(value)
@@ -51,7 +51,7 @@ def nested_summaries(values: Iterable[tuple[Sequence[str], float]]) -> dict[str,
 
 
 def summaries(trials: Iterable[Trial], names: Sequence[str]) -> dict[str, Any]:
-    """{"<poses>": {"<method>": {name: {"mean", "std"}}}} over all places and choices."""
+    """Return {"<poses>": {"<method>": {name: {"mean", "std"}}}} over all places and choices."""
     return nested_summaries(
         ((str(trial.poses), trial.method, name), trial.figures[name])
         for trial in sorted(trials, key=lambda trial: trial.poses)
@@ -64,12 +64,12 @@ def trials_text(trials: int) -> str:
 
 
 def plus_minus(figure: Mapping[str, float], digits: int = 4, scale: float = 1.0) -> str:
-    """A summary, times `scale`, as `mean ± deviation`."""
+    """Return a summary, times `scale`, as `mean ± deviation`."""
     return " ± ".join(f"{scale * figure[key]:.{digits}f}" for key in ("mean", "std"))
 
 
 def finish_panel(axes: Axes, label: str) -> None:
-    """The error's axis, called `label`, from zero; a grid; and the curves' names."""
+    """Finish a panel: the error's axis `label` from zero, a grid, and the curves' names."""
     axes.set_ylabel(label)
     axes.set_ylim(bottom=0.0)
     axes.grid(alpha=0.3)
@@ -77,7 +77,7 @@ def finish_panel(axes: Axes, label: str) -> None:
 
 
 def draw_sizes(axes: Axes, sizes: Collection[str], label: str) -> None:
-    """The logarithmic axis of sizes, called `label`, with a tick at each of them."""
+    """Draw the logarithmic axis of sizes, called `label`, with a tick at each of them."""
     from matplotlib.ticker import NullLocator
 
     axes.set(xscale="log", xlabel=label)
@@ -92,7 +92,7 @@ def draw_curve(
     index: int,
     place: int | None = None,
 ) -> None:
-    """Means over the numbers that are the keys, each with a bar of one standard deviation.
+    """Draw means over the numbers that are the keys, with bars of one standard deviation.
 
     `index` chooses the style; `place`, by default the same, moves the curve that much aside.
     """

@@ -32,7 +32,7 @@ def path_of(frames: int) -> NDArray[np.float64]:
     return np.column_stack((x, y, np.arctan2(np.gradient(y), np.gradient(x))))
 
 
-def picture(number: int, width: int = 160, height: int = 120) -> bytes:
+def camera_image(number: int, width: int = 160, height: int = 120) -> bytes:
     """A JPEG of stripes that move from frame to frame."""
     columns = np.arange(width)[None, :, None] + 3 * number
     rows = np.arange(height)[:, None, None]
@@ -76,7 +76,7 @@ class SyntheticDrive:
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
         for index in range(self.frames) if indices is None else indices:
-            yield index, picture(index)
+            yield index, camera_image(index)
 
     def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
         for index, data in self.encoded_images(indices):
@@ -89,9 +89,9 @@ def synthetic_map(poses: int = 200) -> Any:
     around = path_of(poses) + rng.normal(0, (0.3, 0.3, 0.1), (poses, 3))
     return SimpleNamespace(
         poses=around,
-        thumbnails=[picture(row) for row in range(poses)],
+        thumbnails=[camera_image(row) for row in range(poses)],
         floor_plan=synthetic_plan(),
-        learned=SimpleNamespace(evidence=SimpleNamespace(low=LEAST_EVIDENCE)),
+        calibration=SimpleNamespace(likelihood_ratio=SimpleNamespace(q005=LEAST_EVIDENCE)),
     )
 
 

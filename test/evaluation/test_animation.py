@@ -7,7 +7,7 @@ from PIL import Image
 
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation import animation
-from kbf_localization.evaluation.canvas import SIZE
+from kbf_localization.evaluation.animation import SIZE
 from kbf_localization.evaluation.metrics import kidnapping
 from kbf_localization.evaluation.run import Run
 from test.evaluation.chromium import chromium, find_chromium
@@ -30,21 +30,21 @@ def test_an_animation_has_every_so_many_frames_and_moves(tmp_path: Path) -> None
     run = synthetic_run(DRIVE, MAP.poses, "kbf")
     shots = animation.first_shots(run, count=3, every=4)
     assert [shot.row for shot in shots] == [0, 4, 8]
-    frames = animation.pictures(shots, run, MAP, DRIVE)
+    frames = animation.draw_shots(shots, run, MAP, DRIVE)
     animation.save_gif(tmp_path / "run.gif", frames)
     with Image.open(tmp_path / "run.gif") as moving:
         assert moving.n_frames == 3
-        pictures = []
+        frames_read = []
         for frame in range(3):
             moving.seek(frame)
-            pictures.append(moving.convert("RGB").tobytes())
-    assert len(set(pictures)) == 3
+            frames_read.append(moving.convert("RGB").tobytes())
+    assert len(set(frames_read)) == 3
 
 
 def test_a_run_that_kept_no_belief_cannot_be_animated() -> None:
     without = replace(synthetic_run(DRIVE, MAP.poses, "kbf"), beliefs=None)
     with pytest.raises(KbfError, match="beliefs"):
-        next(animation.pictures([animation.Shot(0)], without, MAP, DRIVE))
+        next(animation.draw_shots([animation.Shot(0)], without, MAP, DRIVE))
 
 
 def test_a_kidnapping_is_told_by_its_states() -> None:
@@ -62,34 +62,34 @@ def test_a_robot_that_stays_lost_has_not_found_itself() -> None:
     assert carried.tracking_again_at is None and carried.seconds_to_recover is None
 
 
-def test_the_film_takes_fifteen_seconds_and_dwells_on_what_is_uncertain() -> None:
+def test_the_video_takes_fifteen_seconds_and_dwells_on_what_is_uncertain() -> None:
     carried = kidnapping(KIDNAPPED, int(KIDNAPPED.stamps_ns[SET_DOWN]))
     shots = animation.kidnap_shots(KIDNAPPED, carried)
-    assert len(shots) == animation.FILM_S * animation.FILM_HZ
+    assert len(shots) == animation.VIDEO_S * animation.VIDEO_HZ
     carrying = [shot for shot in shots if shot.carried is not None]
     assert {shot.row for shot in carrying} == {SET_DOWN - 1}
     assert carrying[0].carried == 0.0 and carrying[-1].carried == 1.0
-    assert sum(shot.row == 13 for shot in shots) == animation.SLOWEST
+    assert sum(shot.row == 13 for shot in shots) == animation.FRAMES_WHILE_LOST
     assert [shot.row for shot in shots] == sorted(shot.row for shot in shots)
 
 
 @pytest.mark.browser
-def test_the_film_plays_in_a_browser(tmp_path: Path) -> None:
-    pytest.importorskip("av", reason="without PyAV the film is VP9, which takes long")
+def test_the_video_plays_in_a_browser(tmp_path: Path) -> None:
+    pytest.importorskip("av", reason="without PyAV the video is VP9, which takes long")
     executable = find_chromium()
     if executable is None:
-        pytest.skip("no Chromium here: install the package chromium to see the film play")
+        pytest.skip("no Chromium here: install the package chromium to see the video play")
     frames = [np.full((SIZE[1], SIZE[0], 3), 20 * number, dtype=np.uint8) for number in range(8)]
-    film, small = tmp_path / "film.mp4", tmp_path / "film.gif"
-    assert animation.save_film(film, small, frames) == "H.264"
+    video, small = tmp_path / "video.mp4", tmp_path / "video.gif"
+    assert animation.save_video(video, small, frames) == "H.264"
     with Image.open(small) as moving:
         assert moving.n_frames == len(frames) / animation.GIF_EVERY
         assert moving.width == animation.GIF_WIDTH
     page = tmp_path / "page.html"
-    page.write_text('<video id="film" src="film.mp4" muted autoplay></video>', encoding="ascii")
+    page.write_text('<video id="video" src="video.mp4" muted autoplay></video>', encoding="ascii")
     with chromium(executable) as browser:
         browser.open(page)
-        browser.wait_for("document.getElementById('film').ended", 60.0)
-        assert browser.run("document.getElementById('film').videoWidth") == SIZE[0]
-        length = browser.run("document.getElementById('film').duration")
-    assert length == pytest.approx(len(frames) / animation.FILM_HZ)
+        browser.wait_for("document.getElementById('video').ended", 60.0)
+        assert browser.run("document.getElementById('video').videoWidth") == SIZE[0]
+        length = browser.run("document.getElementById('video').duration")
+    assert length == pytest.approx(len(frames) / animation.VIDEO_HZ)

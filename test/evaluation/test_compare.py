@@ -33,17 +33,17 @@ def results(folder: Path, drive: SyntheticDrive, *methods: str, forward_m: float
 
 def test_the_figures_are_those_of_the_metrics(tmp_path: Path) -> None:
     comparison = read_comparison([results(tmp_path / "a", DRIVE, "kbf", "nai")])
-    for label, figures in comparison.figures().items():
+    for label, metrics in comparison.metrics().items():
         expected = trajectory_metrics(synthetic_run(DRIVE, POSES, label))
-        assert figures == pytest.approx({key: expected[key] for key in figures}, rel=1e-9)
+        assert metrics == pytest.approx({key: expected[key] for key in metrics}, rel=1e-9)
 
 
 def test_a_run_does_not_differ_from_itself(tmp_path: Path) -> None:
     first, second = (results(tmp_path / name, DRIVE, "kbf") for name in "ab")
     comparison = read_comparison([first, second])
     assert comparison.labels == ("a", "b")
-    for one in comparison.differences(resamples=50)["b"].values():
-        assert (one.difference, one.std, one.verdict) == (0.0, 0.0, "within noise")
+    for found in comparison.differences(resamples=50)["b"].values():
+        assert (found.difference, found.std, found.verdict) == (0.0, 0.0, "within noise")
 
 
 def test_a_clear_difference_is_told_and_a_small_one_is_noise() -> None:

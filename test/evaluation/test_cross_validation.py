@@ -9,14 +9,14 @@ import pytest
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.cross_validation import (
     CHOICES_OF_POSES,
-    Candidate,
+    Association,
     Journal,
     _Trial,
     expected_seconds,
     planned_work,
     tune,
 )
-from kbf_localization.evaluation.frame_pool import FramePool, covered_share
+from kbf_localization.evaluation.frame_pool import FramePool, map_coverage
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.run import replay
 from kbf_localization.filters.parameters import SEARCH_RANGES
@@ -60,7 +60,7 @@ def test_a_map_of_the_pool_is_the_map_that_is_built_of_those_drives(pool, drives
     """What experiments measure is what users get: the same poses, and the same learned."""
     ours, built = pool.random_map([0, 2], 60, seed=3), map_of([drives[0], drives[2]], 60, seed=3)
     assert ours.identity == built.identity
-    assert ours.learned == built.learned
+    assert ours.calibration == built.calibration
     assert ours.sources == built.sources
 
 
@@ -74,15 +74,15 @@ def test_a_replay_of_the_pool_follows_the_drive(pool):
 @pytest.mark.usefixtures("quick_learning")
 def test_a_pose_of_the_map_is_covered_wholly_and_a_far_one_not_at_all(pool):
     training_map = pool.random_map([0, 1], 80, seed=0)
-    resemblance = training_map.learned.resemblance
-    np.testing.assert_allclose(covered_share(training_map, training_map.poses), 1.0)
+    similarity = training_map.calibration.similarity
+    np.testing.assert_allclose(map_coverage(training_map, training_map.poses), 1.0)
     far = training_map.poses + np.array([100.0, 0.0, 0.0])
-    np.testing.assert_allclose(covered_share(training_map, far), 0.0, atol=1e-12)
+    np.testing.assert_allclose(map_coverage(training_map, far), 0.0, atol=1e-12)
     lone = pool.random_map([0], 1, seed=0)
-    beside = lone.poses + np.array([0.5 * lone.learned.resemblance.distance_m, 0.0, 0.0])
-    expected = np.exp(-(0.5**lone.learned.resemblance.exponent))
-    np.testing.assert_allclose(covered_share(lone, beside), expected)
-    assert resemblance.distance_m > 0
+    beside = lone.poses + np.array([0.5 * lone.calibration.similarity.distance_m, 0.0, 0.0])
+    expected = np.exp(-(0.5**lone.calibration.similarity.exponent))
+    np.testing.assert_allclose(map_coverage(lone, beside), expected)
+    assert similarity.distance_m > 0
 
 
 @pytest.mark.usefixtures("quick_learning")
@@ -131,12 +131,12 @@ def test_an_interrupted_search_is_taken_up(pool, tmp_path, monkeypatch):
 
 def test_the_journal_tells_settings_and_rounds_apart(tmp_path):
     journal = Journal(tmp_path / "journal")
-    one = Candidate("kbf", 100, 1, {"power": 8.0})
-    journal.add(one, False, 1.5)
+    candidate = Association("kbf", 100, 1, {"power": 8.0})
+    journal.add(candidate, False, 1.5)
     again = Journal(tmp_path / "journal")
-    assert again.score(one, False) == 1.5
-    assert again.score(one, True) is None
-    assert again.score(Candidate("kbf", 100, 1, {"power": 9.0}), False) is None
+    assert again.score(candidate, False) == 1.5
+    assert again.score(candidate, True) is None
+    assert again.score(Association("kbf", 100, 1, {"power": 9.0}), False) is None
 
 
 def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
@@ -171,14 +171,14 @@ def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
 
 def test_a_damaged_journal_gives_what_is_whole_in_it(tmp_path):
     path = tmp_path / "journal"
-    one, other = (Candidate("kbf", 30, 0, {"power": power}) for power in (8.0, 9.0))
-    Journal(path).add(one, False, 0.25)
+    candidate, other = (Association("kbf", 30, 0, {"power": power}) for power in (8.0, 9.0))
+    Journal(path).add(candidate, False, 0.25)
     whole = path.read_text().strip()
     forged = [whole.replace("0.25", number) for number in ("NaN", "-3.0", "1" + "0" * 400, "[]")]
     nonsense = [b"\xff\xfe", b"[" * 100_000, b'{"key": [], "rmse_m": 1}', whole[:20].encode()]
     path.write_bytes(b"\n".join([*(line.encode() for line in forged), *nonsense]))
     journal = Journal(path)
-    assert journal.score(one, False) is None
+    assert journal.score(candidate, False) is None
     journal.add(other, False, 0.5)
     assert Journal(path).score(other, False) == 0.5
 

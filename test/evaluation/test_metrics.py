@@ -9,7 +9,7 @@ import pytest
 from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.metrics import (
-    error_in_sigmas,
+    mahalanobis_errors,
     position_sigmas,
     trajectory_metrics,
 )
@@ -119,7 +119,7 @@ def test_errors_in_sigmas_are_mahalanobis_lengths() -> None:
         np.sqrt(error @ np.linalg.inv(covariance[:2, :2]) @ error)
         for error, covariance in zip(offset, covariances, strict=True)
     ]
-    assert error_in_sigmas(run) == pytest.approx(expected)
+    assert mahalanobis_errors(run) == pytest.approx(expected)
     assert position_sigmas(run) == pytest.approx(
         [np.sqrt(np.linalg.norm(covariance[:2, :2], 2)) for covariance in covariances]
     )

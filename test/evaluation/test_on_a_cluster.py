@@ -8,14 +8,14 @@ import pytest
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.evaluation.cross_validation import tune
 from kbf_localization.evaluation.frame_pool import describe_drives
+from kbf_localization.mapping import build_map, held_out
 from kbf_localization.parallel import DaskCluster, Serial
-from kbf_localization.training_map import build_map, probes
 from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
 
 
 def learn_quickly() -> None:
-    probes.RUNS = 4
+    held_out.RUNS = 4
 
 
 @pytest.fixture(scope="module")

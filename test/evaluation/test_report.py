@@ -11,20 +11,19 @@ import pytest
 
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.report import (
-    Picture,
+    Plot,
     Table,
     write_drives_report,
     write_report,
     write_simple_report,
 )
-from kbf_localization.evaluation.report_data import report_data
-from kbf_localization.evaluation.report_images import shrink, small_images
+from kbf_localization.evaluation.report_data import report_data, shrink, small_images
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.verdict import verdict
 from test.evaluation.synthetic import (
     SyntheticDrive,
+    camera_image,
     drive_named,
-    picture,
     synthetic_map,
     synthetic_run,
 )
@@ -99,9 +98,9 @@ def test_vga_frames_fit_into_fifteen_kilobytes_each() -> None:
 def test_what_is_no_image_becomes_no_image() -> None:
     assert shrink(b"", 320, 60) == b""
     assert shrink(b"GIF89a", 320, 60) == b""
-    assert shrink(picture(1)[:200], 320, 60) == b""
+    assert shrink(camera_image(1)[:200], 320, 60) == b""
     # The header of a JPEG that claims 65,500 × 65,500 pixels.
-    bomb = bytearray(picture(1))
+    bomb = bytearray(camera_image(1))
     start = bomb.index(b"\xff\xc0")
     bomb[start + 5 : start + 9] = b"\xff\xdc\xff\xdc"
     assert shrink(bytes(bomb), 320, 60) == b""
@@ -130,16 +129,16 @@ def test_belief_weights_keep_sign_and_place() -> None:
     assert levels.min() < 0 < levels.max()
 
 
-def test_an_experiments_report_shows_its_pictures_and_tables(tmp_path: Path) -> None:
-    picture_path = tmp_path / "rmse.png"
-    picture_path.write_bytes(b"\x89PNG")
+def test_an_experiments_report_shows_its_plots_and_tables(tmp_path: Path) -> None:
+    plot_path = tmp_path / "rmse.png"
+    plot_path.write_bytes(b"\x89PNG")
     page = write_simple_report(
         ResultsFolder(tmp_path),
         "Sum rule <b>",
         {"command": "kbf experiment sum-rule --trials 3", "trials": 3},
         summary="The model helps.\n\nMost of all <here>.",
         tables=[Table("Errors", ("rule", "mean"), [("Mb-KSR", 0.012345), ("NP-KSR", None)])],
-        pictures=[Picture(picture_path, "RMSE & n")],
+        plots=[Plot(plot_path, "RMSE & n")],
     ).read_text(encoding="utf-8")
     assert "Sum rule &lt;b&gt;" in page and "Most of all &lt;here&gt;." in page
     assert "0.0123" in page and "–" in page

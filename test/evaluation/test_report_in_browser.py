@@ -171,7 +171,7 @@ def test_the_evidence_has_its_threshold(opened: Chromium) -> None:
 
 
 def test_hypotheses_are_listed_with_their_probabilities(opened: Chromium) -> None:
-    listed = "Array.from(document.querySelectorAll('#hypotheses li'), (one) => one.textContent)"
+    listed = "Array.from(document.querySelectorAll('#hypotheses li'), (item) => item.textContent)"
     assert opened.run(listed) == ["place 1 40 %", "place 2 30 %", "elsewhere 30 %"]
     opened.page.keyboard.press("End")
     assert opened.run(listed)[0] == "place 1 97 %"
@@ -179,7 +179,7 @@ def test_hypotheses_are_listed_with_their_probabilities(opened: Chromium) -> Non
 
 def test_events_are_marked_and_lead_to_their_frames(opened: Chromium) -> None:
     """The synthetic run localizes for 8 frames, is lost from 120 to 140, and tracks else."""
-    events = "Array.from(document.querySelectorAll('#events button'), (one) => one.textContent)"
+    events = "Array.from(document.querySelectorAll('#events button'), (item) => item.textContent)"
     assert opened.run(events) == [
         "1.6 s: one place wins (97 %)",
         "1.6 s: tracking",

@@ -12,7 +12,8 @@ from kbf_localization.evaluation.described_drive import describe_drive
 from kbf_localization.evaluation.run import Run, localize_drive, replay, with_beliefs
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
-from kbf_localization.training_map import TrainingMap, build_map
+from kbf_localization.mapping import build_map
+from kbf_localization.training_map import TrainingMap
 from test.conftest import learning_quickly
 from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
 
@@ -33,14 +34,14 @@ def localizer(training_map: TrainingMap, method: str = "kbf") -> Localizer:
 
 
 def replayed(drive: SyntheticDrive, training_map: TrainingMap, method: str = "kbf") -> Run:
-    described = describe_drive(drive, training_map.described_by)
+    described = describe_drive(drive, training_map.image_describer)
     return replay(described, localizer(training_map, method), method, keep_beliefs=True)
 
 
 def test_every_image_gets_an_estimate_and_its_truth(
     drive: SyntheticDrive, training_map: TrainingMap
 ) -> None:
-    described = describe_drive(drive, training_map.described_by)
+    described = describe_drive(drive, training_map.image_describer)
     run = replay(described, localizer(training_map, "nai"), "nai")
     assert np.array_equal(run.stamps_ns, drive.stamps_ns)
     assert run.truth is not None and np.array_equal(run.truth, drive.poses)
@@ -63,7 +64,7 @@ def test_beliefs_and_hypotheses_are_kept_when_asked_for(
     assert run.beliefs is not None and run.hypotheses is not None
     assert len(run.beliefs) == len(run.hypotheses) == len(drive)
     for pose, hypotheses in zip(run.estimates, run.hypotheses, strict=True):
-        assert any(np.array_equal(one.pose, pose) for one in hypotheses)
+        assert any(np.array_equal(hypothesis.pose, pose) for hypothesis in hypotheses)
 
 
 @pytest.mark.parametrize("cores", [1, 4])
@@ -76,7 +77,7 @@ def test_described_in_passing_or_before_gives_the_same(
     before = replayed(drive, training_map)
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     passing = localize_drive(drive, localizer(training_map))
-    poses = [one.pose for _, one, _, _ in passing if one is not None]
+    poses = [localization.pose for _, localization, _, _ in passing if localization is not None]
     np.testing.assert_array_equal(poses, before.estimates)
 
 
@@ -92,13 +93,15 @@ def test_the_replay_gives_what_the_localizer_gives_when_fed_by_hand(
         if image is not None
     ]
     run = replayed(drive, training_map)
-    assert np.array_equal(run.estimates, [one.pose for one in found if one is not None])
+    assert np.array_equal(
+        run.estimates, [localization.pose for localization in found if localization is not None]
+    )
 
 
 def test_a_part_of_a_drive_keeps_its_images_and_all_odometry(
     drive: SyntheticDrive, training_map: TrainingMap
 ) -> None:
-    whole = describe_drive(drive, training_map.described_by)
+    whole = describe_drive(drive, training_map.image_describer)
     part = whole.part(slice(5, None, 4))
     np.testing.assert_array_equal(part.stamps_ns, whole.stamps_ns[5::4])
     assert part.truth is not None
@@ -118,7 +121,7 @@ def test_an_image_that_cannot_be_decoded_is_counted(training_map: TrainingMap) -
 
     run = replayed(Damaged(10), training_map, "nai")
     assert len(run) == 8 and run.frames_dropped == 2
-    assert run.counts["image_not_decodable"] == 2
+    assert run.counts["image_invalid"] == 2
 
 
 OFFLINE = synthetic_run(SyntheticDrive(10), synthetic_map(30).poses, "kbf")

@@ -13,7 +13,7 @@ from kbf_localization.evaluation.metric_texts import (
     METRIC_TEXTS,
     length_text,
     metric_text,
-    share_text,
+    percent_text,
 )
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.run import Run
@@ -48,10 +48,10 @@ def test_a_good_run_is_told_as_in_the_figures() -> None:
     )
 
 
-def test_a_run_that_looks_back_neither_finds_nor_loses_itself() -> None:
-    run = replace(run_of([0.07, 0.25, 0.07], ["tracking"] * 3), looks_back=True)
+def test_a_run_that_is_smoothed_neither_finds_nor_loses_itself() -> None:
+    run = replace(run_of([0.07, 0.25, 0.07], ["tracking"] * 3), is_smoothed=True)
     assert verdict(run) == (
-        "Looking back, the way is known from 0 s on: stayed within 25 cm (median 7 cm) for 2.0 s; "
+        "Smoothed, the path is known from 0 s on: stayed within 25 cm (median 7 cm) for 2.0 s; "
         "never confident and wrong."
     )
 
@@ -80,7 +80,7 @@ def test_its_figures_are_those_of_the_metrics() -> None:
 )
 def test_losses_are_counted_and_timed(states: str, said: str) -> None:
     names = {"t": "tracking", "l": "lost"}
-    run = run_of([0.1] * len(states), [names[one] for one in states])
+    run = run_of([0.1] * len(states), [names[letter] for letter in states])
     assert f"; {said};" in verdict(run)
 
 
@@ -120,15 +120,16 @@ def test_lengths_are_written_as_people_say_them(metres: float, coarse: str, fine
     assert length_text(metres, fine=True) == fine
 
 
-def test_shares_are_per_cent_and_nearly_all_is_not_all() -> None:
-    assert share_text(0.008) == "0.8 %"
-    assert share_text(0.0) == "0 %" and share_text(1.0) == "100 %"
-    assert share_text(0.99996) == "99.99 %"
+def test_fractions_are_per_cent_and_nearly_all_is_not_all() -> None:
+    assert percent_text(0.008) == "0.8 %"
+    assert percent_text(0.0) == "0 %" and percent_text(1.0) == "100 %"
+    assert percent_text(0.99996) == "99.99 %"
     assert metric_text("share_beyond_1m", 0.008) == "0.8 %"
 
 
 def test_every_figure_is_explained() -> None:
-    figures = trajectory_metrics(run_of([0.1, 0.2], ["localizing", "tracking"]))
+    run = replace(run_of([0.1, 0.2], ["localizing", "tracking"]), inliers=np.array([0, 60]))
+    figures = trajectory_metrics(run)
     assert set(figures) - set(METRIC_TEXTS) == {"confident_wrong_beyond_m"}
     assert set(METRIC_TEXTS) <= set(figures)
     for text in METRIC_TEXTS.values():

@@ -13,10 +13,10 @@ from kbf_localization.experiments.ablation import (
     run_trials,
 )
 from kbf_localization.experiments.localization_drives import Fold, Setup
-from kbf_localization.filters.hypothesis_filter import Parts
+from kbf_localization.filters.belief_filter import Ablation
+from kbf_localization.filters.local_posterior import KernelBayesParameters, kernel_bayes_parameters
 from kbf_localization.parallel import Serial
 from kbf_localization.simulator import simulate
-from kbf_localization.training_map.view import ViewParameters, view_parameters
 
 
 def test_each_variant_leaves_out_one_part():
@@ -25,16 +25,20 @@ def test_each_variant_leaves_out_one_part():
     for name, variant in VARIANTS.items():
         if name != "everything":
             switches = [
-                *(getattr(variant.parts, item.name) for item in fields(Parts)),
+                *(getattr(variant.parts, item.name) for item in fields(Ablation)),
                 variant.bayes_rule,
                 variant.read_out,
+                variant.landmarks,
+                variant.camera_known,
             ]
-            assert switches.count(False) == 1
+            assert switches.count(False) == (2 if name.startswith("no_landmarks_") else 1)
 
 
 def test_a_map_remembers_that_the_rule_was_left_out():
-    assert view_parameters({}).bayes_rule is True
-    assert view_parameters({"kbf.bayes_rule": 0.0}) == replace(ViewParameters(), bayes_rule=False)
+    assert kernel_bayes_parameters({}).bayes_rule is True
+    assert kernel_bayes_parameters({"kbf.bayes_rule": 0.0}) == replace(
+        KernelBayesParameters(), bayes_rule=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +53,7 @@ def test_all_variants_run_on_the_same_maps(setup):
     trials = run_trials([setup], trials=1, sizes=[40], seed=3, workers=Serial())
     assert [trial.method for trial in trials] == list(VARIANTS)
     by_name = {trial.method: trial.figures for trial in trials}
-    for part in ("no_read_out", "plain_weights", "fixed_gain"):
+    for part in ("no_landmarks", "random_walk", "learned_camera"):
         assert by_name[part] != by_name["everything"]
 
 

@@ -13,25 +13,24 @@ from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.run import Run
 from kbf_localization.experiments.faults import (
     BEGIN_S,
-    KIDNAPPED_AT_LEAST,
+    MIN_IMAGES_AFTER_KIDNAPPING,
     Case,
     all_faults,
-    frozen,
-    kidnapped,
-    late,
-    pictures,
-)
-from kbf_localization.experiments.faults_pictures import (
+    check_faults,
     covered,
     crowd,
     dimmed,
+    disturbed_images,
+    frozen,
+    kidnapped,
+    late,
     mirrored,
     upside_down,
 )
-from kbf_localization.experiments.faults_run import Outcome, check_faults, metrics_of, score
+from kbf_localization.experiments.faults_run import Outcome, metrics_of, score
 from kbf_localization.geometry import relative
 from kbf_localization.simulator import simulate
-from kbf_localization.training_map.learned import Resemblance
+from kbf_localization.training_map.calibration import SimilarityModel
 from kbf_localization.vision.describer import ImageDescription
 
 FRAME_NS = 200_000_000
@@ -39,7 +38,7 @@ FRAMES = 500
 
 
 def drive():
-    """Round a circle of 5 m at 0.5 m/s; the odometry is exact, in a frame of its own."""
+    """Round a circle of 5 m at 0.5 m/s; the odometry is exact, in its own frame."""
     angle = np.arange(FRAMES) * 0.02
     truth = np.column_stack((5 * np.sin(angle), 5 - 5 * np.cos(angle), angle))
     stamps = np.arange(FRAMES) * FRAME_NS
@@ -57,9 +56,9 @@ def drive():
 @pytest.fixture
 def building():
     """What the faults of odometry and stamps need of a building."""
-    resemblance = Resemblance(amplitude=0.9, distance_m=1.5, angle_rad=0.4, exponent=1.5)
+    similarity = SimilarityModel(amplitude=0.9, distance_m=1.5, angle_rad=0.4, exponent=1.5)
     known = SimpleNamespace(
-        poses=drive().truth[:400], learned=SimpleNamespace(resemblance=resemblance)
+        poses=drive().truth[:400], calibration=SimpleNamespace(similarity=similarity)
     )
     return SimpleNamespace(described=(drive(),), training_map=known, seed=0)
 
@@ -158,17 +157,17 @@ def motions(log):
     ],
 )
 def test_wrong_odometry_errs_in_every_step(building, name, factors):
-    (one,) = all_faults(1)[name](building, building)
+    (case,) = all_faults(1)[name](building, building)
     np.testing.assert_allclose(
-        motions(one.drive.odometry), motions(drive().odometry) * np.array(factors), atol=1e-9
+        motions(case.drive.odometry), motions(drive().odometry) * np.array(factors), atol=1e-9
     )
-    assert one.disturbed.all()
+    assert case.disturbed.all()
 
 
 def test_frozen_odometry_goes_on_as_before_when_it_comes_back(building):
-    (one,) = all_faults(1)["odometry_frozen"](building, building)
-    found, usual = motions(one.drive.odometry), motions(drive().odometry)
-    rows = np.flatnonzero(one.disturbed)
+    (case,) = all_faults(1)["odometry_frozen"](building, building)
+    found, usual = motions(case.drive.odometry), motions(drive().odometry)
+    rows = np.flatnonzero(case.disturbed)
     assert len(rows) == 150 and rows[0] * 0.2 == BEGIN_S
     still = np.zeros(len(found), dtype=bool)
     still[rows[0] : rows[-1]] = True
@@ -176,49 +175,49 @@ def test_frozen_odometry_goes_on_as_before_when_it_comes_back(building):
     np.testing.assert_allclose(found[~still], usual[~still], atol=1e-9)
 
 
-def test_a_frozen_camera_repeats_one_picture(building):
-    (one,) = frozen(30.0, building, building)
-    seen = np.array([int(image.features[0]) for image in one.drive.descriptions])
-    assert set(seen[one.disturbed]) == {150}
-    np.testing.assert_array_equal(seen[~one.disturbed], np.flatnonzero(~one.disturbed))
+def test_a_frozen_camera_repeats_one_image(building):
+    (case,) = frozen(30.0, building, building)
+    seen = np.array([int(image.features[0]) for image in case.drive.descriptions])
+    assert set(seen[case.disturbed]) == {150}
+    np.testing.assert_array_equal(seen[~case.disturbed], np.flatnonzero(~case.disturbed))
 
 
-def test_late_pictures_show_where_the_robot_was(building):
-    (one,) = late(0.4, building, building)
-    seen = np.array([int(image.features[0]) for image in one.drive.descriptions])
-    np.testing.assert_array_equal(one.drive.stamps_ns, (seen + 2) * FRAME_NS)
-    np.testing.assert_allclose(relative(drive().truth[seen + 2], one.drive.truth), 0.0, atol=1e-9)
+def test_late_images_show_where_the_robot_was(building):
+    (case,) = late(0.4, building, building)
+    seen = np.array([int(image.features[0]) for image in case.drive.descriptions])
+    np.testing.assert_array_equal(case.drive.stamps_ns, (seen + 2) * FRAME_NS)
+    np.testing.assert_allclose(relative(drive().truth[seen + 2], case.drive.truth), 0.0, atol=1e-9)
 
 
 def test_each_kidnapping_is_a_run_of_its_own(building):
     cases = list(kidnapped(3, building, building))
     assert len(cases) == 3
-    for one in cases:
-        (seam,) = np.flatnonzero(one.disturbed)
-        way = one.drive.truth[seam, :2] - one.drive.truth[seam - 1, :2]
-        assert np.hypot(*way) >= 3.0
-        assert len(one.drive) - seam >= KIDNAPPED_AT_LEAST
-        np.testing.assert_allclose(motions(one.drive.odometry)[seam - 1], 0.0, atol=1e-9)
+    for case in cases:
+        (seam,) = np.flatnonzero(case.disturbed)
+        motion = case.drive.truth[seam, :2] - case.drive.truth[seam - 1, :2]
+        assert np.hypot(*motion) >= 3.0
+        assert len(case.drive) - seam >= MIN_IMAGES_AFTER_KIDNAPPING
+        np.testing.assert_allclose(motions(case.drive.odometry)[seam - 1], 0.0, atol=1e-9)
 
 
 IMAGE = np.random.default_rng(5).integers(0, 256, (240, 320)).astype(np.uint8)
 
 
-@pytest.mark.parametrize("share", [0.5, 0.7])
-def test_a_crowd_hides_its_share_of_the_pixels_and_moves(share):
-    now, later = (crowd(share, IMAGE, at, np.random.default_rng(0)) for at in (0.0, 3.0))
+@pytest.mark.parametrize("fraction", [0.5, 0.7])
+def test_a_crowd_hides_its_fraction_of_the_pixels_and_moves(fraction):
+    now, later = (crowd(fraction, IMAGE, at, np.random.default_rng(0)) for at in (0.0, 3.0))
     # A pixel behind the crowd may have the scene's grey by chance, one time in 256.
-    assert share - 0.02 < np.mean(now != IMAGE) < share + 0.1
+    assert fraction - 0.02 < np.mean(now != IMAGE) < fraction + 0.1
     assert np.mean((now != IMAGE) & (later == IMAGE)) > 0.05
 
 
-def test_mounting_faults_turn_the_picture():
+def test_mounting_faults_turn_the_image():
     rng = np.random.default_rng(0)
     np.testing.assert_array_equal(mirrored(IMAGE, 0.0, rng)[3, 7], IMAGE[3, 320 - 1 - 7])
     np.testing.assert_array_equal(upside_down(IMAGE, 0.0, rng)[3, 7], IMAGE[240 - 1 - 3, 312])
 
 
-def test_little_light_leaves_little_of_the_picture():
+def test_little_light_leaves_little_of_the_image():
     rng = np.random.default_rng(0)
     assert abs(np.corrcoef(covered(IMAGE, 0.0, rng).ravel(), IMAGE.ravel())[0, 1]) < 0.02
     dim = dimmed(IMAGE, 0.0, rng)
@@ -233,7 +232,7 @@ class Brightness:
         return ImageDescription(np.array([int(image.mean())]))
 
 
-def test_pictures_are_disturbed_before_they_are_described(building, tmp_path):
+def test_images_are_disturbed_before_they_are_described(building, tmp_path):
     (path,) = simulate(tmp_path, runs=1, frames=3, size=(64, 48))
     real = open_drive(path)
     described = DescribedDrive(
@@ -248,17 +247,17 @@ def test_pictures_are_disturbed_before_they_are_described(building, tmp_path):
     building.tests, building.described = (real,), (described,)
     building.training_map = SimpleNamespace(described_by=Brightness())
     white = partial(np.full_like, fill_value=255)
-    (one,) = pictures(lambda image, *_: white(image), 20.0, building, building)
-    assert [int(image.features[0]) for image in one.drive.descriptions] == [-1, 255, -1]
+    (case,) = disturbed_images(lambda image, *_: white(image), 20.0, building, building)
+    assert [int(image.features[0]) for image in case.drive.descriptions] == [-1, 255, -1]
 
 
-def test_a_turned_camera_sees_another_picture_on_the_same_way(tmp_path):
+def test_a_turned_camera_sees_another_image_on_the_same_path(tmp_path):
     def rendered(name, turned):
         (path,) = simulate(
             tmp_path / name, runs=1, frames=2, size=(64, 48), camera_turned_rad=turned
         )
-        one = open_drive(path)
-        return one, np.stack([image for _, image in one.images()]).astype(int)
+        opened = open_drive(path)
+        return opened, np.stack([image for _, image in opened.images()]).astype(int)
 
     straight, usual = rendered("straight", 0.0)
     _, full_turn = rendered("full", 2 * np.pi)

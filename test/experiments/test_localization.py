@@ -38,7 +38,7 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
     found = localization.findings(trials, tunings, "synthetic")
     metrics = found.metrics
     assert list(metrics) == ["15", "25"]
-    assert set(metrics["15"]) == {*METHODS, "kbf_untuned"}
+    assert set(metrics["15"]) == {*METHODS, "kbf_untuned", "paper_untuned", "paper-iw_untuned"}
     rmse = metrics["25"]["nai"]["position_rmse_m"]
     of_trials = [
         one.figures["position_rmse_m"] for one in trials if one.method == "nai" and one.poses == 25
@@ -46,7 +46,9 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
     assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
     found.write(ResultsFolder(tmp_path), {})
     assert (tmp_path / "localization.png").read_bytes().startswith(b"\x89PNG")
-    assert len((tmp_path / "localization.csv").read_text().splitlines()) == 1 + 2 * 7
+    assert len((tmp_path / "localization.csv").read_text().splitlines()) == 1 + 2 * (
+        len(METHODS) + 3
+    )
 
 
 def test_takes_the_papers_sequences_unpacked_or_as_archives(tmp_path, office_drives):

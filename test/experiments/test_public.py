@@ -10,7 +10,7 @@ import pytest
 
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
-from kbf_localization.experiments.public_protocols import Excerpt, coverage, find_protocols
+from kbf_localization.experiments.public import Excerpt, coverage, find_protocols
 from test.cli.kbf import done
 from test.datasets.public_folders import (
     make_folder,
@@ -22,12 +22,12 @@ from test.datasets.public_folders import (
 
 
 def described(folder: Path) -> set[tuple[str, tuple[str, ...], str, str]]:
-    def name(one: Excerpt) -> str:
-        return one.path.name + (f" [{one.part}]" if one.part else "")
+    def name(excerpt: Excerpt) -> str:
+        return excerpt.path.name + (f" [{excerpt.part}]" if excerpt.part else "")
 
     return {
-        (one.name, tuple(map(name, one.training)), name(one.test), one.how)
-        for one in find_protocols([folder])
+        (protocol.name, tuple(map(name, protocol.training)), name(protocol.test), protocol.how)
+        for protocol in find_protocols([folder])
     }
 
 
@@ -67,7 +67,7 @@ def test_one_drive_is_halved_or_interleaved_where_nothing_is_seen_twice(tmp_path
     assert len(found) == 3
 
 
-def test_coverage_is_the_share_of_views_that_the_map_has(tmp_path: Path) -> None:
+def test_coverage_is_the_fraction_of_views_that_the_map_has(tmp_path: Path) -> None:
     whole = open_drive(make_folder(tmp_path, frames=200))
     assert coverage([whole], whole) == 1.0
     first, later = (open_drive(tmp_path, part=part) for part in ("0:0.5", "0.5:"))

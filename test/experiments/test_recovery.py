@@ -7,20 +7,18 @@ from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.run import Run
-from kbf_localization.experiments import recovery_trials
+from kbf_localization.experiments import recovery
 from kbf_localization.experiments.recovery import (
     AFTER_KIDNAPPING,
     BEFORE_KIDNAPPING,
+    MIN_CARRIED_M,
     START_UPDATES,
-    trace_of,
-)
-from kbf_localization.experiments.recovery_findings import metrics_of
-from kbf_localization.experiments.recovery_trials import (
-    CARRIED_AT_LEAST_M,
     Piece,
     global_starts,
     joined,
     kidnappings,
+    metrics_of,
+    trace_of,
     whole_drives,
 )
 from kbf_localization.geometry import compose, relative
@@ -44,16 +42,16 @@ def trace(error, states=None, sigma=0.2):
 
 
 def drive(count=400, name="d"):
-    """Along a straight line, with odometry in a frame of its own, twice as dense as the images."""
+    """Along a straight line, with odometry in its own frame, twice as dense as the images."""
     poses = np.column_stack((np.arange(count) * 0.1, np.zeros(count), np.zeros(count)))
     stamps = np.arange(2 * count) * 100_000_000
-    way = np.column_stack((np.arange(2 * count) * 0.05, np.zeros(2 * count), np.zeros(2 * count)))
+    path = np.column_stack((np.arange(2 * count) * 0.05, np.zeros(2 * count), np.zeros(2 * count)))
     return DescribedDrive(
         name=name,
         condition="cloudy",
         stamps_ns=stamps[::2],
         truth=poses,
-        odometry=OdometryLog(stamps, compose(np.array([3.0, -2.0, 0.7]), way)),
+        odometry=OdometryLog(stamps, compose(np.array([3.0, -2.0, 0.7]), path)),
         descriptions=tuple(ImageDescription(np.array([k % 256], np.uint8)) for k in range(count)),
         describe_ms=np.zeros(count),
     )
@@ -91,14 +89,14 @@ def test_kidnappings_count_when_detected_and_when_found_again(outcome):
     assert figures["kidnappings"] == 2
 
 
-def test_lost_is_counted_anew_after_every_recovery(outcome):
+def test_lost_is_counted_again_after_every_recovery(outcome):
     figures = metrics_of(outcome)["undisturbed"]
     assert figures["updates"] == 5 and figures["false_lost"] == 2
 
 
 def test_places_that_the_map_does_not_know_are_reported_apart(outcome):
-    (one,) = outcome["undisturbed"]
-    one["covered"] = [False, False, True, True, True]
+    (trace,) = outcome["undisturbed"]
+    trace["covered"] = [False, False, True, True, True]
     figures = metrics_of(outcome)
     assert figures["undisturbed"] == {
         "updates": 3,
@@ -124,12 +122,12 @@ def test_other_light_is_reported_on_both_maps(outcome):
 
 def test_the_robot_is_carried_far_and_trials_stay_where_the_map_covers_their_drives():
     drives = [drive(), drive(300)]
-    covered = [np.arange(len(one)) >= 60 for one in drives]
+    covered = [np.arange(len(drive)) >= 60 for drive in drives]
     pieces = {"before": BEFORE_KIDNAPPING, "after": AFTER_KIDNAPPING, "covered": covered}
     for before, after in kidnappings(drives, 30, 1, **pieces):
         poses = drives[before.drive].truth[:, :2]
-        way = poses[after.first] - poses[before.first + before.count - 1]
-        assert np.hypot(*way) >= CARRIED_AT_LEAST_M
+        motion = poses[after.first] - poses[before.first + before.count - 1]
+        assert np.hypot(*motion) >= MIN_CARRIED_M
         for piece in (before, after):
             assert piece.first + piece.count <= len(poses) and piece.first >= 60
     for (start,) in global_starts(drives, covered, 30, START_UPDATES, seed=1):
@@ -139,7 +137,7 @@ def test_the_robot_is_carried_far_and_trials_stay_where_the_map_covers_their_dri
 
 
 def test_a_map_that_covers_nothing_gives_no_trials(monkeypatch):
-    monkeypatch.setattr(recovery_trials, "MOST_DRAWS", 1000)
+    monkeypatch.setattr(recovery, "MAX_DRAWS", 1000)
     nowhere = [np.zeros(400, dtype=bool)]
     with pytest.raises(KbfError, match="covers no 30"):
         global_starts([drive()], nowhere, 1, START_UPDATES, seed=1)
@@ -164,6 +162,6 @@ def test_odometry_of_joined_pieces_feels_no_motion_at_the_seam():
     np.testing.assert_allclose(motions[:, 1:], 0.0, atol=1e-12)
     assert (np.diff(whole.stamps_ns) == 200_000_000).all()
     np.testing.assert_array_equal(whole.odometry.stamps_ns, whole.stamps_ns)
-    seen = [int(one.features[0]) for one in whole.descriptions]
+    seen = [int(description.features[0]) for description in whole.descriptions]
     assert seen == [10, 11, 12, 13, 14, 200, 201, 202, 203]
     np.testing.assert_allclose(whole.truth[:, 0], 0.1 * np.array(seen))

@@ -33,10 +33,15 @@ def test_filter_is_the_chain_of_the_librarys_rules(pairs: TrainingPairs, model_b
     states, observations = MODEL.simulate(8, np.random.default_rng(1))
     kernel = GaussianKernel(PARAMETERS.state_std**2 * np.eye(2))
     observation_kernel = GaussianKernel(PARAMETERS.observation_std**2 * np.eye(2))
-    epsilon = PARAMETERS.epsilon * kernel.at_zero()
-    delta = PARAMETERS.delta * observation_kernel.at_zero() ** 2
+    epsilon, delta = PARAMETERS.epsilon, PARAMETERS.delta
     bayes = KernelBayesRule(
-        pairs.states, pairs.observations, kernel, observation_kernel, epsilon, delta, "reference"
+        pairs.states,
+        pairs.observations,
+        kernel,
+        observation_kernel,
+        epsilon,
+        delta,
+        computation="reference",
     )
     if model_based:
         predict = ModelBasedSumRule(MODEL.move, MODEL.noise, kernel)

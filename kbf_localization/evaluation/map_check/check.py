@@ -11,10 +11,17 @@ from kbf_localization.arrays import Array
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.described_drive import DescribedDrive
-from kbf_localization.evaluation.map_check.first_fix import FirstFix, first_fixes
-from kbf_localization.evaluation.map_check.held_out import covers, localize_fold, make_folds
-from kbf_localization.evaluation.map_check.look_alikes import LookAlike, distinct, look_alikes
-from kbf_localization.evaluation.map_check.result import CheckedWay, MapCheck
+from kbf_localization.evaluation.map_check.held_out import (
+    FirstFix,
+    LookAlike,
+    covers,
+    distinct,
+    first_fixes,
+    localize_fold,
+    look_alikes,
+    make_folds,
+)
+from kbf_localization.evaluation.map_check.result import CheckedPath, MapCheck
 from kbf_localization.evaluation.map_check.stretches import (
     Stretch,
     badly_known,
@@ -22,13 +29,13 @@ from kbf_localization.evaluation.map_check.stretches import (
     runs_where,
     without_repeats,
 )
-from kbf_localization.evaluation.metrics import error_in_sigmas, position_errors
+from kbf_localization.evaluation.metrics import mahalanobis_errors, position_errors
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap
 
-LOOK_ALIKE_SAMPLES, MOST_LOOK_ALIKES, MANY_IMAGES = 150, 8, 10
+LOOK_ALIKE_SAMPLES, MAX_LOOK_ALIKES, MIN_CONFUSING_IMAGES = 150, 8, 10
 STARTS = 20
-SMOOTHED = 7
+MEDIAN_FRAMES = 7
 """Frames over which the expected error along the path is a median."""
 
 
@@ -49,8 +56,8 @@ def check_map(
     rng = np.random.default_rng(seed)
     confused: list[LookAlike] = []
     fixes: list[FirstFix] = []
-    dishonest: list[Array] = []
-    ways: list[CheckedWay] = []
+    overconfident: list[Array] = []
+    checked_paths: list[CheckedPath] = []
     flatters = False
     for fold in make_folds(training_map, drives, seed=seed, progress=progress):
         flatters |= fold.thinned
@@ -58,65 +65,67 @@ def check_map(
             path = run.truth
             assert path is not None
             covered = covers(fold.training_map, path)
-            errors, sigmas = position_errors(run), error_in_sigmas(run)
-            ways.append(CheckedWay(path, errors, _smoothed(errors), sigmas, covered))
+            errors, sigmas = position_errors(run), mahalanobis_errors(run)
+            checked_paths.append(
+                CheckedPath(path, errors, _running_median(errors), sigmas, covered)
+            )
             tracking = np.array(run.states) == "tracking"
-            mistaken = (_smoothed(sigmas) > 3.0) & tracking & covered
-            dishonest += [path[rows] for rows in runs_where(mistaken, path, training_map)]
+            mistaken = (_running_median(sigmas) > 3.0) & tracking & covered
+            overconfident += [path[rows] for rows in runs_where(mistaken, path, training_map)]
         confused += look_alikes(fold, -(-LOOK_ALIKE_SAMPLES // count), progress)
         fixes += first_fixes(fold, -(-STARTS // count), rng, progress)
-    if not ways:
+    if not checked_paths:
         raise KbfError("no image got a pose: check that odometry and images overlap in time")
     stretches: list[Stretch] = []
-    for source, way in _ways(training_map, drives):
-        stretches += badly_known(training_map, way, source, once=not flatters)
-    for one in ways:
-        stretches += _confusing(training_map, one.path, one.expected, confused)
+    for source, path in _paths(training_map, drives):
+        stretches += badly_known(training_map, path, source, once=not flatters)
+    for checked in checked_paths:
+        stretches += _confusing(training_map, checked.path, checked.expected, confused)
     return MapCheck(
         training_map=training_map,
-        way=CheckedWay(*map(np.concatenate, zip(*ways, strict=True))),
+        checked=CheckedPath(*map(np.concatenate, zip(*checked_paths, strict=True))),
         stretches=tuple(
-            sorted(without_repeats(training_map, stretches), key=lambda one: -one.gain)
+            sorted(without_repeats(training_map, stretches), key=lambda stretch: -stretch.gain)
         ),
-        dishonest=tuple(dishonest),
-        look_alikes=tuple(distinct(confused, training_map, MOST_LOOK_ALIKES)),
+        overconfident=tuple(overconfident),
+        look_alikes=tuple(distinct(confused, training_map, MAX_LOOK_ALIKES)),
         first_fixes=tuple(fixes),
         flatters=flatters,
     )
 
 
-def _ways(
+def _paths(
     training_map: TrainingMap, drives: Sequence[Drive | DescribedDrive]
 ) -> Iterator[tuple[int | None, Array]]:
-    """Where the map's drives went, each with its number, and drives that the map does not know."""
+    """Yield the paths of the map's drives with their numbers, and of drives unknown to the map."""
     names = [source.name for source in training_map.sources]
-    ways = {number: training_map.way(number) for number in range(len(names))}
+    paths = {number: training_map.trajectory(number) for number in range(len(names))}
     for drive in drives:
         poses = drive.truth if isinstance(drive, DescribedDrive) else drive.poses
         assert poses is not None
-        way = poses[np.isfinite(poses).all(axis=1)]
+        path = poses[np.isfinite(poses).all(axis=1)]
         if drive.name not in names:
-            yield None, way
-        elif not training_map.ways:
-            ways[names.index(drive.name)] = way
-    yield from ways.items()
+            yield None, path
+        elif not training_map.trajectories:
+            paths[names.index(drive.name)] = path
+    yield from paths.items()
 
 
 def _confusing(
     training_map: TrainingMap, path: Array, expected: Array, confused: Sequence[LookAlike]
 ) -> list[Stretch]:
-    """Stretches of the path whose images take many to be told from another place's."""
-    hard = [one.a for one in confused if one.order >= MANY_IMAGES]
+    """Return stretches of the path that take many images to distinguish from another place."""
+    hard = [pair.a for pair in confused if pair.order >= MIN_CONFUSING_IMAGES]
     if not hard:
         return []
     near = np.min([np.hypot(*(path[:, :2] - pose[:2]).T) for pose in hard], axis=0)
-    reach = 0.5 * training_map.learned.resemblance.distance_m
+    reach = 0.5 * training_map.calibration.similarity.distance_m
     return [
         make_stretch(training_map, path[run], "look_alike", None, float(np.max(expected[run])))
         for run in runs_where(near < reach, path, training_map)
     ]
 
 
-def _smoothed(values: Array) -> Array:
-    """The running median (t,)."""
-    return np.asarray(median_filter(values, SMOOTHED, mode="nearest"))
+def _running_median(values: Array) -> Array:
+    """Return the running median (t,)."""
+    return np.asarray(median_filter(values, MEDIAN_FRAMES, mode="nearest"))

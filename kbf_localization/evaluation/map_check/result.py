@@ -1,37 +1,62 @@
-"""What came out of a check of a map: figures, a verdict, and what to drive again."""
+"""The result of a check of a map: metrics, a verdict, what to drive again, and `check.html`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Flags
-from kbf_localization.evaluation.map_check.first_fix import FirstFix
-from kbf_localization.evaluation.map_check.look_alikes import LookAlike
-from kbf_localization.evaluation.map_check.stretches import Stretch, scale_m, sees_nothing
+from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.evaluation.map_check.held_out import FirstFix, LookAlike, scale_m
+from kbf_localization.evaluation.map_check.stretches import Stretch, sees_nothing
+from kbf_localization.evaluation.map_plot import draw_floor_plan
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M
-from kbf_localization.training_map.recorded import light, part_of_day, recorded
+from kbf_localization.evaluation.plots import make_figure, save_figure
+from kbf_localization.evaluation.report import CAMERA_NOTE, Plot, Table, write_simple_report
+from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.geometry import embed
+from kbf_localization.training_map.recorded import light, part_of_day, recorded, when
 from kbf_localization.training_map.training_map import TrainingMap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 GOOD_MEDIAN_M, GOOD_BEYOND = 0.3, 0.02
 
+REASONS = {
+    "hole": ("#D55E00", "no image"),
+    "uncovered": ("#0072B2", "of one drive only"),
+    "one_way": ("#56B4E9", "one direction only"),
+    "look_alike": ("#CC79A7", "looks like another place"),
+    "light": ("#E69F00", "one light only"),
+}
+"""The colour of each kind of stretch, and what it means."""
 
-class CheckedWay(NamedTuple):
+LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "fontsize": "small"}
+MARGIN_M = 2.0
+"""Of the floor plan that is shown round the map's poses."""
+
+
+class CheckedPath(NamedTuple):
     """The replayed poses `path` (t, 3), and how the localizer did at each.
 
     `errors` (t,) is how far off it was, in metres, and `expected` (t,) their running median;
-    `in_sigmas` (t,) are the errors in published standard deviations, `covered` (t,) is whether
+    `mahalanobis` (t,) are the errors in published standard deviations, `covered` (t,) is whether
     the part of the map without that drive covers the pose.
     """
 
     path: Array
     errors: Array
     expected: Array
-    in_sigmas: Array
+    mahalanobis: Array
     covered: Flags
 
 
@@ -44,9 +69,9 @@ class MapCheck:
     """
 
     training_map: TrainingMap
-    way: CheckedWay
+    checked: CheckedPath
     stretches: tuple[Stretch, ...]
-    dishonest: tuple[Array, ...]
+    overconfident: tuple[Array, ...]
     look_alikes: tuple[LookAlike, ...]
     first_fixes: tuple[FirstFix, ...]
     flatters: bool
@@ -57,24 +82,26 @@ class MapCheck:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """Under the stable keys of `metrics.json`."""
-        fixed = [one for one in self.first_fixes if one.images is not None]
-        right = [one for one in fixed if one.right]
+        fixed = [fix for fix in self.first_fixes if fix.images is not None]
+        right = [fix for fix in fixed if fix.right]
         return {
             "expected_median_m": self.median_m,
             "expected_p10_m": _percentile(self._errors, 10),
             "expected_p90_m": _percentile(self._errors, 90),
             "expected_beyond_1m": self._beyond,
-            "within_three_sigma_share": _mean(self.way.in_sigmas[self.way.covered] <= 3.0),
-            "checked_share": _mean(self.way.covered),
-            "frames": len(self.way.path),
+            "within_three_sigma_share": _mean(
+                self.checked.mahalanobis[self.checked.covered] <= 3.0
+            ),
+            "checked_share": _mean(self.checked.covered),
+            "frames": len(self.checked.path),
             "flatters": self.flatters,
             "first_fix": {
                 "starts": len(self.first_fixes),
-                "fixed_share": _mean([one.images is not None for one in self.first_fixes]),
+                "fixed_share": _mean([fix.images is not None for fix in self.first_fixes]),
                 "right_share": len(right) / len(fixed) if fixed else None,
-                "median_images": _percentile([one.images for one in right], 50),
-                "median_metres": _percentile([one.metres for one in right], 50),
-                "median_seconds": _percentile([one.seconds for one in right], 50),
+                "median_images": _percentile([fix.images for fix in right], 50),
+                "median_metres": _percentile([fix.metres for fix in right], 50),
+                "median_seconds": _percentile([fix.seconds for fix in right], 50),
             },
             "drives": [
                 {
@@ -91,21 +118,21 @@ class MapCheck:
             "lights": self.lights,
             "stretches": [
                 {
-                    "from": one.poses[0, :2],
-                    "to": one.poses[-1, :2],
-                    "metres": one.metres,
-                    "why": one.why,
-                    "drives": one.drives,
-                    "expected_error_m": one.expected_error_m,
+                    "from": stretch.poses[0, :2],
+                    "to": stretch.poses[-1, :2],
+                    "metres": stretch.metres,
+                    "why": stretch.why,
+                    "drives": stretch.drives,
+                    "expected_error_m": stretch.expected_error_m,
                 }
-                for one in self.stretches
+                for stretch in self.stretches
             ],
             "covariance_dishonest": [
-                {"from": poses[0, :2], "to": poses[-1, :2]} for poses in self.dishonest
+                {"from": poses[0, :2], "to": poses[-1, :2]} for poses in self.overconfident
             ],
             "look_alikes": [
-                {"a": one.a, "b": one.b, "images_to_tell_apart": one.images_to_tell_apart}
-                for one in self.look_alikes
+                {"a": pair.a, "b": pair.b, "images_to_tell_apart": pair.images_to_tell_apart}
+                for pair in self.look_alikes
             ],
             "verdict": self.verdict,
             "advice": self.advice,
@@ -115,7 +142,7 @@ class MapCheck:
     def lights(self) -> list[str]:
         """The lightings and parts of the day in which the map's drives were recorded."""
         found = {light(source) for source in self.training_map.sources}
-        return sorted(one for one in found if one is not None)
+        return sorted(name for name in found if name is not None)
 
     @property
     def median_m(self) -> float | None:
@@ -124,12 +151,12 @@ class MapCheck:
 
     @property
     def _errors(self) -> Array:
-        """Errors in metres where the rest of the map covers the way."""
-        return self.way.errors[self.way.covered]
+        """Errors in metres where the rest of the map covers the path."""
+        return self.checked.errors[self.checked.covered]
 
     @property
     def _beyond(self) -> float | None:
-        """The share of images with a gross error."""
+        """The fraction of images with a gross error."""
         return _mean(self._errors > GROSS_ERROR_M)
 
     @cached_property
@@ -138,17 +165,17 @@ class MapCheck:
 
         Near are images of any drive within half of d₀; NaN where the path is not covered.
         """
-        spread = np.full(len(self.way.path), np.nan)
-        covered = np.flatnonzero(self.way.covered)
+        spread = np.full(len(self.checked.path), np.nan)
+        covered = np.flatnonzero(self.checked.covered)
         if len(covered):
-            tree = cKDTree(self.way.path[covered, :2])
+            tree = cKDTree(self.checked.path[covered, :2])
             near = tree.query_ball_point(tree.data, 0.5 * scale_m(self.training_map))
-            errors = self.way.errors[covered]
+            errors = self.checked.errors[covered]
             spread[covered] = [np.ptp(np.percentile(errors[rows], (10, 90))) for rows in near]
         return spread
 
     def sees_nothing(self, poses: Array) -> Flags:
-        """Which poses (t, 3) are on a stretch that it names, looking where there is no image."""
+        """Return which poses (t, 3) are on a reported stretch, looking where there is no image."""
         return sees_nothing(self.training_map, self.stretches, poses)
 
     @cached_property
@@ -157,7 +184,7 @@ class MapCheck:
         median, beyond = self.median_m, self._beyond
         if median is None or beyond is None:
             return "No verdict: the localizer gave no pose where other drives came by."
-        open_m = sum(one.metres for one in self.stretches if one.drives == 0)
+        open_m = sum(stretch.metres for stretch in self.stretches if stretch.drives == 0)
         if median <= GOOD_MEDIAN_M and beyond <= GOOD_BEYOND and open_m == 0.0:
             word = "It will work here"
         elif median <= 1.0 and beyond <= 0.2:
@@ -169,10 +196,10 @@ class MapCheck:
             f"{100 * beyond:.0f} % of the images"
         )
         if open_m > 0.0:
-            sentence += f"; {open_m:.0f} m of the way have no picture in the map"
-        once = 100.0 * (1.0 - float(np.mean(self.way.covered)))
+            sentence += f"; {open_m:.0f} m of the path have no image in the map"
+        once = 100.0 * (1.0 - float(np.mean(self.checked.covered)))
         if once >= 1.0:
-            sentence += f"; {once:.0f} % of the way was seen by one drive only and is not checked"
+            sentence += f"; {once:.0f} % of the path was seen by one drive only and is not checked"
         if self.flatters:
             sentence += (
                 "; this flatters, for no place was seen by two drives: the images were held "
@@ -183,31 +210,35 @@ class MapCheck:
     @cached_property
     def advice(self) -> list[str]:
         """What to drive again, the most useful first."""
-        ways = {
+        remedies = {
             "uncovered": "drive it again",
             "one_way": "drive it in the other direction, if robots will",
             "light": "drive it in another light",
             "look_alike": "add a landmark or start elsewhere: it looks like another place",
         }
         found = [
-            f"({one.poses[0, 0]:.1f}, {one.poses[0, 1]:.1f}) to ({one.poses[-1, 0]:.1f}, "
-            f"{one.poses[-1, 1]:.1f}), {one.metres:.1f} m: {_reason(one)}; {ways[one.why]}"
-            for one in self.stretches
+            f"{_position(stretch.poses[0])} to {_position(stretch.poses[-1])}, "
+            f"{stretch.metres:.1f} m: {_reason(stretch)}; {remedies[stretch.why]}"
+            for stretch in self.stretches
         ]
         if len(self.lights) == 1:
             found.append(
                 f"all drives are of one light ({self.lights[0]}): if robots work in another, "
-                "drive in that one too"
+                "drive in that too"
             )
         if self.flatters:
-            found.insert(0, "drive the whole way a second time, so that the map can be checked")
+            found.insert(0, "drive the whole path a second time, so that the map can be checked")
         return found
+
+
+def _position(pose: Array) -> str:
+    return f"({pose[0]:.1f}, {pose[1]:.1f})"
 
 
 def _reason(stretch: Stretch) -> str:
     if stretch.drives == 0:
         all_round = stretch.blind.mean() > 0.5
-        return "no picture in the map" if all_round else "no picture in the direction of driving"
+        return "no image in the map" if all_round else "no image in the direction of driving"
     return {
         "uncovered": "seen by one drive only",
         "one_way": "seen in one direction only",
@@ -216,11 +247,234 @@ def _reason(stretch: Stretch) -> str:
     }[stretch.why]
 
 
-def _percentile(values: object, share: float) -> float | None:
+def _percentile(values: object, percent: float) -> float | None:
     found = np.asarray(values, dtype=np.float64)
-    return float(np.percentile(found, share)) if found.size else None
+    return float(np.percentile(found, percent)) if found.size else None
 
 
 def _mean(values: object) -> float | None:
     found = np.asarray(values, dtype=np.float64)
     return float(found.mean()) if found.size else None
+
+
+def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any]) -> Path:
+    """Write metrics, configuration, plots and `check.html`; the page's path."""
+    folder.write_metrics(check.metrics)
+    folder.write_config(config)
+    _write_path(folder, check)
+    plots = [
+        Plot(
+            save_figure(folder, "expected_error.png", draw_expected_error(check)),
+            "Expected error along the path (colour; where other drives came by), and stretches "
+            "that the map knows badly (lines beside the path)",
+        ),
+        Plot(
+            save_figure(folder, "spread.png", draw_spread(check)),
+            "Spread of the errors near each place, from the 10th to the 90th percentile: where it "
+            "is wide, a robot is now well and now badly localized",
+        ),
+    ]
+    side_by_side = []
+    for number, pair in enumerate(check.look_alikes, start=1):
+        figure = _side_by_side(check, pair)
+        if figure is not None:
+            path = save_figure(folder, f"look_alike_{number}.png", figure)
+            side_by_side.append(Plot(path, f"Look-alike {number}: {_pair_text(pair)}"))
+    notes = [check.verdict, _how(check)]
+    if side_by_side:
+        notes.append(CAMERA_NOTE)
+    elif check.look_alikes:
+        notes.append("The map has no thumbnails, so look-alike places are listed without images.")
+    return write_simple_report(
+        folder,
+        f"Check of a map of {len(check.training_map)} poses",
+        config,
+        summary="\n\n".join(notes),
+        tables=[
+            Table(
+                "What to drive again, the most useful first",
+                ("Stretch",),
+                _numbered(check.advice) or [("nothing",)],
+            ),
+            Table("Metrics", ("Metric", "Value", "Units"), metric_rows(check)),
+            Table(
+                "Look-alike places",
+                ("Pair",),
+                _numbered([_pair_text(pair) for pair in check.look_alikes]) or [("none",)],
+            ),
+            Table(
+                "Drives",
+                ("Drive", "Lighting", "Recorded", "Poses in the map"),
+                [
+                    (
+                        source.name,
+                        source.condition or "unknown",
+                        when(source) or "unknown",
+                        source.chosen,
+                    )
+                    for source in check.training_map.sources
+                ],
+            ),
+        ],
+        plots=[*plots, *side_by_side],
+        name="check.html",
+    )
+
+
+def metric_rows(check: MapCheck) -> list[tuple[str, object, str]]:
+    """Return the check's metrics for a table: what, how much, and in which units."""
+    found = check.metrics
+    first = found["first_fix"]
+    return [
+        ("expected error, median", found["expected_median_m"], "m"),
+        ("expected error, 10th percentile", found["expected_p10_m"], "m"),
+        ("expected error, 90th percentile", found["expected_p90_m"], "m"),
+        ("images beyond 1 m", _percent(found["expected_beyond_1m"]), "%"),
+        ("error within 3 sigma", _percent(found["within_three_sigma_share"]), "%"),
+        ("stretches with too small a covariance", len(found["covariance_dishonest"]), ""),
+        ("path that another drive covers", _percent(found["checked_share"]), "%"),
+        ("random starts that find the pose", _percent(first["fixed_share"]), "%"),
+        ("of these, the right pose", _percent(first["right_share"]), "%"),
+        ("time to first fix, median", first["median_seconds"], "s"),
+        ("distance to first fix, median", first["median_metres"], "m"),
+        ("look-alike places", len(found["look_alikes"]), "pairs"),
+    ]
+
+
+def draw_expected_error(check: MapCheck) -> Figure:
+    """Draw the path, coloured by the expected error, and the badly mapped stretches."""
+    figure, axes = _heat_map(check, check.checked.expected, "expected error")
+    _draw_stretches(axes, check)
+    for number, pair in enumerate(check.look_alikes, start=1):
+        for pose in (pair.a, pair.b):
+            axes.annotate(
+                str(number),
+                (float(pose[0]), float(pose[1])),
+                color=REASONS["look_alike"][0],
+                weight="bold",
+                xytext=(5, 5),
+                textcoords="offset points",
+                zorder=4,
+            )
+    axes.legend(**LEGEND)
+    return figure
+
+
+def draw_spread(check: MapCheck) -> Figure:
+    """Draw the path, coloured by the range of the errors near each place."""
+    figure, axes = _heat_map(check, check.spread_m, "spread of the errors")
+    axes.legend(**LEGEND)
+    return figure
+
+
+def _heat_map(check: MapCheck, values: Array, what: str) -> tuple[Figure, Axes]:
+    """Draw the map's poses, and the checked path (t, 3) coloured by `values` (t,) in metres."""
+    figure, axes = make_figure(10.0, 7.0)
+    draw_floor_plan(axes, check.training_map.floor_plan)
+    axes.plot(*check.training_map.poses[:, :2].T, ".", color="0.8", ms=2, label="map poses")
+    path, covered = check.checked.path, check.checked.covered
+    if not covered.all():
+        axes.plot(*path[~covered, :2].T, ".", color="0.55", ms=4, label="not checked")
+    x, y = path[covered, :2].T
+    dots = axes.scatter(
+        x, y, c=values[covered], s=14, cmap="viridis_r", vmin=0.0, vmax=1.0, zorder=3
+    )
+    figure.colorbar(dots, ax=axes, label=f"{what} (m; 1 and more: darkest)", shrink=0.7)
+    paths = (check.training_map.poses, path, *(stretch.poses for stretch in check.stretches))
+    positions = np.concatenate(paths)[:, :2]
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    axes.set(
+        xlabel="x (m)",
+        ylabel="y (m)",
+        xlim=(low[0] - MARGIN_M, high[0] + MARGIN_M),
+        ylim=(low[1] - MARGIN_M, high[1] + MARGIN_M),
+        title=f"{what.capitalize()} along the path",
+    )
+    axes.set_aspect("equal", adjustable="box")
+    return figure, axes
+
+
+def _write_path(folder: ResultsFolder, check: MapCheck) -> None:
+    """Write `path.csv`: the metrics along the path, for other programs."""
+    rows = zip(
+        check.checked.path,
+        check.checked.expected,
+        check.spread_m,
+        check.checked.covered,
+        strict=True,
+    )
+    lines = ["x_m,y_m,heading_rad,expected_error_m,spread_m,checked"]
+    for (x, y, heading), expected, spread, covered in rows:
+        values = f"{expected:.4f},{spread:.4f}" if covered else ","
+        lines.append(f"{x:.4f},{y:.4f},{heading:.5f},{values},{int(covered)}")
+    folder.write_text("path.csv", "\n".join(lines) + "\n")
+
+
+def _draw_stretches(axes: Axes, check: MapCheck) -> None:
+    """Draw lines a little beside the path, so that they hide neither it nor each other."""
+    extent = float(np.ptp(check.training_map.poses[:, :2], axis=0).max())
+    shown: set[str] = set()
+    for stretch in check.stretches:
+        kind = "hole" if stretch.drives == 0 else stretch.why
+        colour, label = REASONS[kind]
+        aside = 0.012 * extent * (1 + list(REASONS).index(kind))
+        heading = stretch.poses[:, 2]
+        normal = np.stack((-np.sin(heading), np.cos(heading)), axis=-1)
+        axes.plot(
+            *(stretch.poses[:, :2] + aside * normal).T,
+            color=colour,
+            lw=2.0,
+            label=None if kind in shown else label,
+        )
+        shown.add(kind)
+
+
+def _side_by_side(check: MapCheck, pair: LookAlike) -> Figure | None:
+    """Return the map's images nearest to both places; None where the map has no thumbnails."""
+    from matplotlib.figure import Figure
+
+    tree = cKDTree(embed(check.training_map.poses))
+    images = []
+    for pose in (pair.a, pair.b):
+        row = int(tree.query(embed(pose))[1])
+        images.append(grey_from_compressed(bytes(check.training_map.thumbnails[row])))
+    if any(image is None for image in images):
+        return None
+    figure = Figure(figsize=(6.0, 2.6), layout="constrained")
+    for axes, image, pose in zip(figure.subplots(1, 2), images, (pair.a, pair.b), strict=True):
+        axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+        axes.set_title(_place(pose), fontsize="small")
+        axes.set_axis_off()
+    return figure
+
+
+def _numbered(lines: Sequence[str]) -> list[tuple[str]]:
+    """Return lines as the rows of a table of one column, set flush left."""
+    return [(f"{number}. {line}",) for number, line in enumerate(lines, start=1)]
+
+
+def _pair_text(pair: LookAlike) -> str:
+    count = pair.images_to_tell_apart
+    images = "not distinguished by the images that follow" if count is None else f"{count} images"
+    return f"{_place(pair.a)} is taken for {_place(pair.b)}; to distinguish them: {images}"
+
+
+def _place(pose: Array) -> str:
+    return f"({pose[0]:.1f} m, {pose[1]:.1f} m, {np.degrees(pose[2]):.0f}°)"
+
+
+def _how(check: MapCheck) -> str:
+    if check.flatters:
+        return (
+            "How this was found: every second pose of each drive was localized on the other half. "
+            "A later drive sees other light, other people and other furniture, so it will do worse."
+        )
+    return (
+        "How this was found: each drive was localized, by the localizer that the robot runs, on "
+        "the part of the map that the other drives gave. A later drive in similar light should err "
+        "about as much. The time zone is this computer's."
+    )
+
+
+def _percent(fraction: float | None) -> float | None:
+    return None if fraction is None else 100.0 * fraction

@@ -1,4 +1,4 @@
-"""Stretches of the way that a map knows badly: holes, one drive only, one direction, one light."""
+"""Stretches of the path that a map knows badly: holes, one drive only, one direction, one light."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.evaluation.frame_pool import in_scales
-from kbf_localization.evaluation.map_check.held_out import covers
-from kbf_localization.training_map.probes import way_along
+from kbf_localization.evaluation.map_check.held_out import covers, length_m, scale_m
+from kbf_localization.mapping.held_out import path_lengths_along
 from kbf_localization.training_map.recorded import light
 from kbf_localization.training_map.training_map import TrainingMap
 
-SHORTEST = 0.5
+MIN_STRETCH = 0.5
 """A stretch shorter than this, in d₀, makes no difference to a robot that drives through."""
 
-BRIDGED = 1.0
-"""Two stretches with less than this between them, in d₀, are one."""
+MAX_GAP = 1.0
+"""Stretches with less than this between them, in d₀, are joined."""
 
-ON = 0.35
+ON_STRETCH = 0.35
 """In d₀ and φ₀: a pose so near to one of a stretch is on it."""
 
 DIRECTIONS = 16
@@ -30,12 +30,12 @@ DIRECTIONS = 16
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of the way, `poses` (s, 3), of `metres`, that the map knows badly.
+    """A part of the path, `poses` (s, 3), of `metres`, that the map knows badly.
 
     `why` is "uncovered", "one_way", "look_alike" or "light"; of an uncovered one `drives` is how
     many of the map's drives show it, 0 or 1. `expected_error_m` is how far off to expect the robot.
     `blind` (s, DIRECTIONS) is true where the map has no image for a robot that looks that far to
-    the left of the way.
+    the left of the path.
     """
 
     poses: Array
@@ -52,14 +52,14 @@ class Stretch:
 
     @property
     def gain(self) -> float:
-        """What driving it again would better, in metres of the way times metres of error."""
+        """What driving it again would better, in metres of the path times metres of error."""
         weight = {"uncovered": 1.0, "look_alike": 1.0, "light": 0.5, "one_way": 0.3}[self.why]
         return weight * (2.0 if self.drives == 0 else 1.0) * self.metres * self.expected_error_m
 
 
 def drift_m(training_map: TrainingMap, metres: float) -> float:
-    """The median error in the middle of a stretch that only odometry can cross."""
-    noise = training_map.learned.motion_noise
+    """Return the median error in the middle of a stretch that only odometry can cross."""
+    noise = training_map.calibration.motion_noise
     half = 0.5 * metres
     forward, left, heading = noise.variances(half, 0.0)
     # A heading that errs as a random walk carries the position off by its integral.
@@ -67,60 +67,62 @@ def drift_m(training_map: TrainingMap, metres: float) -> float:
 
 
 def badly_known(
-    training_map: TrainingMap, way: Array, source: int | None = None, *, once: bool = True
+    training_map: TrainingMap, path: Array, source: int | None = None, *, once: bool = True
 ) -> Iterator[Stretch]:
-    """The stretches of a way (m, 3), of the map's `source` or of a drive that it does not know.
+    """Yield the badly mapped stretches of a path (m, 3), of the map's `source` or another drive.
 
     Unless `once`, stretches that only this drive shows are left out.
     """
-    way = _filled(way, scale_m(training_map))
-    known = covers(training_map, way)
-    for run in runs_where(~known, way, training_map):
-        looks = covers(training_map, _all_round(way[run]))
+    path = _filled(path, scale_m(training_map))
+    known = covers(training_map, path)
+    for run in runs_where(~known, path, training_map):
+        looks = covers(training_map, _all_round(path[run]))
         blind = ~looks.reshape(len(run), DIRECTIONS)
-        yield make_stretch(training_map, way[run], "uncovered", 0, blind=blind)
+        yield make_stretch(training_map, path[run], "uncovered", 0, blind=blind)
     if once and source is not None:
-        by_others = covers(training_map, way, training_map.source_of != source)
-        for run in runs_where(known & ~by_others, way, training_map):
-            yield make_stretch(training_map, way[run], "uncovered", 1)
-    one_way = known & ~covers(training_map, way + np.array([0.0, 0.0, np.pi]))
-    for run in runs_where(one_way, way, training_map):
+        by_others = covers(training_map, path, training_map.source_of != source)
+        for run in runs_where(known & ~by_others, path, training_map):
+            yield make_stretch(training_map, path[run], "uncovered", 1)
+    one_way = known & ~covers(training_map, path + np.array([0.0, 0.0, np.pi]))
+    for run in runs_where(one_way, path, training_map):
         blind = np.zeros((len(run), DIRECTIONS), dtype=bool)
         blind[:, DIRECTIONS // 2] = one_way[run]
-        yield make_stretch(training_map, way[run], "one_way", blind=blind)
-    for run in runs_where(_in_one_light(training_map, way), way, training_map):
-        yield make_stretch(training_map, way[run], "light")
+        yield make_stretch(training_map, path[run], "one_way", blind=blind)
+    for run in runs_where(_in_one_light(training_map, path), path, training_map):
+        yield make_stretch(training_map, path[run], "light")
 
 
-def _filled(way: Array, scale: float) -> Array:
-    """The way (m, 3), straight where consecutive poses lie far apart; `scale` is d₀."""
-    steps = np.hypot(*np.diff(way[:, :2], axis=0).T)
+def _filled(path: Array, scale: float) -> Array:
+    """Return the path (m, 3), straight where consecutive poses lie far apart; `scale` is d₀."""
+    steps = np.hypot(*np.diff(path[:, :2], axis=0).T)
     parts = []
     for place, step in enumerate(steps):
-        parts.append(way[place : place + 1])
-        if step > SHORTEST * scale:
-            along = way[place + 1, :2] - way[place, :2]
-            share = np.linspace(0.0, 1.0, 3 + int(8 * step / scale))[1:-1, None]
-            between = np.full((len(share), 3), np.arctan2(along[1], along[0]))
-            between[:, :2] = way[place, :2] + share * along
+        parts.append(path[place : place + 1])
+        if step > MIN_STRETCH * scale:
+            along = path[place + 1, :2] - path[place, :2]
+            fraction = np.linspace(0.0, 1.0, 3 + int(8 * step / scale))[1:-1, None]
+            between = np.full((len(fraction), 3), np.arctan2(along[1], along[0]))
+            between[:, :2] = path[place, :2] + fraction * along
             parts.append(between)
-    return np.concatenate([*parts, way[-1:]])
+    return np.concatenate([*parts, path[-1:]])
 
 
 def _all_round(poses: Array) -> Array:
-    """At each of the poses (s, 3) one looking in each direction, (s DIRECTIONS, 3)."""
+    """Return at each of the poses (s, 3) a pose in each direction, (s DIRECTIONS, 3)."""
     looks = np.repeat(poses, DIRECTIONS, axis=0)
     looks[:, 2] += np.tile(np.arange(DIRECTIONS) * (2.0 * np.pi / DIRECTIONS), len(poses))
     return looks
 
 
-def _in_one_light(training_map: TrainingMap, way: Array) -> Flags:
-    """Where the way (m, 3) was seen in one light only, though the map knows several."""
+def _in_one_light(training_map: TrainingMap, path: Array) -> Flags:
+    """Return where the path (m, 3) was seen in one light only, though the map knows several."""
     lights = np.array([light(source) or "" for source in training_map.sources])
     several = np.unique(lights[lights != ""])
     if len(several) < 2:
-        return np.zeros(len(way), dtype=bool)
-    seen = [covers(training_map, way, (lights == one)[training_map.source_of]) for one in several]
+        return np.zeros(len(path), dtype=bool)
+    seen = [
+        covers(training_map, path, (lights == name)[training_map.source_of]) for name in several
+    ]
     return np.asarray(np.sum(seen, axis=0) == 1)
 
 
@@ -141,59 +143,60 @@ def make_stretch(
 
 
 def without_repeats(training_map: TrainingMap, stretches: Sequence[Stretch]) -> list[Stretch]:
-    """Each place once for each reason: of a shorter stretch only what is not on a longer one."""
+    """Return each place once for each reason, on the longest stretch that has it."""
     kept: list[Stretch] = []
-    for reason in dict.fromkeys((one.why, one.drives) for one in stretches):
-        own = [one for one in stretches if (one.why, one.drives) == reason]
-        kept += _distinct(training_map, sorted(own, key=lambda one: -one.metres))
+    for reason in dict.fromkeys((stretch.why, stretch.drives) for stretch in stretches):
+        own = [stretch for stretch in stretches if (stretch.why, stretch.drives) == reason]
+        kept += _distinct(training_map, sorted(own, key=lambda stretch: -stretch.metres))
     return kept
 
 
 def _distinct(training_map: TrainingMap, stretches: Sequence[Stretch]) -> Iterator[Stretch]:
-    """Of stretches for one reason, what is not on an earlier one."""
+    """Yield of stretches for one reason what is not on an earlier stretch."""
     # A hole is one hole from whichever side it is driven into.
-    covered = [one.blind_poses if one.drives == 0 else one.poses for one in stretches]
+    covered = [
+        stretch.blind_poses if stretch.drives == 0 else stretch.poses for stretch in stretches
+    ]
     ends = np.cumsum([len(poses) for poses in covered])
-    tree = cKDTree(in_scales(training_map.learned.resemblance, np.concatenate(covered)))
+    tree = cKDTree(in_scales(training_map.calibration.similarity, np.concatenate(covered)))
     listed = np.zeros(tree.n, dtype=bool)
-    for one, poses, end in zip(stretches, covered, ends, strict=True):
-        near = tree.query_ball_point(in_scales(training_map.learned.resemblance, one.poses), ON)
+    for stretch, poses, end in zip(stretches, covered, ends, strict=True):
+        near = tree.query_ball_point(
+            in_scales(training_map.calibration.similarity, stretch.poses), ON_STRETCH
+        )
         new = np.array([not listed[rows].any() for rows in near])
         listed[end - len(poses) : end] = True
         if new.all():
-            yield one
+            yield stretch
             continue
-        for run in runs_where(new, one.poses, training_map):
-            error = one.expected_error_m if one.why == "look_alike" else None
+        for run in runs_where(new, stretch.poses, training_map):
+            error = stretch.expected_error_m if stretch.why == "look_alike" else None
             yield make_stretch(
-                training_map, one.poses[run], one.why, one.drives, error, one.blind[run]
+                training_map,
+                stretch.poses[run],
+                stretch.why,
+                stretch.drives,
+                error,
+                stretch.blind[run],
             )
 
 
 def sees_nothing(training_map: TrainingMap, stretches: Sequence[Stretch], poses: Array) -> Flags:
-    """Which poses (t, 3) are on one of the stretches and look where the map has no image."""
-    blind = np.concatenate([np.zeros((0, 3)), *(one.blind_poses for one in stretches)])
-    tree = cKDTree(in_scales(training_map.learned.resemblance, blind))
-    return np.asarray(tree.query(in_scales(training_map.learned.resemblance, poses))[0] < ON)
+    """Return which poses (t, 3) are on one of the stretches and look where the map has no image."""
+    blind = np.concatenate([np.zeros((0, 3)), *(stretch.blind_poses for stretch in stretches)])
+    tree = cKDTree(in_scales(training_map.calibration.similarity, blind))
+    return np.asarray(
+        tree.query(in_scales(training_map.calibration.similarity, poses))[0] < ON_STRETCH
+    )
 
 
 def runs_where(flags: Flags, path: Array, training_map: TrainingMap) -> list[Rows]:
-    """Rows of the path (t, 3) where the flags (t,) hold, in stretches; short gaps are bridged."""
+    """Return rows of the path (t, 3) where the flags (t,) hold, by stretch; bridge short gaps."""
     scale = scale_m(training_map)
     places = np.flatnonzero(flags)
     if len(places) == 0:
         return []
-    way = way_along(path)[:, 0]
-    breaks = np.flatnonzero(np.diff(way[places]) > BRIDGED * scale) + 1
+    travelled = path_lengths_along(path)[:, 0]
+    breaks = np.flatnonzero(np.diff(travelled[places]) > MAX_GAP * scale) + 1
     found = [np.arange(part[0], part[-1] + 1) for part in np.split(places, breaks)]
-    return [run for run in found if way[run[-1]] - way[run[0]] >= SHORTEST * scale]
-
-
-def length_m(poses: Array) -> float:
-    """The length of a way through poses (t, 3)."""
-    return float(np.hypot(*np.diff(poses[:, :2], axis=0).T).sum()) if len(poses) > 1 else 0.0
-
-
-def scale_m(training_map: TrainingMap) -> float:
-    """d₀: so far apart, two images no longer look alike."""
-    return training_map.learned.resemblance.distance_m
+    return [run for run in found if travelled[run[-1]] - travelled[run[0]] >= MIN_STRETCH * scale]

@@ -181,7 +181,7 @@ function drawDistribution(canvas, methods) {
   const sorted = methods.map((method) => Float32Array.from(method.errors.filter(Number.isFinite)).sort());
   const high = Math.max(1.5, ...sorted.map((errors) => errors[errors.length - 1] || 0));
   const { context, x, y, area } = axes(canvas, {
-    x: [0.01, high], y: [0, 1], logX: true, xLabel: "position error (m)", yLabel: "share of frames",
+    x: [0.01, high], y: [0, 1], logX: true, xLabel: "position error (m)", yLabel: "fraction of frames",
   });
   context.strokeStyle = theme.colour("muted");
   context.setLineDash([3, 3]);
@@ -240,12 +240,12 @@ function drawTiming(canvas, methods) {
   });
   const top = Math.max(...counts.map((histogram) => largest(histogram, 0.05))) * 1.1;
   const { context, x, y, area } = axes(canvas, {
-    x: [0, high], y: [0, top], xLabel: "ms from decoded image to pose", yLabel: "share of frames",
+    x: [0, high], y: [0, top], xLabel: "ms from decoded image to pose", yLabel: "fraction of frames",
   });
   methods.forEach((method, index) => {
     seriesStyle(context, method.index);
     const points = [];
-    counts[index].forEach((share, bin) => points.push([x((bin * high) / bins), y(share)], [x(((bin + 1) * high) / bins), y(share)]));
+    counts[index].forEach((fraction, bin) => points.push([x((bin * high) / bins), y(fraction)], [x(((bin + 1) * high) / bins), y(fraction)]));
     line(context, points);
   });
   key(context, area.right - 4, area.top, methodKey(methods));
@@ -253,14 +253,14 @@ function drawTiming(canvas, methods) {
 
 // With the line below which a pose is no longer trusted, and zero: as probable as elsewhere.
 function drawEvidence(canvas, methods) {
-  const told = methods.filter((method) => method.evidence.some(Number.isFinite)), least = data.leastEvidence ?? 0;
-  const low = Math.min(...told.map((method) => smallest(method.evidence, Math.min(least, 0)))) - 0.5;
-  const high = Math.max(...told.map((method) => largest(method.evidence, 1))) + 0.5;
+  const known = methods.filter((method) => method.evidence.some(Number.isFinite)), least = data.leastEvidence ?? 0;
+  const low = Math.min(...known.map((method) => smallest(method.evidence, Math.min(least, 0)))) - 0.5;
+  const high = Math.max(...known.map((method) => largest(method.evidence, 1))) + 0.5;
   const { context, x, y, area } = axes(canvas, {
     x: [0, data.seconds[data.seconds.length - 1] || 1], y: [low, high], xLabel: "time (s)", yLabel: "evidence (log ratio)",
   });
-  shadeLost(context, told[0], x, area.top, area.bottom - area.top, area.right);
-  told.forEach((method) => {
+  shadeLost(context, known[0], x, area.top, area.bottom - area.top, area.right);
+  known.forEach((method) => {
     seriesStyle(context, method.index, 1.2);
     curve(context, method, method.evidence, x, y);
   });
@@ -276,6 +276,6 @@ function drawEvidence(canvas, methods) {
     line(context, [[area.left, y(value)], [area.right, y(value)]]);
   });
   context.setLineDash([]);
-  const entries = [...methodKey(told), ...limits.map(([label, , style]) => ({ label, style }))];
+  const entries = [...methodKey(known), ...limits.map(([label, , style]) => ({ label, style }))];
   key(context, area.right - 4, area.bottom - 8 - 17 * entries.length, entries);
 }

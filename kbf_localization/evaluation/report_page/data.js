@@ -22,22 +22,22 @@ const data = (() => {
       ends: unpack(method.hypotheses.ends, Uint32Array),
       numbers: unpack(method.hypotheses.numbers, Uint16Array),
       probabilities: unpack(method.hypotheses.probabilities, Uint8Array),
-      poses: floats(method.hypotheses.poses),
+      poses: doubles(method.hypotheses.poses),
       covariances: floats(method.hypotheses.covariances),
     };
     return {
       index, name: method.name, title: method.title, counts: method.counts, frames, rowOfFrame, belief, hypotheses,
-      poses: floats(method.poses), covariances: floats(method.covariances),
-      errors: floats(method.errors), sigmas: floats(method.sigmas), inSigmas: floats(method.errorInSigmas),
+      poses: doubles(method.poses), covariances: floats(method.covariances),
+      errors: floats(method.errors), sigmas: floats(method.sigmas), inSigmas: floats(method.mahalanobisErrors),
       states: unpack(method.states, Uint8Array), evidence: floats(method.evidence),
       milliseconds: floats(method.milliseconds), bestRows: unpack(method.bestRows, Int32Array),
     };
   });
   return {
     states: raw.states, metrics: raw.metrics, tips: raw.tips, leastEvidence: raw.leastEvidence,
-    winning: raw.winning, plan: raw.plan, seconds, truth: floats(raw.frames.truth),
+    winning: raw.winning, plan: raw.plan, seconds, truth: doubles(raw.frames.truth),
     labels: raw.frames.labels, images: raw.frames.images, imageOfFrame, methods,
-    mapPoses: floats(raw.map.poses), mapCount: raw.map.count, thumbnails: raw.map.thumbnails,
+    mapPoses: doubles(raw.map.poses), mapCount: raw.map.count, thumbnails: raw.map.thumbnails,
     hasTruth: methods.some((method) => floats(raw.methods[method.index].errors).some(Number.isFinite)),
   };
 })();

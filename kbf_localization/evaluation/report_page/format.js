@@ -6,6 +6,8 @@ const unpack = (text, Type) => {
   return new Type(bytes.buffer);
 };
 const floats = (text) => (text === null ? null : unpack(text, Float32Array));
+// Positions may be UTM's, of which single precision resolves half a metre.
+const doubles = (text) => (text === null ? null : unpack(text, Float64Array));
 
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [5, 2], [1, 4]];
 const seriesColour = (index) => theme.colour(`s${index % 6}`);
@@ -17,7 +19,7 @@ const format = (value, digits = 3) => {
   if (Number.isInteger(value)) return String(value);
   return Math.abs(value) >= 1000 ? value.toFixed(0) : String(Number(value.toPrecision(digits)));
 };
-const percent = (share) => `${share > 0 && share < 0.095 ? (100 * share).toPrecision(1) : Math.round(100 * share)} %`;
+const percent = (fraction) => `${fraction > 0 && fraction < 0.095 ? (100 * fraction).toPrecision(1) : Math.round(100 * fraction)} %`;
 // As a person would say it: 4 mm, 7 cm, 1.25 m.
 const metres = (value) => {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";

@@ -1,20 +1,20 @@
 // The places where the robot may be, each with its probability, its ellipse and its trail.
-const LEAST_LABELLED = 0.03;
+const MIN_LABELLED = 0.03;
 
 function hypothesesAt(method, row) {
   const all = method.hypotheses, found = [];
   for (let at = all && row >= 0 ? all.ends[row] : 0; all && row >= 0 && at < all.ends[row + 1]; at++)
     found.push({ at, number: all.numbers[at], probability: all.probabilities[at] / 255, pose: all.poses.subarray(3 * at, 3 * at + 3), covariance: all.covariances.subarray(3 * at, 3 * at + 3) });
-  return found.sort((one, other) => other.probability - one.probability);
+  return found.sort((a, b) => b.probability - a.probability);
 }
 
-// The way that a hypothesis came: its poses in the rows from `first` on, as long as it lives.
+// The path of a hypothesis: its poses in the rows from `first` on, as long as it lives.
 function trailOf(method, number, first, row) {
   const all = method.hypotheses, points = [];
-  for (let one = row; one >= first; one--) {
-    let at = all.ends[one];
-    while (at < all.ends[one + 1] && all.numbers[at] !== number) at++;
-    if (at === all.ends[one + 1]) break;
+  for (let past = row; past >= first; past--) {
+    let at = all.ends[past];
+    while (at < all.ends[past + 1] && all.numbers[at] !== number) at++;
+    if (at === all.ends[past + 1]) break;
     points.push(all.poses[3 * at], all.poses[3 * at + 1], 0);
   }
   return points;
@@ -22,23 +22,23 @@ function trailOf(method, number, first, row) {
 
 function drawHypotheses(view, method, row, first) {
   const { context } = view, colour = theme.colour("hypothesis");
-  for (const one of hypothesesAt(method, row).reverse()) {
+  for (const hypothesis of hypothesesAt(method, row).reverse()) {
     context.strokeStyle = context.fillStyle = colour;
-    context.globalAlpha = 0.35 + 0.65 * one.probability;
+    context.globalAlpha = 0.35 + 0.65 * hypothesis.probability;
     context.lineWidth = 1.4;
-    drawBrokenPath(view, trailOf(method, one.number, first, row));
-    drawEllipse(view, one.pose, ...one.covariance, 3);
+    drawBrokenPath(view, trailOf(method, hypothesis.number, first, row));
+    drawEllipse(view, hypothesis.pose, ...hypothesis.covariance, 3);
     context.stroke();
-    drawArrow(context, view.x(one.pose[0]), view.y(one.pose[1]), one.pose[2], 6);
+    drawArrow(context, view.x(hypothesis.pose[0]), view.y(hypothesis.pose[1]), hypothesis.pose[2], 6);
     context.globalAlpha = 1;
-    if (one.probability < LEAST_LABELLED) continue;
+    if (hypothesis.probability < MIN_LABELLED) continue;
     context.font = "600 12px system-ui, sans-serif";
-    const left = view.x(one.pose[0]) > view.width - 60;
+    const left = view.x(hypothesis.pose[0]) > view.width - 60;
     context.textAlign = left ? "right" : "left";
     context.textBaseline = "bottom";
     context.lineWidth = 3;
     context.strokeStyle = theme.colour("card");
-    const x = view.x(one.pose[0]) + (left ? -9 : 9), y = view.y(one.pose[1]) - 7, text = percent(one.probability);
+    const x = view.x(hypothesis.pose[0]) + (left ? -9 : 9), y = view.y(hypothesis.pose[1]) - 7, text = percent(hypothesis.probability);
     context.strokeText(text, x, y);
     context.fillText(text, x, y);
     context.font = "12px system-ui, sans-serif";
@@ -47,9 +47,9 @@ function drawHypotheses(view, method, row, first) {
 
 // Bars beside the map; what the hypotheses leave over is the probability of being elsewhere.
 function listHypotheses(list, method, row) {
-  const found = hypothesesAt(method, row).filter((one) => one.probability >= LEAST_LABELLED).slice(0, 6);
-  const elsewhere = Math.max(0, 1 - hypothesesAt(method, row).reduce((sum, one) => sum + one.probability, 0));
-  const entries = found.map((one) => [`place ${one.number}`, one.probability, "hypothesis"]);
+  const found = hypothesesAt(method, row).filter((hypothesis) => hypothesis.probability >= MIN_LABELLED).slice(0, 6);
+  const elsewhere = Math.max(0, 1 - hypothesesAt(method, row).reduce((sum, hypothesis) => sum + hypothesis.probability, 0));
+  const entries = found.map((hypothesis) => [`place ${hypothesis.number}`, hypothesis.probability, "hypothesis"]);
   if (row >= 0) entries.push(["elsewhere", elsewhere, "elsewhere"]);
   list.replaceChildren(...entries.map(([name, probability, kind]) => {
     const item = document.createElement("li"), label = document.createElement("span"), bar = document.createElement("i");
@@ -61,7 +61,7 @@ function listHypotheses(list, method, row) {
   }));
 }
 
-// What happened: the state changed, or one place won. After "lost" a place wins anew.
+// What happened: the state changed, or one place won. After "lost" a place wins again.
 function eventsOf(method) {
   const events = [];
   let winner = null;

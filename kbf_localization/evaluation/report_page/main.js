@@ -90,8 +90,8 @@
     else byId("evidence").closest("figure").hidden = true;
   }
   byId("errors").addEventListener("click", (event) => {
-    const { area } = errorsChart, share = (event.offsetX - area.left) / (area.right - area.left);
-    player.goToSeconds(share * data.seconds[data.seconds.length - 1]);
+    const { area } = errorsChart, fraction = (event.offsetX - area.left) / (area.right - area.left);
+    player.goToSeconds(fraction * data.seconds[data.seconds.length - 1]);
     byId("replay").scrollIntoView({ behavior: "smooth" });
   });
 

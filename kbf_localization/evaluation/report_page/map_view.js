@@ -112,7 +112,7 @@ function drawPaths(canvas, methods) {
   scaleBar(view);
 }
 
-// Weights as in the paper's figure: positive ones filled discs, negative ones empty diamonds, the
+// Weights as in the paper's figure: positive as filled discs, negative as empty diamonds, the
 // area in proportion to the weight.
 function drawBelief(view, belief, row) {
   const { context } = view;

@@ -1,23 +1,23 @@
 // The replay player: one frame at a time, driven by a clock, the slider, keys or a click.
 const player = (() => {
-  const TRAIL_SECONDS = 10, LONGEST_PAUSE = 1, FOLLOWED_METRES = 3, MOST_EVENTS = 24;
+  const TRAIL_SECONDS = 10, LONGEST_PAUSE = 1, FOLLOWED_METRES = 3, MAX_EVENTS = 24;
   const count = data.seconds.length, wholeMap = boundsOf([data.mapPoses, data.truth]);
   let frame = 0, method = data.methods[0], playing = false, playhead = 0, worst = [], events = [];
 
-  const pictures = new Map();
-  function picture(id, base64) {
+  const cache = new Map();
+  function cachedImage(id, base64) {
     if (!base64) return null;
-    let image = pictures.get(id);
+    let image = cache.get(id);
     if (!image) {
       image = new Image();
-      image.addEventListener("load", () => { if (image.wanted === frame) drawPictures(); });
+      image.addEventListener("load", () => { if (image.wanted === frame) drawImages(); });
       image.src = `data:image/jpeg;base64,${base64}`;
-      pictures.set(id, image);
-      if (pictures.size > 160) pictures.delete(pictures.keys().next().value);
+      cache.set(id, image);
+      if (cache.size > 160) cache.delete(cache.keys().next().value);
     }
     return image;
   }
-  const cameraPicture = (at) => picture(`c${data.imageOfFrame[at]}`, data.images[data.imageOfFrame[at]]);
+  const cameraImage = (at) => cachedImage(`c${data.imageOfFrame[at]}`, data.images[data.imageOfFrame[at]]);
 
   function show(canvas, image) {
     if (image && !image.complete) { image.wanted = frame; return; }
@@ -29,12 +29,12 @@ const player = (() => {
     } else context.clearRect(0, 0, canvas.width, canvas.height);
   }
 
-  function drawPictures() {
-    show(byId("camera"), cameraPicture(frame));
+  function drawImages() {
+    show(byId("camera"), cameraImage(frame));
     const row = method.rowOfFrame[frame], best = row < 0 ? -1 : method.bestRows[row];
-    show(byId("match"), best < 0 ? null : picture(`m${best}`, data.thumbnails[best]));
+    show(byId("match"), best < 0 ? null : cachedImage(`m${best}`, data.thumbnails[best]));
     byId("match-caption").textContent = best < 0 ? "no best match known" : `best match: map pose ${best} of ${data.mapCount}`;
-    for (let ahead = 1; ahead <= 12; ahead++) if (frame + ahead < count) cameraPicture(frame + ahead);
+    for (let ahead = 1; ahead <= 12; ahead++) if (frame + ahead < count) cameraImage(frame + ahead);
   }
 
   function drawMap() {
@@ -57,7 +57,7 @@ const player = (() => {
     }
     context.strokeStyle = seriesColour(method.index);
     context.lineWidth = 2;
-    const trail = range(first, frame + 1).map((one) => method.rowOfFrame[one]).filter((one) => one >= 0);
+    const trail = range(first, frame + 1).map((at) => method.rowOfFrame[at]).filter((row) => row >= 0);
     if (trail.length) drawBrokenPath(view, method.poses.subarray(3 * trail[0], 3 * trail[trail.length - 1] + 3));
     if (method.belief && row >= 0) drawBelief(view, method.belief, row);
     if (method.hypotheses && row >= 0) drawHypotheses(view, method, row, trail.length ? trail[0] : row);
@@ -108,7 +108,7 @@ const player = (() => {
   }
 
   function draw() {
-    drawPictures();
+    drawImages();
     drawMap();
     timeline.draw(byId("strip"), method, worst, events, frame);
     describe();
@@ -155,7 +155,7 @@ const player = (() => {
     worst = [];
     for (const row of order) {
       const at = method.frames[row];
-      if (worst.every((one) => Math.abs(data.seconds[one] - data.seconds[at]) > 3)) worst.push(at);
+      if (worst.every((other) => Math.abs(data.seconds[other] - data.seconds[at]) > 3)) worst.push(at);
       if (worst.length === 8) break;
     }
     byId("worst-title").textContent = data.hasTruth ? "largest errors" : "lowest evidence";
@@ -181,11 +181,11 @@ const player = (() => {
   function findEvents() {
     events = eventsOf(method);
     byId("events").closest(".jumps").hidden = events.length === 0;
-    chips("events", events.slice(0, MOST_EVENTS).map((event) => [event.frame, `${data.seconds[event.frame].toFixed(1)} s: ${event.text}`, event.kind]));
-    if (events.length > MOST_EVENTS) {
+    chips("events", events.slice(0, MAX_EVENTS).map((event) => [event.frame, `${data.seconds[event.frame].toFixed(1)} s: ${event.text}`, event.kind]));
+    if (events.length > MAX_EVENTS) {
       const more = document.createElement("span");
       more.className = "muted";
-      more.textContent = `and ${events.length - MOST_EVENTS} more`;
+      more.textContent = `and ${events.length - MAX_EVENTS} more`;
       byId("events").append(more);
     }
   }
@@ -207,10 +207,10 @@ const player = (() => {
   byId("play").addEventListener("click", () => play(!playing));
   byId("follow").addEventListener("change", draw);
   byId("strip").addEventListener("click", (event) => { play(false); goToSeconds(timeline.seconds(byId("strip"), event.offsetX)); });
-  byId("method").replaceChildren(...data.methods.map((one, index) => {
+  byId("method").replaceChildren(...data.methods.map((entry, index) => {
     const option = document.createElement("option");
     option.value = index;
-    option.textContent = one.title === one.name ? one.name : `${one.name} – ${one.title}`;
+    option.textContent = entry.title === entry.name ? entry.name : `${entry.name} – ${entry.title}`;
     return option;
   }));
   byId("method").addEventListener("change", (event) => choose(Number(event.target.value)));

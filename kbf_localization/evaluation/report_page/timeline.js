@@ -3,7 +3,7 @@ const timeline = (() => {
   const TOP = 14;
   let known = null;
 
-  // The curve is the same at every frame: it is drawn once, and only the cursor anew.
+  // The curve is the same at every frame: it is drawn once, only the cursor each time.
   function draw(canvas, method, worst, events, frame) {
     const { context, width, height } = prepare(canvas), end = data.seconds[data.seconds.length - 1] || 1;
     const x = (seconds) => (seconds / end) * width;
@@ -22,15 +22,15 @@ const timeline = (() => {
   function drawCurve(context, width, height, x, method, worst, events) {
     const values = data.hasTruth ? method.errors : method.evidence;
     const low = data.hasTruth ? 0 : smallest(values, 0), top = largest(values, data.hasTruth ? 0.3 : 1);
-    const share = (value) => (data.hasTruth ? Math.sqrt(Math.max(value, 0) / top) : (value - low) / (top - low));
-    const y = (value) => height - 4 - share(value) * (height - TOP - 14);
+    const fraction = (value) => (data.hasTruth ? Math.sqrt(Math.max(value, 0) / top) : (value - low) / (top - low));
+    const y = (value) => height - 4 - fraction(value) * (height - TOP - 14);
     shadeLost(context, method, x, 0, height, width);
     stateBand(context, method, x, 0, TOP - 2, width);
     context.strokeStyle = seriesColour(method.index);
     context.lineWidth = 1.4;
     curve(context, method, values, x, y);
     context.fillStyle = theme.colour("negative");
-    worst.forEach((one) => triangle(context, x(data.seconds[one]), y(values[method.rowOfFrame[one]]) - 2));
+    worst.forEach((frame) => triangle(context, x(data.seconds[frame]), y(values[method.rowOfFrame[frame]]) - 2));
     events.forEach((event) => drawEvent(context, event, x(data.seconds[event.frame]), height));
     const text = data.hasTruth ? `error, up to ${metres(top)}` : "evidence";
     context.textAlign = "right";

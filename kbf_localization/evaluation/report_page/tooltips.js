@@ -1,4 +1,4 @@
-// What a figure means, told when it is pointed at, focused or tapped: the text of its data-tip.
+// What a metric means, shown when it is pointed at, focused or tapped: the text of its data-tip.
 (() => {
   const box = document.createElement("div");
   box.id = "tip";

@@ -9,11 +9,10 @@ import pytest
 
 from kbf_localization import check_map
 from kbf_localization.errors import MapError
-from kbf_localization.evaluation.frame_pool import covered_share
+from kbf_localization.evaluation.frame_pool import map_coverage
 from kbf_localization.evaluation.map_check import held_out
-from kbf_localization.evaluation.map_check.held_out import LEAST_SHARE, make_folds
-from kbf_localization.evaluation.map_check.page import write_check
-from kbf_localization.evaluation.map_check.result import CheckedWay, MapCheck
+from kbf_localization.evaluation.map_check.held_out import MIN_COVERAGE, make_folds
+from kbf_localization.evaluation.map_check.result import CheckedPath, MapCheck, write_check
 from kbf_localization.evaluation.map_check.stretches import (
     DIRECTIONS,
     Stretch,
@@ -26,7 +25,7 @@ from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import replay
 from kbf_localization.training_map import TrainingMap, subset
-from test.evaluation.synthetic import picture
+from test.evaluation.synthetic import camera_image
 from test.filters.synthetic_world import (
     SyntheticDrive,
     World,
@@ -39,13 +38,13 @@ from test.filters.synthetic_world import (
 
 
 def holes(training_map: TrainingMap, drives: int = 2) -> list[Stretch]:
-    """Stretches without any picture on the ways of the map's first drives."""
+    """Stretches without any image on the paths of the map's first drives."""
     found = [
-        one
+        stretch
         for number in range(drives)
-        for one in badly_known(training_map, training_map.way(number), number)
+        for stretch in badly_known(training_map, training_map.trajectory(number), number)
     ]
-    return [one for one in without_repeats(training_map, found) if one.drives == 0]
+    return [stretch for stretch in without_repeats(training_map, found) if stretch.drives == 0]
 
 
 pytestmark = pytest.mark.usefixtures("quick_check")
@@ -66,7 +65,7 @@ def test_the_check_promises_no_more_than_a_later_drive_gets(
     world: World, world_map: TrainingMap, world_drive: SyntheticDrive
 ) -> None:
     """Of the map's own drives every second image is enough."""
-    drives = [one.described.part(slice(None, None, 2)) for one in drives_of_the_map(world)]
+    drives = [drive.described.part(slice(None, None, 2)) for drive in drives_of_the_map(world)]
     found = check_map(world_map, drives)
     later = replay(world_drive.described, localizer(world_map))
     measured = float(np.median(position_errors(later)))
@@ -90,23 +89,23 @@ def test_a_loop_driven_one_way_round_is_one_way(checked: MapCheck) -> None:
 
 
 def test_a_hole_is_found_where_it_was_cut(world_map: TrainingMap, cut: TrainingMap) -> None:
-    for known in (cut, replace(cut, ways=())):
+    for known in (cut, replace(cut, trajectories=())):
         found = holes(known)
         assert found
         assert all(stretch.metres > 1.0 for stretch in found)
-        assert (covered_share(cut, found[0].poses) < LEAST_SHARE).mean() > 0.9
+        assert (map_coverage(cut, found[0].poses) < MIN_COVERAGE).mean() > 0.9
     assert not holes(world_map)
 
 
 def test_who_turns_in_a_hole_sees_nothing_either(world_map: TrainingMap, cut: TrainingMap) -> None:
     """The map's drives went round the loop; nobody drove across its hole or looked aside there."""
     found = holes(cut)
-    way = world_map.way(0)
-    deep = way[covered_share(cut, way) < 0.1]
+    path = world_map.trajectory(0)
+    deep = path[map_coverage(cut, path) < 0.1]
     assert len(deep)
     for turned in np.linspace(0.0, 2.0 * np.pi, 9):
         assert sees_nothing(cut, found, deep + np.array([0.0, 0.0, turned])).all()
-    known = way[covered_share(cut, way) > 0.95]
+    known = path[map_coverage(cut, path) > 0.95]
     assert len(known)
     assert not sees_nothing(cut, found, known).any()
 
@@ -114,30 +113,37 @@ def test_who_turns_in_a_hole_sees_nothing_either(world_map: TrainingMap, cut: Tr
 def test_a_hole_is_one_hole_from_whichever_side_it_is_driven_into(
     world_map: TrainingMap, cut: TrainingMap
 ) -> None:
-    way = world_map.way(0)
-    into = way[covered_share(cut, way) < LEAST_SHARE]
+    path = world_map.trajectory(0)
+    into = path[map_coverage(cut, path) < MIN_COVERAGE]
     back = into[::-1] + np.array([0.0, 0.0, np.pi])
-    found = [one for way in (into, back) for one in badly_known(cut, way) if one.drives == 0]
+    found = [
+        stretch
+        for path in (into, back)
+        for stretch in badly_known(cut, path)
+        if stretch.drives == 0
+    ]
     once = without_repeats(cut, found)
-    assert sum(one.metres for one in found) > 1.9 * sum(one.metres for one in once)
+    assert sum(stretch.metres for stretch in found) > 1.9 * sum(stretch.metres for stretch in once)
 
 
 def test_a_drive_that_the_map_does_not_know_shows_the_hole(
     cut: TrainingMap, world_drive: SyntheticDrive
 ) -> None:
     found = check_map(cut, [replace(world_drive, name="later").described])
-    missing = [one for one in found.stretches if one.drives == 0]
+    missing = [stretch for stretch in found.stretches if stretch.drives == 0]
     assert missing
-    middle = [one.poses[len(one.poses) // 2, 0] for one in missing if one.metres > 3.0]
+    middle = [
+        stretch.poses[len(stretch.poses) // 2, 0] for stretch in missing if stretch.metres > 3.0
+    ]
     assert middle
     assert all(x < -1.0 for x in middle)
-    assert "no picture in the map" in found.advice[0]
+    assert "no image in the map" in found.advice[0]
 
 
 def test_a_place_that_is_known_from_other_sides_is_said_to_be(world_map: TrainingMap) -> None:
-    """The loop was driven one way round; a drive the other way round meets no picture."""
-    way = world_map.way(0)[::-1] + np.array([0.0, 0.0, np.pi])
-    missing = [one for one in badly_known(world_map, way) if one.drives == 0]
+    """The loop was driven in one direction; a drive in the other direction meets no image."""
+    path = world_map.trajectory(0)[::-1] + np.array([0.0, 0.0, np.pi])
+    missing = [stretch for stretch in badly_known(world_map, path) if stretch.drives == 0]
     assert missing
     for stretch in missing:
         assert stretch.blind[:, 0].mean() > 0.9
@@ -164,7 +170,7 @@ def test_stretches_of_one_light_are_named_where_the_map_knows_several(
     path = world_map.poses[world_map.source_of == 0]
 
     def of_one_light(training_map: TrainingMap) -> list[Stretch]:
-        return [one for one in badly_known(training_map, path) if one.why == "light"]
+        return [stretch for stretch in badly_known(training_map, path) if stretch.why == "light"]
 
     assert not of_one_light(world_map)
     found = of_one_light(subset(lights, rows))
@@ -175,7 +181,7 @@ def test_stretches_of_one_light_are_named_where_the_map_knows_several(
 def test_the_drift_is_the_median_of_simulated_odometry(world_map: TrainingMap) -> None:
     """Of a Rayleigh distribution, which it is where both directions err alike."""
     metres, steps, trials = 6.0, 60, 4000
-    noise = world_map.learned.motion_noise.variances(0.5 * metres / steps, 0.0)
+    noise = world_map.calibration.motion_noise.variances(0.5 * metres / steps, 0.0)
     errors = np.random.default_rng(0).normal(size=(trials, steps, 3)) * np.sqrt(noise)
     heading = np.cumsum(errors[..., 2], axis=1) - errors[..., 2]
     step = 0.5 * metres / steps + errors[..., 0]
@@ -187,7 +193,7 @@ def test_the_drift_is_the_median_of_simulated_odometry(world_map: TrainingMap) -
 
 @pytest.mark.usefixtures("quick_learning")
 def test_a_hall_of_two_equal_halves_has_look_alikes(world: World, tmp_path: Path) -> None:
-    """The same pictures at places 30 m apart: the map cannot know which, and the page shows it."""
+    """The same images at places 30 m apart: the map cannot know which, and the page shows it."""
     both = []
     for seed, name in ((1, "first"), (2, "second")):
         near = drive(world, loop(60, wobble=0.03 * seed), seed, name)
@@ -199,7 +205,7 @@ def test_a_hall_of_two_equal_halves_has_look_alikes(world: World, tmp_path: Path
     assert abs(abs(pair.a[0] - pair.b[0]) - 30.0) < 3.0
     assert pair.order > 1
     assert any(stretch.why == "look_alike" for stretch in found.stretches)
-    seen = replace(found.training_map, thumbnails=[picture(row) for row in range(120)])
+    seen = replace(found.training_map, thumbnails=[camera_image(row) for row in range(120)])
     page = write_check(ResultsFolder(tmp_path), replace(found, training_map=seen), {})
     assert "Look-alike 1: " in page.read_text(encoding="utf-8")
     assert (tmp_path / "look_alike_1.png").read_bytes().startswith(b"\x89PNG")
@@ -224,7 +230,7 @@ def test_the_spread_is_that_of_the_errors_nearby(checked: MapCheck, tmp_path: Pa
     path[3:, 0] = 50.0
     errors = np.array([0.1, 0.3, 0.2, 1.0, 1.0, 1.0])
     covered = np.array([True, True, True, True, True, False])
-    found = replace(checked, way=CheckedWay(path, errors, errors, errors, covered))
+    found = replace(checked, checked=CheckedPath(path, errors, errors, errors, covered))
     np.testing.assert_allclose(found.spread_m, [0.16, 0.16, 0.16, 0.0, 0.0, np.nan])
     write_check(ResultsFolder(tmp_path), found, {"command": "kbf map check"})
     table = (tmp_path / "path.csv").read_text().splitlines()
@@ -236,7 +242,7 @@ def test_an_excerpt_is_localized_as_the_part_that_it_is(
     world_map: TrainingMap, world_drive: SyntheticDrive
 ) -> None:
     whole, rows = world_drive.described, slice(40, 60)
-    runs = [replay(one, localizer(world_map)) for one in (whole.part(rows), whole.excerpt(rows))]
+    runs = [replay(part, localizer(world_map)) for part in (whole.part(rows), whole.excerpt(rows))]
     np.testing.assert_array_equal(runs[0].estimates, runs[1].estimates)
     assert len(whole.excerpt(rows).odometry.stamps_ns) < len(whole.odometry.stamps_ns)
 
@@ -249,8 +255,8 @@ def test_a_map_of_few_poses_is_refused(world_map: TrainingMap) -> None:
 def test_of_many_images_windows_are_sampled_and_no_more_are_described(
     world_map: TrainingMap, world_drive: SyntheticDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two windows of 40 of the 220 images, without one in common."""
-    monkeypatch.setattr(held_out, "MOST_FRAMES", 80)
+    """Two windows of 40 of the 220 images, with no image in common."""
+    monkeypatch.setattr(held_out, "MAX_FRAMES", 80)
     monkeypatch.setattr(held_out, "WINDOW", 40)
     (fold,) = make_folds(world_map, [replace(world_drive, name="later")])
     assert [rows.tolist() for rows in fold.windows] == [[*range(40)], [*range(40, 80)]]
@@ -258,4 +264,4 @@ def test_of_many_images_windows_are_sampled_and_no_more_are_described(
     np.testing.assert_array_equal(fold.drive.stamps_ns, world_drive.stamps_ns[both_ends])
     np.testing.assert_array_equal(fold.truth, world_drive.poses[both_ends])
     assert len(fold.drive.descriptions) == 80
-    assert all(len(rows) == 40 for one in make_folds(world_map) for rows in one.windows)
+    assert all(len(rows) == 40 for fold in make_folds(world_map) for rows in fold.windows)

@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: metrics, tables, raw figures as CSV, pictures, and a report."""
+"""The result of an experiment: metrics, tables, raw data as CSV, plots, and a report."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from kbf_localization.evaluation.report import Picture, Table, write_simple_report
+from kbf_localization.evaluation.report import Plot, Table, write_simple_report
 from kbf_localization.evaluation.results import ResultsFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 UNDATED = {".png": None, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
-"""No date is in a picture: the same figures give the same files."""
+"""No date is in a plot: the same data give the same files."""
 
 
 @dataclass(frozen=True)
-class Findings:
+class ExperimentResult:
     """What was found: `metrics` as `metrics.json` holds them, and `tables` of them.
 
-    `csv` has files of raw figures by their names, each a header and rows; `pictures` has figures by
+    `csv` has files of raw data by their names, each a header and rows; `plots` has figures by
     their PNG files' names, each with its caption.
     """
 
@@ -30,10 +30,10 @@ class Findings:
     metrics: Mapping[str, Any]
     tables: Sequence[Table]
     csv: Mapping[str, tuple[Sequence[str], Iterable[Sequence[Any]]]] = field(default_factory=dict)
-    pictures: Mapping[str, tuple[Figure, str]] = field(default_factory=dict)
+    plots: Mapping[str, tuple[Figure, str]] = field(default_factory=dict)
 
     def write(self, folder: ResultsFolder, config: Mapping[str, Any]) -> Path:
-        """All files, of pictures also PDF and SVG for papers; the path of the report."""
+        """Write all files, plots also as PDF and SVG for papers; return the report's path."""
         from matplotlib import rc_context
 
         folder.write_metrics(self.metrics)
@@ -45,14 +45,10 @@ class Findings:
                 writer = csv.writer(file)
                 writer.writerow(header)
                 writer.writerows(rows)
-        for name, (figure, _) in self.pictures.items():
+        for name, (figure, _) in self.plots.items():
             for suffix, metadata in UNDATED.items():
                 path = str(PurePath(name).with_suffix(suffix))
                 with folder.writing(path) as temporary, rc_context({"svg.hashsalt": name}):
                     figure.savefig(temporary, dpi=150, format=suffix[1:], metadata=metadata)
-        pictures = [
-            Picture(folder.file(name), caption) for name, (_, caption) in self.pictures.items()
-        ]
-        return write_simple_report(
-            folder, self.title, config, tables=self.tables, pictures=pictures
-        )
+        plots = [Plot(folder.file(name), caption) for name, (_, caption) in self.plots.items()]
+        return write_simple_report(folder, self.title, config, tables=self.tables, plots=plots)

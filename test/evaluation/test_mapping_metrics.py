@@ -1,0 +1,94 @@
+"""The errors of estimated poses, against drives whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kbf_localization.evaluation.mapping_metrics import mapping_metrics, metric_rows
+from kbf_localization.geometry import compose
+from kbf_localization.pose_graph.closures import UNSUPPORTED, Closure, Rejected
+from kbf_localization.pose_graph.keyframes import Keyframes
+from kbf_localization.pose_graph.result import EstimatedTrajectory, PoseEstimates, WheelErrors
+from test.pose_graph.world import World, circle, drive
+
+WORLD = World.of_seed(1, 10)
+
+
+def _estimates(poses: np.ndarray, odometry: np.ndarray, closures=(), rejected=()) -> PoseEstimates:
+    count = len(poses)
+    rows = np.arange(count)
+    covariances = np.tile(np.diag([0.04, 0.04, 0.01]), (count, 1, 1))
+    covariances[0] *= 1e-9
+    return PoseEstimates(
+        trajectories=(EstimatedTrajectory("one", poses, covariances, odometry),),
+        keyframes=Keyframes(
+            np.zeros(count, np.intp),
+            rows,
+            np.zeros(count, np.intp),
+            rows.astype(np.int64),
+            odometry,
+            rows * 0.1,
+            rows * 0.1,
+        ),
+        closures=tuple(closures),
+        rejected=tuple(rejected),
+        wheels=(WheelErrors("one", np.radians(0.27), 0.0),),
+        used="odometry_edges",
+        drives_joined=1,
+        left_out=(),
+        held_out=None,
+        camera=None,
+        mount=None,
+        warnings=(),
+        cpu_s=1.0,
+    )
+
+
+def test_a_trajectory_in_another_frame_has_no_error() -> None:
+    own = drive("one", circle(0.8), WORLD)
+    own = replace(own, poses=own.truth)
+    moved = compose(np.array([5.0, -3.0, 2.0]), own.truth)
+    metrics = mapping_metrics([own], _estimates(moved, own.odometry.poses))
+    assert metrics["ate_rmse_m"] == pytest.approx(0.0, abs=1e-9)
+    assert metrics["relative_2m_rmse_m"] == pytest.approx(0.0, abs=1e-9)
+    assert metrics["nees_mean"] == pytest.approx(0.0, abs=1e-9)
+    assert metrics["raw_ate_rmse_m"] > 0.0
+    assert json.dumps(metrics)
+
+
+def test_a_scaled_trajectory_errs_over_two_metres_by_the_scale() -> None:
+    truth = np.column_stack((np.arange(0.0, 10.0, 0.1), np.zeros(100), np.zeros(100)))
+    own = replace(drive("one", truth, WORLD), poses=truth)
+    metrics = mapping_metrics([own], _estimates(truth * [1.1, 1.0, 1.0], truth))
+    assert metrics["relative_2m_rmse_m"] == pytest.approx(0.2, rel=0.02)
+    # The error of a stretched line about its middle: 10 % of the positions' deviation.
+    assert metrics["ate_rmse_m"] == pytest.approx(0.1 * truth[:, 0].std(), rel=1e-6)
+
+
+def test_wrong_closures_are_counted_and_rejected_ones_named() -> None:
+    truth = circle(0.5)
+    own = replace(drive("one", truth, WORLD), poses=truth)
+    wrong = Closure(0, 5, np.array([3.0, 0.0, 0.0]), np.eye(3), 30, 40, 0.5)
+    found = _estimates(truth, truth, [wrong], [Rejected(wrong, UNSUPPORTED)])
+    metrics = mapping_metrics([own], found)
+    assert metrics["closures_wrong"] == 1
+    assert metrics["rejected"] == {UNSUPPORTED: 1}
+    assert any(row[0] == "Wrong closures" for row in metric_rows(metrics))
+
+
+def test_drives_without_known_poses_have_no_errors_but_a_verdict() -> None:
+    own = drive("one", circle(0.5), WORLD)
+    metrics = mapping_metrics([own], _estimates(own.truth, own.odometry.poses))
+    assert "ate_rmse_m" not in metrics
+    assert metrics["used"] == "odometry_edges"
+    assert "Drive the path again" in metrics["verdict"]
+    assert metric_rows(metrics)
+
+
+def test_the_wheels_drift_is_said_in_words() -> None:
+    assert "turn 0.27°/s too far left" in WheelErrors("a", np.radians(0.27), 0.01).described
+    assert "too far right" in WheelErrors("a", -0.01, 0.0).described

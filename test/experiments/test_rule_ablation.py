@@ -1,0 +1,78 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kbf_localization.experiments import rule_ablation
+from kbf_localization.experiments.localization_drives import Fold, Setup
+from kbf_localization.experiments.rule_ablation import (
+    CONDITIONS,
+    CROWDED_POSES,
+    POSES,
+    condition_map,
+    findings,
+    run_trials,
+    uneven_rows,
+    with_look_alikes,
+)
+from kbf_localization.parallel import Serial
+from kbf_localization.training_map import TrainingMap
+from test.filters.synthetic_world import drive, loop, pool_of
+
+
+@pytest.fixture(scope="module")
+def pool(world):
+    frames = (240, 240, 40)
+    return pool_of([drive(world, loop(n, wobble=0.02 * i), seed=i) for i, n in enumerate(frames)])
+
+
+def test_most_poses_of_an_uneven_map_are_in_one_place() -> None:
+    poses = loop(600)
+    rows = uneven_rows(poses, seed=1)
+    assert CROWDED_POSES < len(rows) <= POSES
+    distances = np.linalg.norm(poses[rows][:, None, :2] - poses[rows][None, :, :2], axis=-1)
+    # 100 of 600 frames round 23 m are 3.8 m of path.
+    assert (distances < 2.0).sum(axis=1).max() >= CROWDED_POSES
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_maps_are_of_one_drive_but_where_several_are_asked_for(pool) -> None:
+    for condition in CONDITIONS:
+        made: TrainingMap = condition_map(pool, 2, condition, seed=0)
+        assert len(made.sources) == (2 if condition == "several_drives" else 1)
+        assert CROWDED_POSES < len(made.poses) <= POSES
+
+
+def test_alike_places_are_more_similar_than_before(pool) -> None:
+    mixed = with_look_alikes(pool)
+
+    def similarity(one, first, second):
+        a, b = (one.described[row].image.features.astype(float) for row in (first, second))
+        return np.minimum(a, b).sum() / np.minimum(a, a).sum()
+
+    # Frames 10 and 70 of a drive of 240 are at the same place of two quarters.
+    assert similarity(mixed, 10, 70) > 0.65 > similarity(pool, 10, 70)
+    np.testing.assert_array_equal(
+        mixed.described[10].image.features, pool.described[10].image.features
+    )
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_every_setting_runs_on_every_map(pool, monkeypatch) -> None:
+    monkeypatch.setattr(Fold, "describe", lambda *_: pool)
+    monkeypatch.setattr(rule_ablation, "POWERS", (4,))
+    monkeypatch.setattr(
+        rule_ablation,
+        "REGULARIZATIONS",
+        {"original": (0.01,), "importance-weighted": (3.0,), "plain": (1.0,)},
+    )
+    named = SimpleNamespace(name="drive")
+    setup = Setup("synthetic", (Fold((named, named), named),))
+    trials = run_trials(setup, trials=1, seed=0, workers=Serial())
+    assert len(trials) == 3 * len(CONDITIONS)
+    found = findings(trials)
+    assert set(found.metrics) == set(CONDITIONS)
+    # Forms differ, on the same maps.
+    assert len({one.figures["position_rmse_m"] for one in trials if one.condition == "even"}) == 3
+    header, rows = found.csv["rules.csv"]
+    assert all(len(row) == len(header) for row in rows)
