@@ -27,11 +27,11 @@ class Board:
             self._version += 1
             self._newest[channel] = self._version, content
             wake = list(self._watchers.values())
-        for one in wake:
-            one()
+        for callback in wake:
+            callback()
 
     def since(self, version: int) -> tuple[int, dict[str, Content]]:
-        """The board's version now, and the channels that are newer than `version`."""
+        """Return the board's version now, and the channels that are newer than `version`."""
         with self._lock:
             newer = {
                 name: content
@@ -47,7 +47,7 @@ class Board:
                 self._newest.pop(channel, None)
 
     def watch(self, watcher: object, wake: Callable[[], object]) -> None:
-        """Have `wake` called, on any thread, for everything new, until `leave`."""
+        """Call `wake`, on any thread, for everything new, until `leave`."""
         with self._lock:
             self._watchers[watcher] = wake
 

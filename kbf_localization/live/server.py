@@ -1,4 +1,4 @@
-"""The page's web server: Tornado, which rosbridge_server uses too, in a thread of its own."""
+"""The page's web server: Tornado, which rosbridge_server uses too, in its own thread."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ FILES = {
 }
 """All that can be asked for: no part of an address is ever a file's name."""
 
-PICTURES = {"camera": b"\x01", "match": b"\x02"}
+IMAGE_PREFIXES = {"camera": b"\x01", "match": b"\x02"}
 """First byte of a binary message, by channel."""
 
-SHORTEST_PAUSE_S = 0.05
-MOST_WATCHERS, MOST_PENDING = 16, 64
+MIN_PAUSE_S = 0.05
+"""Between two messages to a watcher."""
+
+MAX_WATCHERS, MAX_PENDING = 16, 64
 """At once: of those who are served, and of those who have not sent the token yet."""
-MOST_CONNECTIONS = 256
+MAX_CONNECTIONS = 256
 """Of all kinds: well below the 1024 descriptors that a process has at least."""
 TOKEN_WAIT_S = 10.0
-SLOWEST_REQUEST_S = 20.0
+MAX_REQUEST_S = 20.0
 MAX_MESSAGE_BYTES = 1000
 REFUSED, TOO_MANY = 4401, 4429
 """Codes with which a socket is closed: wrong token, and more watchers than are served."""
@@ -79,7 +81,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own_name(name: str) -> bool:
-    """Whether a request's Host is an address, or a name that this computer has itself.
+    """Return whether a request's Host is an address, or a name that this computer has itself.
 
     A rebound name is none of these: it is the attacker's own.
     """
@@ -136,8 +138,8 @@ async def _serve(
         application,
         max_header_size=16_384,
         max_body_size=MAX_MESSAGE_BYTES,
-        idle_connection_timeout=SLOWEST_REQUEST_S,
-        body_timeout=SLOWEST_REQUEST_S,
+        idle_connection_timeout=MAX_REQUEST_S,
+        body_timeout=MAX_REQUEST_S,
     )
     server.add_sockets(sockets)
     loop, over = asyncio.get_running_loop(), asyncio.Event()
@@ -152,7 +154,7 @@ async def _serve(
 class _BoundedServer(HTTPServer):
     """Hangs up on whoever comes when too many are connected.
 
-    A process has only so many descriptors; without one left it would try again without end.
+    A process has only so many descriptors; with none left it would try again without end.
     """
 
     def initialize(self, *arguments: Any, **keywords: Any) -> None:
@@ -160,8 +162,8 @@ class _BoundedServer(HTTPServer):
         self._open: list[IOStream] = []
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        self._open = [one for one in self._open if not one.closed()]
-        if len(self._open) >= MOST_CONNECTIONS:
+        self._open = [stream for stream in self._open if not stream.closed()]
+        if len(self._open) >= MAX_CONNECTIONS:
             stream.close()
             return
         self._open.append(stream)
@@ -222,14 +224,14 @@ class _Socket(_Guarded, WebSocketHandler):
     def open(self, *_: str, **__: str) -> None:
         if self._live.token is None:
             self._admit()
-        elif len(self._pending) >= MOST_PENDING:
+        elif len(self._pending) >= MAX_PENDING:
             self.close(TOO_MANY, "too many connections without a token")
         else:
             self._pending.add(self)
             self._loop.call_later(TOKEN_WAIT_S, self._send_away)
 
     def on_message(self, message: str | bytes) -> None:
-        """A token at first, then poses; whatever else comes closes the socket."""
+        """Take a token at first, then poses; close the socket on anything else."""
         try:
             content = json.loads(message)
         except (ValueError, RecursionError):
@@ -259,7 +261,7 @@ class _Socket(_Guarded, WebSocketHandler):
 
     def _admit(self) -> None:
         self._pending.discard(self)
-        if len(self._watchers) >= MOST_WATCHERS:
+        if len(self._watchers) >= MAX_WATCHERS:
             self.close(TOO_MANY, "too many watchers")
             return
         self._watchers.add(self)
@@ -276,11 +278,11 @@ class _Socket(_Guarded, WebSocketHandler):
                 for channel, content in newer.items():
                     await self._write(channel, content)
                 await self._new.wait()
-                await asyncio.sleep(SHORTEST_PAUSE_S)
+                await asyncio.sleep(MIN_PAUSE_S)
 
     async def _write(self, channel: str, content: Any) -> None:
         if isinstance(content, bytes):
-            await self.write_message(PICTURES[channel] + content, binary=True)
+            await self.write_message(IMAGE_PREFIXES[channel] + content, binary=True)
             return
         # JSON has no word for a number from the network that is none.
         with suppress(ValueError):
@@ -288,7 +290,7 @@ class _Socket(_Guarded, WebSocketHandler):
 
 
 def _pose(value: Any) -> tuple[float, float, float] | None:
-    """The (x, y, heading) of a message; None for all else."""
+    """Return the (x, y, heading) of a message; None for all else."""
     if not (isinstance(value, list) and len(value) == 3):
         return None
     limits = [(-most, most) for most in (FARTHEST_M, FARTHEST_M, 2.0 * math.pi)]

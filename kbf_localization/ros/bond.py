@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
-from rclpy.duration import Duration
 from rclpy.qos import QoSProfile
 
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
@@ -19,15 +18,14 @@ try:
 except ImportError:
     BondStatus = None
 
-# As in the package bond; Nav2's nodes set the heartbeat's timeout and never time out themselves.
+# As in the package bond; Nav2's nodes set the heartbeat timeout and never time out themselves.
 _CONNECT_TIMEOUT_S = 10.0
 _DISCONNECT_TIMEOUT_S = 2.0
 _HEARTBEAT_TIMEOUT_S = 4.0
-_FAREWELL_S = 0.5
 
 
 def make_bond(node: SafeLifecycleNode, period_s: float) -> Bond | None:
-    """The bond with the lifecycle manager; None where it is not wanted, or cannot be."""
+    """Make the bond with the lifecycle manager; None where it is off or not installed."""
     if period_s <= 0.0:
         return None
     if BondStatus is None:
@@ -67,15 +65,18 @@ class Bond:
         self._timer = node.create_timer(period_s, self._tick, group, clock=node.steady)
 
     def end(self) -> None:
-        """Tell the manager that this node stops; go on telling it until it answers."""
+        """Announce that this node stops, and repeat it with each heartbeat until answered.
+
+        The message is handed to the transport before `publish` returns. To wait until the
+        middleware acknowledges it (`wait_for_all_acked`) would be to wait for Fast DDS's next
+        periodic heartbeat, of which there is one each 3 s.
+        """
         with self._lock:
             if self._state is _BondState.DEAD:
                 return
             alive = self._state is _BondState.ALIVE
             self._enter(_BondState.DYING if alive else _BondState.DEAD)
             self._send(active=False)
-            # The process may end now, and with it what has not been delivered.
-            self._publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_S))
 
     def _tick(self) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Between ROS messages and what the localizer takes: planar poses, stamps, grey images.
+"""Conversions between ROS messages and planar poses, stamps and grey images.
 
 rclpy does not check field types by default and then corrupts a wrong one silently (an int in a
 float field arrives as 5e-324), so every number is wrapped in float() or int() here.
@@ -6,6 +6,7 @@ float field arrives as 5e-324), so every number is wrapped in float() or int() h
 
 from __future__ import annotations
 
+import array
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +20,7 @@ from geometry_msgs.msg import (
     Quaternion,
     TransformStamped,
 )
-from sensor_msgs.msg import CompressedImage, Image
+from sensor_msgs.msg import CompressedImage, Image, PointCloud2, PointField
 from std_msgs.msg import Header
 
 from kbf_localization.arrays import Array
@@ -27,7 +28,6 @@ from kbf_localization.arrays import Image as GreyImage
 from kbf_localization.datasets.image_headers import MAX_PIXELS
 from kbf_localization.datasets.image_messages import ENCODINGS, grey_from_message, why_refused
 from kbf_localization.geometry import (
-    compose,
     heading_of,
     planar_block,
     quaternion_of,
@@ -42,12 +42,12 @@ except ImportError:
 
 
 def nanoseconds(stamp: Time) -> int:
-    """A message's stamp in nanoseconds."""
+    """Convert a message's stamp to nanoseconds."""
     return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
 
 
 def time_message(stamp_ns: int) -> Time:
-    """Nanoseconds as a message's stamp."""
+    """Convert nanoseconds to a message's stamp."""
     seconds, rest = divmod(int(stamp_ns), 1_000_000_000)
     return Time(sec=seconds, nanosec=rest)
 
@@ -57,7 +57,7 @@ def header(frame_id: str, stamp_ns: int) -> Header:
 
 
 def heading(x: float, y: float, z: float, w: float) -> float:
-    """The yaw of a quaternion in radians; ValueError for one that is no rotation."""
+    """Return the yaw of a quaternion in radians; ValueError where it is no rotation."""
     yaw = heading_of(x, y, z, w)
     if yaw is None:
         raise ValueError(f"({x:g}, {y:g}, {z:g}, {w:g}) is no unit quaternion")
@@ -65,24 +65,24 @@ def heading(x: float, y: float, z: float, w: float) -> float:
 
 
 def quaternion(yaw: float) -> Quaternion:
-    """The rotation by `yaw` (radians) about the vertical."""
+    """Return the rotation by `yaw` (radians) about the vertical axis."""
     x, y, z, w = quaternion_of(yaw)
     return Quaternion(x=x, y=y, z=z, w=w)
 
 
 def planar_pose(pose: Pose) -> Array:
-    """(x, y, heading) of a pose; ValueError for one that is too far off, or no rotation."""
+    """Return (x, y, heading) of a pose; ValueError where it is too far off or no rotation."""
     return planar(seven_numbers(pose))
 
 
 def seven_numbers(pose: Pose) -> tuple[float, ...]:
-    """x, y, z and the quaternion's x, y, z, w."""
+    """Return x, y, z and the quaternion's x, y, z, w."""
     at, turn = pose.position, pose.orientation
     return at.x, at.y, at.z, turn.x, turn.y, turn.z, turn.w
 
 
 def planar(pose: Iterable[float]) -> Array:
-    """`planar_pose` of its `seven_numbers`."""
+    """Return `planar_pose` of a pose's `seven_numbers`."""
     x, y, _, *turn = pose
     result = np.array([x, y, heading(*turn)])
     if not (math.isfinite(x) and math.isfinite(y)):
@@ -93,14 +93,17 @@ def planar(pose: Iterable[float]) -> Array:
 
 
 def pose_message(pose: Array) -> Pose:
-    """A planar pose (3,) as a message."""
+    """Convert a planar pose (3,) to a message."""
     message = Pose(orientation=quaternion(float(pose[2])))
     message.position.x, message.position.y = float(pose[0]), float(pose[1])
     return message
 
 
 def planar_covariance(values: object) -> Array:
-    """The (3, 3) covariance of (x, y, heading) in ROS's 36 numbers; ValueError if it is none."""
+    """Return the covariance (3, 3) of (x, y, heading) in ROS's 36 numbers.
+
+    ValueError where it is no covariance.
+    """
     full = np.asarray(values, dtype=np.float64)
     if full.shape != (36,) or not np.isfinite(full).all():
         raise ValueError("covariance is not 36 finite numbers")
@@ -135,7 +138,7 @@ def stamped_pose(frame_id: str, stamp_ns: int, pose: Array) -> PoseStamped:
 
 
 def transform_message(parent: str, child: str, stamp_ns: int, transform: Array) -> TransformStamped:
-    """The planar transform (3,) that takes coordinates in `child` to `parent`."""
+    """Return the planar transform (3,) from `child` coordinates to `parent` as a message."""
     message = TransformStamped(child_frame_id=child)
     _fill_header(message.header, parent, stamp_ns)
     message.transform.translation.x = float(transform[0])
@@ -144,7 +147,7 @@ def transform_message(parent: str, child: str, stamp_ns: int, transform: Array) 
     return message
 
 
-# Filled in place: a message that is given as an argument replaces one that was made in vain.
+# Filled in place: a message passed to a constructor replaces a default that was made before.
 def _fill_header(empty: Header, frame_id: str, stamp_ns: int) -> None:
     empty.frame_id = frame_id
     seconds, rest = divmod(int(stamp_ns), 1_000_000_000)
@@ -155,54 +158,20 @@ def _fill_turn(empty: Quaternion, yaw: float) -> None:
     empty.x, empty.y, empty.z, empty.w = quaternion_of(yaw)
 
 
-MOST_FRAMES, MOST_LINKS, LONGEST_NAME = 10_000, 100, 1000
-"""Of tf, whose frames come from the network: that are kept, that lie between the odometry's and the
-base's, and characters of a name."""
-
-
-class TransformChain:
-    """The pose of `base` in `odom` from the transforms of tf, as they come."""
-
-    def __init__(self, odom: str, base: str) -> None:
-        self._odom, self._base = odom, base
-        self._edges: dict[str, tuple[str, Array]] = {}
-
-    def add(self, transform: TransformStamped) -> Array | None:
-        """The pose (3,) where this transform is part of it and all of it is known.
-
-        ValueError for a transform that is none, and for a loop.
-        """
-        child, parent = transform.child_frame_id.lstrip("/"), transform.header.frame_id.lstrip("/")
-        if max(len(child), len(parent)) > LONGEST_NAME:
-            raise ValueError(f"a frame's name has more than {LONGEST_NAME} characters")
-        moved = Pose(orientation=transform.transform.rotation)
-        moved.position.x = transform.transform.translation.x
-        moved.position.y = transform.transform.translation.y
-        edge = parent, planar_pose(moved)
-        self._edges.pop(child, None)
-        self._edges[child] = edge  # the newest is the last
-        way = self._way()
-        if len(self._edges) > MOST_FRAMES:
-            del self._edges[next(frame for frame in self._edges if frame not in way)]
-        if way[-1] in way[:-1]:
-            raise ValueError(f"tf loops: {' → '.join(way)}")
-        if len(way) > MOST_LINKS:
-            raise ValueError(f"tf has more than {MOST_LINKS} frames above {self._base}")
-        if way[-1] != self._odom or child not in way[:-1]:
-            return None
-        pose = np.zeros(3)
-        for frame in way[:-1]:
-            pose = compose(self._edges[frame][1], pose)
-        return pose
-
-    def _way(self) -> list[str]:
-        """The frames from the base's up to the odometry's, or as far as it goes."""
-        way = [self._base]
-        while way[-1] != self._odom and way[-1] in self._edges and len(way) <= MOST_LINKS:
-            way.append(self._edges[way[-1]][0])
-            if way[-1] in way[:-1]:
-                break
-        return way
+def point_cloud(frame_id: str, stamp_ns: int, points: Array) -> PointCloud2:
+    """Convert points (k, 3) in metres to a cloud of x, y and z; points that are not finite drop."""
+    points = np.asarray(points, dtype=np.float64).reshape(-1, 3)
+    # As a PointCloud2 has them: little-endian single precision.
+    xyz = points[np.isfinite(points).all(axis=1)].astype("<f4")
+    cloud = PointCloud2(header=header(frame_id, stamp_ns))
+    cloud.fields = [
+        PointField(name=name, offset=4 * number, datatype=PointField.FLOAT32, count=1)
+        for number, name in enumerate("xyz")
+    ]
+    cloud.height, cloud.width, cloud.point_step = 1, len(xyz), 12
+    cloud.row_step, cloud.is_dense = 12 * len(xyz), True
+    cloud.data = array.array("B", xyz.tobytes())
+    return cloud
 
 
 class ImageError(ValueError):
@@ -210,10 +179,10 @@ class ImageError(ValueError):
 
 
 def decode(message: Image | CompressedImage) -> GreyImage:
-    """The grey image (h, w) of a message; ImageError, saying why, where it has none.
+    """Decode a message to a grey image (h, w); ImageError, with the reason, where it has none.
 
     The project's own decoder comes first, so that an image gives the same bits on every machine
-    and in the offline replay; cv_bridge, where it is installed, adds the encodings that are left.
+    and in the offline replay; cv_bridge, where it is installed, adds further encodings.
     """
     if isinstance(message, Image) and message.encoding not in ENCODINGS and CvBridge is not None:
         return decode_by_cv_bridge(message)
@@ -227,7 +196,7 @@ def decode(message: Image | CompressedImage) -> GreyImage:
 
 
 def decode_by_cv_bridge(message: Image) -> GreyImage:
-    """The same by cv_bridge."""
+    """Decode a message by cv_bridge."""
     if not 0 < message.width * message.height <= MAX_PIXELS:
         size = f"{message.width}x{message.height}"
         raise ImageError(f"{message.encoding} image of {size} pixels")

@@ -1,4 +1,4 @@
-"""What the node counts, measures and says: figures, a diagnostic message, lines in the log."""
+"""The node's diagnostics: status messages, health of the inputs, rates, latencies, the log."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
-from rclpy.impl.rcutils_logger import RcutilsLogger, _internal_callers
+from rclpy.impl.rcutils_logger import RcutilsLogger
 from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 
 from kbf_localization.events import Event
-from kbf_localization.foreign_text import shown_in_line
 from kbf_localization.localization import State
-from kbf_localization.localization.timeline import CameraRhythm, StampOffset
+from kbf_localization.ros.rclpy_internals import hide_from_log_calls
+from kbf_localization.ros.timeline import CameraRhythm, StampOffset
+from kbf_localization.sanitize import shown_in_line
 
-_LARGE_OFFSET_S = 0.3
-"""Images that come later than this after the odometry of their stamp are worth a warning."""
-LARGEST_CORRECTION_S = 60.0
-"""What camera_time_offset can be."""
-_MANY_MISSING = 0.1
-"""Share of missing images from which on the transport is at fault."""
+_MAX_OFFSET_S = 0.3
+"""Larger offsets between the stamps of images and odometry cause a warning."""
+MAX_TIME_CORRECTION_S = 60.0
+"""Limit of camera_time_offset."""
+_MAX_MISSING_FRACTION, _MIN_MISSING_IMAGES = 0.1, 30
+"""More missing images than this point at the transport."""
 _LEVELS = {
     State.UNINITIALIZED: DiagnosticStatus.WARN,
     State.LOCALIZING: DiagnosticStatus.WARN,
     State.TRACKING: DiagnosticStatus.OK,
+    State.DEGRADED: DiagnosticStatus.WARN,
     State.LOST: DiagnosticStatus.ERROR,
 }
-_MESSAGES = {
+STATE_TEXTS = {
     State.UNINITIALIZED: "uninitialized: waits for images and odometry",
     State.LOCALIZING: "localizing: the place is not certain yet",
     State.TRACKING: "tracking",
+    State.DEGRADED: "degraded: odometry alone carries the pose",
     State.LOST: "lost: the images do not fit the map where the robot should be",
 }
 
@@ -45,11 +47,12 @@ def status(
     name: str,
     hardware_id: str,
     state: State,
-    complaints: Iterable[str],
+    text: str,
+    problems: Iterable[str],
     values: Mapping[str, object],
 ) -> DiagnosticStatus:
-    """The state, what is wrong with the inputs, and figures."""
-    level, lines = _LEVELS[state], [_MESSAGES[state], *complaints]
+    """Make the status message: the state and its `text`, problems with the inputs, metrics."""
+    level, lines = _LEVELS[state], [text, *problems]
     if len(lines) > 1 and level == DiagnosticStatus.OK:
         level = DiagnosticStatus.WARN
     return DiagnosticStatus(
@@ -62,7 +65,7 @@ def status(
 
 
 def inactive(name: str, hardware_id: str, label: str) -> DiagnosticStatus:
-    """The status of a node that does not run."""
+    """Make the status message of a node that is not active."""
     return DiagnosticStatus(
         level=DiagnosticStatus.STALE, name=name, hardware_id=hardware_id, message=label
     )
@@ -73,7 +76,7 @@ def _text(value: object) -> str:
 
 
 class ImageHealth:
-    """Whether the images that arrive can be used, and what is wrong with their stamps."""
+    """Monitors whether arriving images can be used, and their stamps."""
 
     def __init__(self, counts: Counter[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._counts, self._clock = counts, clock
@@ -83,7 +86,10 @@ class ImageHealth:
         self.used()
 
     def arrived(self, stamp_ns: int, correction_ns: int, newest_odometry_ns: int | None) -> None:
-        """An image has come while this was the newest odometry; its stamp is to be corrected."""
+        """Record an image's arrival while this is the newest odometry.
+
+        `correction_ns` is added to its stamp.
+        """
         self._arrived += 1
         self._counts[Event.IMAGES_MISSING] += self._rhythm.missing(stamp_ns)
         if correction_ns != self._correction_ns:
@@ -94,40 +100,40 @@ class ImageHealth:
             self._offset.add(self._clock(), offset_ns * 1e-9)
 
     def used(self) -> None:
-        """An image could be used; or the node begins to listen."""
+        """Record that an image could be used, or that the node begins to listen."""
         self._used_at, self._counts_then = self._clock(), dict(self._counts)
 
     def time_jumped(self) -> None:
         self._offset.clear()
         self._measured_at = -math.inf
 
-    def figures(self) -> dict[str, float]:
-        """Image stamps against the odometry's, as both arrive."""
+    def metrics(self) -> dict[str, float]:
+        """Return the offset of image stamps from the odometry's, and its drift."""
         self._measure()
         return {"image_offset_s": self._offset_s, "image_offset_drift_ms_per_min": self._drift}
 
     def _measure(self) -> None:
-        """Twice a second: a status is published for every image."""
+        """Measure at most twice a second: a status is published for every image."""
         if self._clock() - self._measured_at >= 0.5:
             self._measured_at = self._clock()
             self._offset_s = self._offset.seconds()
             self._drift = self._offset.drift_ms_per_minute()
 
-    def complaints(self, values: Mapping[str, Any]) -> dict[str, str]:
-        """A line for each kind of fault, while odometry and images arrive."""
+    def diagnostics(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """Return a line for each kind of problem while odometry and images arrive."""
         found = {}
         self._measure()
         offset, unused = self._offset_s, self._clock() - self._used_at
         if unused > values["watchdog_timeout"]:
             why = "; ".join(self._reasons(values["camera_time_offset"])) or "none is in time"
             found["refused"] = f"no image could be used for {unused:.0f} s: {why}"
-        elif abs(offset) > _LARGE_OFFSET_S:
+        elif abs(offset) > _MAX_OFFSET_S:
             found["offset"] = (
                 f"images are {ahead(offset)} the odometry that arrives with them: a slow camera, "
                 "or clocks that disagree, which 'kbf check time' tells"
             )
         missing = self._counts[Event.IMAGES_MISSING]
-        many = missing > max(30, _MANY_MISSING * self._arrived)
+        many = missing > max(_MIN_MISSING_IMAGES, _MAX_MISSING_FRACTION * self._arrived)
         if many and values["image_transport"] == "raw":
             found["missing"] = (
                 f"{missing} raw images are missing beside {self._arrived} that came: give camera "
@@ -137,15 +143,15 @@ class ImageHealth:
         return found
 
     def _reasons(self, correction_s: float) -> list[str]:
-        """What happened to the images since the last one that could be used."""
+        """Return why the images since the last usable one were refused."""
         since = Counter(dict(self._counts))
         since.subtract(self._counts_then)
         reasons = sorted((name, count) for name, count in since.items() if count > 0)
         lines = [f"{name} {count} times" for name, count in reasons if name.startswith("image_")]
         offset = self._offset_s
-        if abs(offset) > _LARGE_OFFSET_S:
+        if abs(offset) > _MAX_OFFSET_S:
             line = f"they are {ahead(offset)} the odometry: synchronize the clocks"
-            if abs(correction_s - offset) <= LARGEST_CORRECTION_S:
+            if abs(correction_s - offset) <= MAX_TIME_CORRECTION_S:
                 line += f", or set camera_time_offset to {correction_s - offset:.2f}"
             lines.append(line)
         return lines
@@ -156,7 +162,7 @@ def ahead(offset_s: float) -> str:
 
 
 class TopicWatch:
-    """How often messages come on one topic, and why they do not."""
+    """The rate of one topic's messages, and why none arrive."""
 
     def __init__(
         self,
@@ -174,17 +180,17 @@ class TopicWatch:
         self._arrived = False
         self._sequence: int | None = None
         self.missing = 0
-        """Messages of its publisher that never came, where the middleware numbers them."""
+        """Messages that were lost, where the middleware numbers them."""
 
     def arrived(self, sequence: int | None = None) -> None:
-        """A message has come; the publisher's number of it, where the middleware tells."""
+        """Record a message, with the publisher's number of it where the middleware has one."""
         self._last = self._clock()
         self._arrived = True
         self._rate.happened()
         before, self._sequence = self._sequence, sequence
         if before is None or sequence is None or sequence <= before + 1:
             return
-        # Each publisher counts by itself, and a message does not tell whose it is.
+        # Each publisher counts by itself, and a message does not name its publisher.
         if self._node.count_publishers(self._topic) == 1:
             self.missing += sequence - before - 1
 
@@ -194,11 +200,11 @@ class TopicWatch:
         return self._clock() - self._last if self._arrived else math.nan
 
     def hertz(self) -> float:
-        """Messages a second over the last while."""
+        """Return messages per second over the last seconds."""
         return self._rate.hertz()
 
     def explain(self, timeout: float) -> str | None:
-        """Why nothing has come for more than `timeout` seconds; None while messages arrive."""
+        """Return why no message came for `timeout` seconds; None while messages arrive."""
         silent = self._clock() - self._last
         if silent < timeout:
             return None
@@ -220,7 +226,7 @@ class TopicWatch:
 
 
 class Rate:
-    """How often something happens, over the last `window` seconds."""
+    """The rate of an event over the last `window` seconds."""
 
     def __init__(self, window: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._window, self._clock = window, clock
@@ -233,7 +239,7 @@ class Rate:
             self._count += 1
 
     def hertz(self) -> float:
-        """The rate since about `window` seconds ago; call it regularly."""
+        """Return the rate since about `window` seconds ago; call it regularly."""
         now = self._clock()
         with self._lock:
             while len(self._marks) > 1 and now - self._marks[1][0] >= self._window:
@@ -244,7 +250,7 @@ class Rate:
 
 
 class Latency:
-    """Percentiles of the last `size` durations, measured anew at most twice a second."""
+    """Percentiles of the last `size` durations, computed at most twice a second."""
 
     def __init__(self, size: int = 500, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -255,7 +261,7 @@ class Latency:
         self._seconds.append(seconds)
 
     def percentiles_ms(self) -> tuple[float, float]:
-        """The 50th and the 99th in milliseconds; NaN before the first."""
+        """Return the 50th and the 99th percentile in milliseconds; NaN before the first."""
         if self._seconds and self._clock() - self._measured_at >= 0.5:
             self._measured_at = self._clock()
             p50, p99 = np.percentile(list(self._seconds), (50, 99)) * 1e3
@@ -263,21 +269,22 @@ class Latency:
         return self._percentiles
 
 
-LONGEST_LINE = 2000
-"""Characters: a frame's name may be as long as a message."""
+MAX_LINE_LENGTH = 2000
+"""Characters of a line in the log: a frame's name may be as long as a message."""
 
 
-class ShownLogger(RcutilsLogger):
-    """Logs as rclpy does, but shows control characters instead of sending them to the terminal:
-    names and errors come from files and from the network.
+class SanitizingLogger(RcutilsLogger):
+    """Log as rclpy does, with control characters escaped.
+
+    Names and errors come from files and from the network.
     """
 
     def log(self, message: object, *arguments: Any, **keywords: Any) -> bool:
         text = str(message)
-        if len(text) > LONGEST_LINE:
-            text = f"{text[:LONGEST_LINE]}... ({len(text)} characters)"
+        if len(text) > MAX_LINE_LENGTH:
+            text = f"{text[:MAX_LINE_LENGTH]}... ({len(text)} characters)"
         return bool(super().log(shown_in_line(text), *arguments, **keywords))
 
 
-# rclpy tells calls apart by where they are made, which is not here: nothing else logs in this file.
-_internal_callers.append(str(Path(__file__).resolve()))
+# rclpy identifies calls by their place, which is not in this file: nothing else logs here.
+hide_from_log_calls(__file__)

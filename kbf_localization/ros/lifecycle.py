@@ -1,7 +1,7 @@
 """A lifecycle node that Nav2's lifecycle manager can run, and whose entities may be destroyed.
 
-An rclpy executor makes its wait set of the node's entities without a lock. One that another thread
-destroys meanwhile raises InvalidHandle or RCLError there and ends the process; and an executor
+An rclpy executor builds its wait set of the node's entities without a lock. An entity that another
+thread destroys meanwhile raises InvalidHandle or RCLError there and ends the process; an executor
 that is shut down while it spins loses the guard that it waits for. So entities are destroyed
 between two spins, on the thread that spins, and an executor is shut down when it no longer spins.
 """
@@ -17,7 +17,6 @@ from typing import Any
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import Executor, ExternalShutdownException
-from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.lifecycle import LifecycleNodeMixin, LifecyclePublisher, TransitionCallbackReturn
 from rclpy.node import Node
 from rclpy.publisher import Publisher
@@ -25,15 +24,21 @@ from rclpy.service import Service
 from rclpy.subscription import Subscription
 from rclpy.timer import Timer
 
-from kbf_localization.ros.diagnostics import ShownLogger
+from kbf_localization.ros.diagnostics import SanitizingLogger
+from kbf_localization.ros.rclpy_internals import (
+    RCLError,
+    lifecycle_label,
+    replace_change_state,
+    wrap_transitions,
+)
 
 logger = logging.getLogger(__name__)
 
-# How soon a signal is heeded: Python's handlers run between two waits, each of which costs.
-_PERIOD_S, _PAUSE_S = 0.4, 0.001
+_SPIN_TIMEOUT_S, _SPIN_PAUSE_S = 0.4, 0.001
+"""Python's signal handlers run between two waits, each of which costs processor time."""
 _WARNING_PERIOD_S = 5.0
-_MOST_FAILURES = 100
-"""So many errors without a break between them are the executor's own."""
+_MAX_FAILURES = 100
+"""More consecutive errors are the executor's own."""
 
 
 class Disposal:
@@ -57,18 +62,18 @@ class Disposal:
         try:
             while executor.context.ok() and not until.is_set():
                 try:
-                    executor.spin_once(timeout_sec=_PERIOD_S)
+                    executor.spin_once(timeout_sec=_SPIN_TIMEOUT_S)
                     failures = 0
                 except ExternalShutdownException:
                     raise
                 except Exception as error:
                     failures += 1
-                    if failures > _MOST_FAILURES or not executor.context.ok():
+                    if failures > _MAX_FAILURES or not executor.context.ok():
                         raise
                     failed(error)
                 self._run_tasks()
                 # rclpy hands a callback out again and again until a thread has begun with it.
-                time.sleep(_PAUSE_S)
+                time.sleep(_SPIN_PAUSE_S)
         finally:
             with self._lock:
                 self._executor = None
@@ -103,12 +108,12 @@ class Disposal:
 
 
 def wake(executor: Executor) -> None:
-    """Make the executor's spin_once return: a plain wake() only makes it wait anew."""
+    """Make the executor's spin_once return: a plain wake() only makes it wait again."""
     executor.create_task(lambda: None)
 
 
 class SafeLifecycleNode(LifecycleNodeMixin, Node):
-    """rclpy's lifecycle node with four faults corrected.
+    """A lifecycle node that corrects four faults of rclpy's.
 
     A transition that the state does not allow raises in rclpy's service callback and so ends
     the process: here it is answered by success = false. A transition that takes long, such as
@@ -119,26 +124,24 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
     def __init__(self, name: str, **arguments: Any) -> None:
         self.disposal = Disposal()
         self.steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._shown_logger: ShownLogger | None = None
+        self._sanitizing_logger: SanitizingLogger | None = None
         self._warned: dict[str, float] = {}
         Node.__init__(self, name, **arguments)
         self.lifecycle_group = ReentrantCallbackGroup()
         LifecycleNodeMixin.__init__(self, callback_group=self.lifecycle_group)
-        for state, callback in list(self._callbacks.items()):
-            self._callbacks[state] = self._explained(callback)
+        wrap_transitions(self, self._with_logged_errors)
         self._transition_lock = threading.Lock()
-        self._unguarded_change_state = self._service_change_state.callback
-        self._service_change_state.callback = self._change_state
+        self._unguarded_change_state = replace_change_state(self, self._change_state)
 
-    def get_logger(self) -> ShownLogger:
-        if self._shown_logger is None:
-            self._shown_logger = ShownLogger(super().get_logger().name)
-        return self._shown_logger
+    def get_logger(self) -> SanitizingLogger:
+        if self._sanitizing_logger is None:
+            self._sanitizing_logger = SanitizingLogger(super().get_logger().name)
+        return self._sanitizing_logger
 
     @property
     def state_label(self) -> str:
         """The lifecycle state, such as "active"."""
-        return str(self._state_machine.current_state[1])
+        return lifecycle_label(self)
 
     def warn(self, kind: str, message: str) -> None:
         """Log a warning, the same kind at most every 5 seconds."""
@@ -177,13 +180,13 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
         raise TypeError(f"cannot destroy {entity!r}")
 
     def finish_transitions(self, seconds: float) -> None:
-        """Wait for a transition that is under way; none begins any more."""
+        """Wait for a transition in progress; none begins afterwards."""
         self._transition_lock.acquire(timeout=seconds)
 
-    def _explained(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """A transition's callback that logs its error, of which rclpy would say nothing."""
+    def _with_logged_errors(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Wrap a transition's callback so that its error is logged, which rclpy does not do."""
 
-        def explained(state: Any) -> Any:
+        def called(state: Any) -> Any:
             try:
                 return callback(state)
             except Exception as error:
@@ -191,16 +194,16 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
                 self.get_logger().error(f"{type(error).__name__} in a transition: {error}")
                 raise
 
-        return explained
+        return called
 
     def _change_state(self, request: Any, response: Any) -> Any:
         if not self._transition_lock.acquire(blocking=False):
-            self.get_logger().warning("a transition is refused: another one is under way")
+            self.get_logger().warning("a transition is refused: another is in progress")
             response.success = False
             return response
         try:
             return self._unguarded_change_state(request, response)
-        except (_rclpy.RCLError, TypeError, ValueError) as error:
+        except (RCLError, TypeError, ValueError) as error:
             asked = request.transition.label or request.transition.id
             self.get_logger().warning(f"transition {asked} from {self.state_label}: {error}")
             response.success = False

@@ -1,4 +1,4 @@
-"""A running localizer seen by the live page: subscribes only while somebody watches."""
+"""The live page's subscriptions to a running localizer, while somebody watches."""
 
 from __future__ import annotations
 
@@ -36,26 +36,27 @@ from kbf_localization.ros.conversions import (
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 1.0
-"""How often the localizer is looked for."""
-PICTURE_S = 0.1
-"""At most so often a camera's picture is handed on."""
-MOST_CELLS = 4_000_000
-GIVEN = np.diag([0.5, 0.5, math.radians(15.0)]) ** 2
-"""Covariance of a pose that was clicked, as RViz gives it."""
+SEARCH_PERIOD_S = 1.0
+"""Period of the search for the localizer in the ROS graph."""
+IMAGE_PERIOD_S = 0.1
+"""Shortest period between two camera images on the page."""
+MAX_CELLS = 4_000_000
+"""Cells of the largest floor plan that is shown."""
+CLICKED_POSE_COVARIANCE = np.diag([0.5, 0.5, math.radians(15.0)]) ** 2
+"""Covariance (m, m, rad) of a pose that was clicked, as RViz gives it."""
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 SENSOR = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-FOR_A_MOMENT = ("camera", "match", "status", "pose", "hypotheses")
-"""Channels that say nothing once the localizer has gone."""
+TRANSIENT_CHANNELS = ("camera", "match", "status", "pose", "hypotheses")
+"""Channels without meaning once the localizer has gone."""
 
 Topics = dict[str, list[str]]
 
 
 class LiveListener:
-    """Puts what the localizer `name` ("/localizer") publishes on a board, and hands poses to it.
+    """Put what the localizer `name` ("/localizer") publishes on a board; send poses to it.
 
-    Topics are looked for as the localizer itself has them, remapped or not. A localizer that
-    starts anew is found again.
+    Topics are found by the localizer's own names, remapped or not. A localizer that restarts is
+    found again.
     """
 
     def __init__(self, node: Node, name: str, board: Board) -> None:
@@ -65,33 +66,37 @@ class LiveListener:
         self._subscriptions: dict[str, tuple[str, Any]] = {}
         self._poses: Any = None
         self._frame = "map"
-        self._looked_at = -math.inf
-        self._pictured_at = -math.inf
+        self._searched_at = -math.inf
+        self._image_at = -math.inf
 
     def tick(self) -> None:
-        """Between two spins: look for the localizer now and then, listen while somebody watches."""
+        """Search for the localizer and update the subscriptions; called between two spins."""
         watched = self._board.watched
         if not watched and self._subscriptions:
             self._listen({})
-            self._board.forget(*FOR_A_MOMENT)
-            self._looked_at = -math.inf
-        if watched and time.monotonic() - self._looked_at >= LOOK_S:
-            self._looked_at = time.monotonic()
-            self._look()
+            self._board.forget(*TRANSIENT_CHANNELS)
+            self._searched_at = -math.inf
+        if watched and time.monotonic() - self._searched_at >= SEARCH_PERIOD_S:
+            self._searched_at = time.monotonic()
+            self._search()
 
     def set_pose(self, x: float, y: float, angle: float) -> None:
-        """Tell the localizer where it is; on any thread."""
+        """Send a pose to the localizer; on any thread."""
         publisher = self._poses
         if publisher is not None:
             # Without a stamp: as of the newest odometry.
-            publisher.publish(pose_with_covariance(self._frame, 0, np.array([x, y, angle]), GIVEN))
+            publisher.publish(
+                pose_with_covariance(
+                    self._frame, 0, np.array([x, y, angle]), CLICKED_POSE_COVARIANCE
+                )
+            )
 
-    def _look(self) -> None:
+    def _search(self) -> None:
         where = self._name, self._namespace or "/"
         present = where in self._node.get_node_names_and_namespaces()
         self._board.put("node", {"name": self._full_name, "present": present})
         if not present:
-            self._board.forget(*FOR_A_MOMENT)
+            self._board.forget(*TRANSIENT_CHANNELS)
             return
         published = dict(self._node.get_publisher_names_and_types_by_node(*where))
         taken = dict(self._node.get_subscriber_names_and_types_by_node(*where))
@@ -103,8 +108,8 @@ class LiveListener:
             self._poses = self._node.create_publisher(PoseWithCovarianceStamped, given, 5)
 
     def _wanted(self, published: Topics, taken: Topics) -> dict[str, tuple[str, Any, Any, Any]]:
-        """Topic, type, QoS and callback of each channel."""
-        sought: list[tuple[str, str | None, Any, Any, Callable[[Any], None]]] = [
+        """Return topic, type, QoS and callback of each channel."""
+        channels: list[tuple[str, str | None, Any, Any, Callable[[Any], None]]] = [
             ("status", _find(published, DiagnosticStatus), DiagnosticStatus, 10, self._on_status),
             (
                 "pose",
@@ -126,11 +131,11 @@ class LiveListener:
         ]
         for kind in (CompressedImage, Image):
             if camera := _find(taken, kind):
-                sought.append(("camera", camera, kind, SENSOR, self._on_camera))
+                channels.append(("camera", camera, kind, SENSOR, self._on_camera))
                 break
         return {
             channel: (topic, kind, qos, callback)
-            for channel, topic, kind, qos, callback in sought
+            for channel, topic, kind, qos, callback in channels
             if topic is not None
         }
 
@@ -145,7 +150,7 @@ class LiveListener:
                 self._subscriptions[channel] = topic, made
 
     def _on_status(self, message: DiagnosticStatus) -> None:
-        values = {one.key: one.value for one in message.values}
+        values = {pair.key: pair.value for pair in message.values}
         level = int.from_bytes(message.level, "little")
         self._board.put("status", {"message": message.message, "level": level, "values": values})
 
@@ -162,42 +167,46 @@ class LiveListener:
     def _on_hypotheses(self, message: MarkerArray) -> None:
         found: dict[int, dict[str, Any]] = {}
         for marker in message.markers:
-            one = found.setdefault(int(marker.id), {})
+            hypothesis = found.setdefault(int(marker.id), {})
             x, y, angle = planar_pose(marker.pose).tolist()
             if marker.ns == "heading":
-                one["pose"] = [x, y, angle]
-                one["probability"] = round(float(marker.color.a), 4)
+                hypothesis["pose"] = [x, y, angle]
+                hypothesis["probability"] = round(float(marker.color.a), 4)
             elif marker.ns == "ellipse":
-                one["sigma"] = [marker.scale.x / 4.0, marker.scale.y / 4.0, angle]
-        whole = [{"number": number, **one} for number, one in found.items() if "pose" in one]
-        self._board.put("hypotheses", {"hypotheses": whole})
+                hypothesis["sigma"] = [marker.scale.x / 4.0, marker.scale.y / 4.0, angle]
+        complete = [
+            {"number": number, **hypothesis}
+            for number, hypothesis in found.items()
+            if "pose" in hypothesis
+        ]
+        self._board.put("hypotheses", {"hypotheses": complete})
 
     def _on_match(self, message: CompressedImage) -> None:
         self._board.put("match", bytes(message.data))
 
     def _on_map(self, message: PoseArray) -> None:
         self._frame = message.header.frame_id or self._frame
-        poses = [round(value, 3) for one in message.poses for value in planar_pose(one).tolist()]
+        poses = [round(value, 3) for pose in message.poses for value in planar_pose(pose).tolist()]
         self._board.put("poses", {"poses": poses})
 
     def _on_plan(self, message: OccupancyGrid) -> None:
         info = message.info
-        if info.width * info.height != len(message.data) or len(message.data) > MOST_CELLS:
+        if info.width * info.height != len(message.data) or len(message.data) > MAX_CELLS:
             return
         cells = np.frombuffer(message.data, dtype=np.int8).reshape(info.height, info.width)
-        # Black, grey and white, the upper row first, as pictures go.
+        # Black, grey and white; an image's first row is the upper one.
         grey = np.where(cells < 0, 128, np.where(cells > 50, 0, 255)).astype(np.uint8)[::-1]
         packed = cv2.imencode(".png", grey)[1].tobytes()
         origin = planar_pose(info.origin).tolist()
-        picture = base64.b64encode(packed).decode("ascii")
+        image = base64.b64encode(packed).decode("ascii")
         self._board.put(
-            "plan", {"picture": picture, "origin": origin, "resolution": float(info.resolution)}
+            "plan", {"picture": image, "origin": origin, "resolution": float(info.resolution)}
         )
 
     def _on_camera(self, message: CompressedImage | Image) -> None:
-        if time.monotonic() - self._pictured_at < PICTURE_S:
+        if time.monotonic() - self._image_at < IMAGE_PERIOD_S:
             return
-        self._pictured_at = time.monotonic()
+        self._image_at = time.monotonic()
         if isinstance(message, CompressedImage):
             data = bytes(message.data)
             known = read_header(data)
@@ -212,7 +221,7 @@ class LiveListener:
 
 
 def _forgiving(callback: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A message that cannot be shown, such as one of numbers that no pose has, is passed over."""
+    """Wrap a callback so that a message that cannot be shown is ignored."""
 
     def called(message: Any) -> None:
         with suppress(ValueError, ArithmeticError, cv2.error):
@@ -222,7 +231,7 @@ def _forgiving(callback: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _find(topics: Topics, kind: Any, ending: str = "") -> str | None:
-    """The topic of a message class."""
+    """Return the topic of a message class whose name has this ending."""
     package, _, _ = kind.__module__.partition(".")
     type_name = f"{package}/msg/{kind.__name__}"
     return next(
@@ -233,7 +242,7 @@ def _find(topics: Topics, kind: Any, ending: str = "") -> str | None:
 
 @contextmanager
 def listening(name: str, board: Board) -> Iterator[LiveListener]:
-    """A listener on a thread and in a context of its own."""
+    """Run a listener on its own thread and in its own context."""
     context = rclpy.Context()
     rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
     node = Node("kbf_live", context=context, use_global_arguments=False)

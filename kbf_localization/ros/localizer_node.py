@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import gc
 import os
+import stat
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 
-from kbf_localization.ending import Ending
+from kbf_localization.errors import KbfError
+from kbf_localization.limits import LEAST_NODE_BYTES, check_address_space
+from kbf_localization.shutdown import Ending
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the node until it is told to stop; 0 then, 2 where a parameter's value cannot be."""
+    """Run the node until it is stopped; return 0, or 2 for an invalid parameter."""
     return _run(arguments, Ending())
 
 
 def _run(arguments: list[str] | None, ending: Ending) -> int:
-    from kbf_localization.foreign_text import show_errors, shown
+    from kbf_localization.sanitize import show_errors, shown
     from kbf_localization.threads import limit_threads
 
     show_errors()
+    try:
+        check_start(sys.argv if arguments is None else arguments)
+    except KbfError as error:
+        sys.stderr.write(f"localizer: {shown(str(error))}\n")
+        return 2
     # Before NumPy is imported: the other core is for the messages.
     limit_threads(1)
     try:
@@ -28,16 +39,15 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
         return 2
     from rclpy.exceptions import ParameterException
     from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
-    from rclpy.impl.implementation_singleton import rclpy_implementation
     from rclpy.signals import SignalHandlerOptions
 
     from kbf_localization.ros.node import LocalizerNode
+    from kbf_localization.ros.rclpy_internals import RCLError
 
-    rcl_error = rclpy_implementation.RCLError
-    # The worker's Python must not keep a service waiting for long.
+    # The worker's thread must not delay a service for long.
     sys.setswitchinterval(0.001)
     asked = ending.start()
-    # rclpy's own handlers end the communication before the node can say good-bye.
+    # rclpy's own handlers end the communication before the node has closed its bond.
     try:
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:  # rclpy's, for arguments that are none
@@ -45,7 +55,7 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
         return 2
     try:
         node = LocalizerNode(asked)
-    except (ParameterException, rcl_error) as error:
+    except (ParameterException, RCLError) as error:
         rclpy.logging.get_logger("localizer").fatal(shown(f"cannot start: {error}"))
         rclpy.try_shutdown()
         return 2
@@ -56,16 +66,16 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     except ExternalShutdownException:
         pass
     finally:
-        # Nothing is destroyed under the hands of a transition that is under way.
+        # Nothing is destroyed while a transition is in progress.
         node.finish_transitions(1.0)
         node.close()
         executor.shutdown(timeout_sec=0.5)
         node.destroy_node()
         rclpy.try_shutdown()
-    # Only with its last handle does the node leave the ROS graph; else others see it for 20 s more.
+    # The node leaves the ROS graph with its last handle; otherwise others see it for 20 s more.
     del node, executor
     gc.collect()
-    # A map that was being loaded may still be: Python would end under that thread's hands.
+    # A thread may still load a map, which must not run while Python is torn down.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -73,3 +83,20 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+PARAMETER_FILE_OPTION = "--params-file"
+
+
+def check_start(arguments: Sequence[str]) -> None:
+    """Refuse too little address space, and parameter files that rcl would wait for for ever."""
+    check_address_space(LEAST_NODE_BYTES)
+    for option, value in pairwise(arguments):
+        if option != PARAMETER_FILE_OPTION:
+            continue
+        try:
+            mode = Path(value).stat().st_mode
+        except (OSError, ValueError):
+            continue  # rcl says what is wrong with it
+        # To open a pipe waits for whoever writes into it, and a device never ends.
+        if not stat.S_ISREG(mode):
+            raise KbfError(f"{PARAMETER_FILE_OPTION} {value}: is not a regular file")

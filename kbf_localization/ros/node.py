@@ -21,41 +21,39 @@ from kbf_localization.errors import KbfError
 from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization import Localization
-from kbf_localization.localization.startup import (
+from kbf_localization.ros import diagnostics, parameters
+from kbf_localization.ros.bond import Bond, make_bond
+from kbf_localization.ros.conversions import header
+from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.ros.localizer_server import LocalizerServer
+from kbf_localization.ros.outputs import Outputs
+from kbf_localization.ros.startup import (
     first_pose,
     load_localizer,
     save_pose,
     user_path,
 )
-from kbf_localization.ros import diagnostics, parameters
-from kbf_localization.ros.bond import Bond, make_bond
-from kbf_localization.ros.conversions import header
-from kbf_localization.ros.intake import Intake
-from kbf_localization.ros.lifecycle import SafeLifecycleNode
-from kbf_localization.ros.outputs import Outputs
-from kbf_localization.ros.running_localizer import RunningLocalizer
 
 try:
     from nav2_msgs.srv import SetInitialPose
 except ImportError:
     SetInitialPose = None
 
-_NAMESAKE_PERIOD_S = 5.0
+_DUPLICATE_SEARCH_PERIOD_S = 5.0
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
 
 class LocalizerNode(SafeLifecycleNode):
-    """A shell round the Localizer.
+    """The ROS interface of the localizer.
 
-    `_running` is there between configure and clean-up, `_intake` while active. Timers run on other
-    threads than transitions: they hold `_in_use` while they use either, and a transition takes it
-    to put them away, so that nothing is destroyed under a timer's hands. `ending` is set when the
-    process is told to end, so that no map is waited for.
+    `_server` exists between configure and clean-up and reads topics while active. Timers run on
+    other threads than transitions: they hold `_in_use` while they use the server, and a transition
+    takes it to remove the server, so that nothing in use is destroyed. `ending` is set when the
+    process shuts down, so that it does not wait for a map.
     """
 
     def __init__(self, ending: threading.Event | None = None, **arguments: Any) -> None:
-        self._running: RunningLocalizer | None = None
-        self._intake: Intake | None = None
+        self._server: LocalizerServer | None = None
         self._bond: Bond | None = None
         self._ending = ending or threading.Event()
         self._in_use = threading.RLock()
@@ -64,7 +62,7 @@ class LocalizerNode(SafeLifecycleNode):
         parameters.declare(self)
         self.add_post_set_parameters_callback(self._apply_parameters)
         self._clocks_compared = False
-        self._namesakes_sought = -_NAMESAKE_PERIOD_S
+        self._duplicates_searched_at = -_DUPLICATE_SEARCH_PERIOD_S
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._group = MutuallyExclusiveCallbackGroup()
         self.create_timer(1.0, self._diagnose, callback_group=self._group, clock=self.steady)
@@ -89,20 +87,19 @@ class LocalizerNode(SafeLifecycleNode):
         training_map: Any = localizer.training_map
         self._map_identity = str(training_map.identity)
         self._outputs = Outputs(self, values, training_map)
-        log = self.get_logger().info
-        self._running = RunningLocalizer(
-            localizer, values, self._publish, self._broadcast, log, self.warn
+        self._server = LocalizerServer(
+            localizer, values, self._publish, self._broadcast, self.get_logger(), self.warn
         )
         prior, origin = first_pose(values, self._map_identity)
         if prior is not None:
             localizer.set_pose(prior)
-        self._listen_while_configured(self._running)
+        self._listen_while_configured(self._server)
         count, method = len(training_map.poses), values["method"]
         self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {origin}")
         return super().on_configure(state)
 
-    def _listen_while_configured(self, running: RunningLocalizer) -> None:
-        """Services and poses set by hand, which count even before the node is active."""
+    def _listen_while_configured(self, server: LocalizerServer) -> None:
+        """Offer services and take given poses, also before the node is active."""
         services = [
             (Empty, "reinitialize_global_localization", self._on_reinitialize),
             (Empty, "request_nomotion_update", self._on_no_motion_update),
@@ -117,19 +114,17 @@ class LocalizerNode(SafeLifecycleNode):
         deep = QoSProfile(depth=1000)
         self._made_at_configure = [
             self.create_subscription(
-                PoseWithCovarianceStamped, "initialpose", running.on_initial_pose, 5
+                PoseWithCovarianceStamped, "initialpose", server.on_initial_pose, 5
             ),
             *(self.create_service(*service, qos_profile=deep) for service in services),
         ]
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         result = super().on_activate(state)
-        running, values = self._running, self._values
-        if running is None:
+        server, values = self._server, self._values
+        if server is None:
             return FAILURE
-        self._intake = Intake(
-            self, running.topics(), running.failed, lambda: running.localizer.stands
-        )
+        server.start_reading(self)
         self._active_timers = []
         if values["save_pose_rate"] > 0.0:
             period_s = 1.0 / values["save_pose_rate"]
@@ -167,100 +162,106 @@ class LocalizerNode(SafeLifecycleNode):
         if bond is not None:
             bond.end()
         self._save_pose()
-        with self._in_use:
-            intake, self._intake = self._intake, None
-        if intake is None:
-            return
-        intake.close()
-        self.dispose(*self._active_timers)
-        if self._running is not None:
-            self._running.drop_images()
+        server = self._server
+        if server is not None and server.is_reading:
+            server.stop_reading()
+            self.dispose(*self._active_timers)
 
     def _release(self) -> None:
         self._stop_active()
         with self._in_use:
-            running, self._running = self._running, None
-        if running is not None:
-            running.stop()
+            server, self._server = self._server, None
+        if server is not None:
+            server.stop()
             self.dispose(*self._made_at_configure)
             self._outputs.destroy()
 
     def _publish(self, localization: Localization) -> None:
-        """Called by the worker, which is stopped before the publishers are destroyed."""
-        if self._intake is None:
+        """Publish a localization; the worker calls it, which ends before the publishers."""
+        server = self._server
+        if server is None or not server.is_reading:
             return
         self._outputs.publish_pose(localization)
         if self._outputs.status_is_read:
             self._outputs.publish_status(self._status())
-        self._outputs.publish_pictures(localization, self._values["belief_poses_count"])
-        running = self._running
+        self._outputs.publish_visualization(localization, self._values["belief_poses_count"])
+        self._show_state(server)
         with self._in_use:
-            # So that tf gives at the image's stamp what the pose says. An image that was not used
+            # So that tf agrees with the pose at the image's stamp. An image that was not used
             # leaves the transform as it is, which is sent with the odometry.
             wanted = self._values["tf_broadcast"] and localization.used
-            if wanted and running is not None and running.distrust() is None:
-                transform = running.localizer.map_to_odom()
+            if wanted and self._server is not None and server.transform_veto() is None:
+                transform = server.localizer.map_to_odom()
                 if transform is not None:
                     self._outputs.send_transform(transform, localization.stamp_ns)
 
     def _broadcast(self) -> None:
-        """Called for new odometry and given poses.
+        """Publish map→odom for new odometry and given poses.
 
-        What is known and what is sent must not be interleaved with an image's: of two transforms
-        with the same stamp tf takes the one that comes last.
+        Not interleaved with that of an image: of two transforms with the same stamp tf takes the
+        last.
         """
         with self._in_use:
-            running = self._running
-            if running is None or self._intake is None or not self._values["tf_broadcast"]:
+            server, wanted = self._server, self._values["tf_broadcast"]
+            if server is None or not server.is_reading or not wanted:
                 return
-            newest_ns = running.localizer.newest_odometry_ns
+            newest_ns = server.localizer.newest_odometry_ns
             tolerance_ns = int(self._values["transform_tolerance"] * 1e9)
             if newest_ns is None or not self._outputs.transform_is_due(newest_ns, tolerance_ns):
                 return
-            transform = running.localizer.map_to_odom()
-            if transform is not None and running.distrust() is None:
+            transform = server.localizer.map_to_odom()
+            if transform is not None and server.transform_veto() is None:
                 self._outputs.keep_transform(transform, newest_ns, tolerance_ns)
 
     def _status(self) -> DiagnosticStatus:
-        """The state with its figures."""
-        name, running, intake = self.get_fully_qualified_name(), self._running, self._intake
-        if running is None or intake is None:
+        """Return the state with its metrics."""
+        name, server = self.get_fully_qualified_name(), self._server
+        if server is None or not server.is_reading:
             return diagnostics.inactive(name, self.get_name(), self.state_label)
-        lines = running.complaints(intake).values()
-        state, values = running.localizer.state, running.figures(intake)
-        return diagnostics.status(name, self.get_name(), state, lines, values)
+        lines = server.diagnostics().values()
+        return diagnostics.status(
+            name, self.get_name(), server.state, server.state_text, lines, server.metrics()
+        )
 
     def _diagnose(self) -> None:
         with self._in_use:
             status = self._status()
             now = self.get_clock().now().nanoseconds
             self._diagnostics.publish(DiagnosticArray(header=header("", now), status=[status]))
-            self._look_for_namesakes()
-            running, intake = self._running, self._intake
-            if running is None or intake is None:
+            self._search_duplicate_nodes()
+            server = self._server
+            if server is None or not server.is_reading:
                 return
+            server.report_state()
             self._outputs.publish_status(status)
-            for kind, line in running.complaints(intake).items():
+            self._show_state(server)
+            for kind, line in server.diagnostics().items():
                 self.warn(kind, line)
-            self._compare_clocks(running, now)
+            self._compare_clocks(server, now)
 
-    def _look_for_namesakes(self) -> None:
-        """Two localizers of one name would both send map→odom, each answering half the calls."""
-        if time.monotonic() < self._namesakes_sought + _NAMESAKE_PERIOD_S:
+    def _show_state(self, server: LocalizerServer) -> None:
+        """Publish the state as a marker at the newest pose, where RViz shows it."""
+        known, stamp_ns = server.localizer.pose_at(), server.localizer.newest_odometry_ns
+        if known is not None and stamp_ns is not None and self._outputs.state_is_shown:
+            self._outputs.publish_state(stamp_ns, *known, server.state, server.state_text)
+
+    def _search_duplicate_nodes(self) -> None:
+        """Warn of nodes of the same name: both send map→odom and answer half the calls."""
+        if time.monotonic() < self._duplicates_searched_at + _DUPLICATE_SEARCH_PERIOD_S:
             return
-        self._namesakes_sought = time.monotonic()
+        self._duplicates_searched_at = time.monotonic()
         me = self.get_name(), self.get_namespace()
-        alike = self.get_node_names_and_namespaces().count(me)
-        if alike > 1:
+        count = self.get_node_names_and_namespaces().count(me)
+        if count > 1:
             self.warn(
-                "namesakes",
-                f"{alike} nodes are called {self.get_fully_qualified_name()}, and each may send "
+                "duplicate_nodes",
+                f"{count} nodes are called {self.get_fully_qualified_name()}, and each may send "
                 "map→odom: end all but one, or give each a namespace",
             )
 
-    def _compare_clocks(self, running: RunningLocalizer, now_ns: int) -> None:
-        """Say once that the transform, stamped as odometry is, will not be found at "now"."""
-        newest_ns = running.localizer.newest_odometry_ns
+    def _compare_clocks(self, server: LocalizerServer, now_ns: int) -> None:
+        """Warn once that the transform, stamped as odometry is, does not exist "now"."""
+        newest_ns = server.localizer.newest_odometry_ns
         if newest_ns is None or self._clocks_compared:
             return
         ahead_s = (newest_ns - now_ns) * 1e-9
@@ -272,61 +273,61 @@ class LocalizerNode(SafeLifecycleNode):
             )
 
     def _save_pose(self) -> None:
-        """Without `_in_use`: the transform must not wait for a slow disk."""
-        running = self._running
-        if running is None or not self._values["saved_pose_file"]:
+        """Save the pose; without `_in_use`, for the transform must not wait for a slow disk."""
+        server = self._server
+        if server is None or not self._values["saved_pose_file"]:
             return
-        known = running.localizer.pose_at()
+        known = server.localizer.pose_at()
         off = self._values["save_pose_rate"] < 0.0
-        if off or known is None or running.distrust() is not None:
+        if off or known is None or server.transform_veto() is not None:
             return
         try:
             path = user_path(self._values["saved_pose_file"])
             save_pose(path, GaussianPrior(*known), self._map_identity)
         except KbfError as error:
-            running.refuse(Event.POSE_NOT_SAVED, str(error))
+            server.refuse(Event.POSE_NOT_SAVED, str(error))
 
     def _on_reinitialize(self, request: Any, response: Any) -> Any:
-        running = self._running
-        if running is not None:
-            self.get_logger().info("localizing anew, from anywhere on the map")
-            running.localizer.reinitialize()
+        server = self._server
+        if server is not None:
+            self.get_logger().info("localizing from anywhere on the map")
+            server.reinitialize()
             self._outputs.forget_path()
         return response
 
     def _on_set_initial_pose(self, request: Any, response: Any) -> Any:
-        running = self._running
-        if running is not None:
-            running.on_initial_pose(request.pose)
+        server = self._server
+        if server is not None:
+            server.on_initial_pose(request.pose)
         return response
 
     def _on_no_motion_update(self, request: Any, response: Any) -> Any:
-        running = self._running
-        if running is not None:
-            running.localizer.force_next_update()
+        server = self._server
+        if server is not None:
+            server.localizer.force_next_update()
         return response
 
     def _clock_jumped(self, _: TimeJump) -> None:
-        running = self._running
-        if running is not None:
-            running.time_jumped_back("the clock has jumped back")
+        server = self._server
+        if server is not None:
+            server.time_jumped_back("the clock has jumped back")
             self._outputs.forget_path()
 
     def _check_parameters(self, changes: list[Parameter]) -> SetParametersResult:
-        return parameters.check(changes, configured=self._running is not None)
+        return parameters.check(changes, configured=self._server is not None)
 
     def _apply_parameters(self, changes: list[Parameter]) -> None:
-        """Make live changes take effect; the belief stays."""
-        running = self._running
-        if running is None:
+        """Apply changes of live parameters; the belief stays."""
+        server = self._server
+        if server is None:
             return
         self._values = parameters.read(self)
-        running.apply(self._values)
+        server.apply(self._values)
 
     def failed(self, error: Exception) -> None:
-        """A callback has failed: it is counted where there is a localizer, and the node goes on."""
-        running = self._running
-        if running is not None:
-            running.failed(error)
+        """Count and log a callback's error; the node goes on."""
+        server = self._server
+        if server is not None:
+            server.failed(error)
         else:
             self.warn(type(error).__name__, f"unexpected {type(error).__name__}: {error}")

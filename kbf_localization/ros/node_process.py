@@ -1,4 +1,4 @@
-"""The node seen from outside: started as a process of its own, recorded, ended."""
+"""The node as a child process: start, record, stop."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ from kbf_localization.ros.lifecycle import wake
 
 Value = bool | int | float | str
 QUEUE_DEPTH = 1000
-# Figures in a status that are no counts of what went wrong.
-_FIGURES = (
-    "stamp_ns", "odometry_stamp_ns", "active_poses", "odometry_received", "odometry_used",
-)  # fmt: skip
+# What is no count of problems in a status.
+_NOT_PROBLEMS = "active_poses", "odometry_received", "odometry_used"
+_UNITS = "_ns", "_s", "_m", "_ms", "_hz"
 
 
 class NodeProcess:
-    """Starts the localizer with these parameters; ends it with the `with` block at the latest."""
+    """Start the localizer with these parameters; end it with the `with` block at the latest."""
 
     program = "kbf_localization.ros.localizer_node"
 
@@ -84,19 +83,19 @@ class NodeProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while it runs."""
         return self._process.poll()
 
     def log(self) -> str:
-        """What it has printed so far."""
+        """Return what it has printed so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, timeout: float) -> int:
-        """Wait until it ends by itself, and give its exit code."""
+        """Wait until it ends by itself; return its exit code."""
         return self._process.wait(timeout)
 
     def interrupt(self, timeout: float = 5.0) -> int:
-        """Stop it as Ctrl-C does and give its exit code; kill it when it does not stop in time."""
+        """Stop it as Ctrl-C does, kill it after `timeout` seconds; return its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         try:
@@ -133,7 +132,7 @@ class NodePose:
 
 @dataclass
 class Recording:
-    """What the node published by the stamp of the image, and its counters as last published."""
+    """What the node published, by the stamp of the image; its counters as last published."""
 
     poses: dict[int, NodePose] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
@@ -142,7 +141,7 @@ class Recording:
     counts: dict[str, int] = field(default_factory=dict)
 
     def run(self, drive: Drive, frames: Rows) -> Run:
-        """The node's run over the frames of `drive` with these indices, which were played to it.
+        """Return the node's run over the frames of `drive` with these indices.
 
         A frame without a pose was dropped.
         """
@@ -153,8 +152,8 @@ class Recording:
         return Run(
             method="node",
             stamps_ns=np.array(known, dtype=np.int64),
-            estimates=np.array([one.pose for one in published]).reshape(-1, 3),
-            covariances=np.array([one.covariance for one in published]).reshape(-1, 3, 3),
+            estimates=np.array([pose.pose for pose in published]).reshape(-1, 3),
+            covariances=np.array([pose.covariance for pose in published]).reshape(-1, 3, 3),
             truth=None if drive.poses is None else drive.poses[frames][answered],
             states=tuple(self.states.get(stamp, "") for stamp in known),
             evidence=np.array([self.evidence.get(stamp, math.nan) for stamp in known]),
@@ -165,7 +164,7 @@ class Recording:
 
 
 class NodeRecorder:
-    """Listens to the topics `pose` and `status`; spun by whoever spins the node it belongs to."""
+    """Record the topics `pose` and `status`; the owner of `node` spins it."""
 
     def __init__(self, node: Node) -> None:
         self._lock = threading.Lock()
@@ -175,16 +174,16 @@ class NodeRecorder:
         self._status = node.create_subscription(DiagnosticStatus, "status", self._on_status, qos)
 
     def is_connected(self) -> bool:
-        """Whether the node's poses and states would arrive."""
-        return all(one.get_publisher_count() for one in (self._pose, self._status))
+        """Return whether the node's poses and states would arrive."""
+        return all(topic.get_publisher_count() for topic in (self._pose, self._status))
 
     def answered(self) -> int:
-        """How many images have their pose and the status that follows it."""
+        """Return how many images have their pose and the status that follows it."""
         with self._lock:
             return len(self._recording.poses.keys() & self._recording.states.keys())
 
     def take(self) -> Recording:
-        """What was recorded since the last time."""
+        """Return what was recorded since the last call."""
         with self._lock:
             taken, self._recording = self._recording, Recording()
         return taken
@@ -195,26 +194,28 @@ class NodeRecorder:
             self._recording.poses[nanoseconds(message.header.stamp)] = pose
 
     def _on_status(self, message: DiagnosticStatus) -> None:
-        values = {one.key: one.value for one in message.values}
+        values = {pair.key: pair.value for pair in message.values}
         stamp = int(values.get("stamp_ns", "0"))
         with self._lock:
             recording = self._recording
             recording.counts = _counts(values)
             if stamp:
-                recording.states[stamp] = values.get("state", "")
+                recording.states[stamp] = values.get("image_state", "")
                 recording.evidence[stamp] = float(values.get("evidence", "nan"))
                 recording.step_ms[stamp] = float(values.get("step_ms", "nan"))
 
 
 def _counts(values: dict[str, Any]) -> dict[str, int]:
     return {
-        key: int(value) for key, value in values.items() if value.isdigit() and key not in _FIGURES
+        key: int(value)
+        for key, value in values.items()
+        if value.isdigit() and key not in _NOT_PROBLEMS and not key.endswith(_UNITS)
     }
 
 
 @contextmanager
 def spinning(node: Node) -> Iterator[None]:
-    """Spin a node on a thread of its own; after the block it can be destroyed."""
+    """Spin a node on its own thread; after the block it can be destroyed."""
     executor = SingleThreadedExecutor(context=node.context)
     executor.add_node(node)
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""All that the node publishes between configuring and cleaning up."""
+"""The node's publishers and the messages that they send."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import Point, PoseArray, PoseWithCovarianceStamped, Vector3
 from nav_msgs.msg import OccupancyGrid, Path
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import CompressedImage
+from sensor_msgs.msg import CompressedImage, PointCloud2
 from std_msgs.msg import ColorRGBA, Header
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import Marker, MarkerArray
@@ -21,9 +21,11 @@ from visualization_msgs.msg import Marker, MarkerArray
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.floor_plan_image import FREE, UNKNOWN, FloorPlanImage
 from kbf_localization.filters.base import HypothesisEstimate, Weights
+from kbf_localization.geometry import position_sigma
 from kbf_localization.localization import Localization, State
 from kbf_localization.ros.conversions import (
     header,
+    point_cloud,
     pose_message,
     pose_with_covariance,
     stamped_pose,
@@ -38,19 +40,27 @@ except ImportError:
     ParticleCloud = None
 
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-_MAP_POSES_SHOWN = 5000
-# The report's colours, which colour-blind people tell apart.
-_POSITIVE = (0.0, 0.45, 0.7)
-_NEGATIVE = (0.84, 0.37, 0.0)
-_HYPOTHESIS = (0.0, 0.62, 0.45)
-_ARROW_M = 0.25
-_FREE_ABOVE = (FREE + UNKNOWN) // 2
-_SHOWN = 1e-3
-"""Weights below this share of the largest are invisible and left out."""
+_MAX_MAP_POSES = 5000
+"""Map poses in the topic map_poses."""
+# The report's colours, which colour-blind people can distinguish.
+_POSITIVE_COLOUR = (0.0, 0.45, 0.7)
+_NEGATIVE_COLOUR = (0.84, 0.37, 0.0)
+_HYPOTHESIS_COLOUR = (0.0, 0.62, 0.45)
+_STATE_COLOURS = {
+    State.UNINITIALIZED: (0.5, 0.5, 0.5),
+    State.LOCALIZING: (0.34, 0.71, 0.91),
+    State.TRACKING: (0.0, 0.62, 0.45),
+    State.DEGRADED: (0.9, 0.62, 0.0),
+    State.LOST: (0.84, 0.37, 0.0),
+}
+_ARROW_LENGTH_M = 0.25
+_FREE_GREY_LEVEL = (FREE + UNKNOWN) // 2
+_MIN_VISIBLE_FRACTION = 1e-3
+"""Weights below this fraction of the largest are invisible and left out."""
 
 
 class Outputs:
-    """The publishers and what they need to remember."""
+    """The publishers and their memory."""
 
     def __init__(
         self, node: SafeLifecycleNode, values: Mapping[str, Any], training_map: TrainingMap
@@ -75,10 +85,12 @@ class Outputs:
         self._belief_poses = publisher(PoseArray, "belief_poses", 1)
         self._hypotheses = publisher(MarkerArray, "hypotheses", 1)
         self._best_match = publisher(CompressedImage, "best_match/compressed", 1)
+        self._landmarks = publisher(PointCloud2, "landmarks", 1)
         self._map_poses_publisher = publisher(PoseArray, "map_poses", _LATCHED)
         self._floor_plan = publisher(OccupancyGrid, "floor_plan", _LATCHED)
         self._path_publisher = publisher(Path, "path", 1)
         self._status = publisher(DiagnosticStatus, "status", 10)
+        self._state = publisher(Marker, "state", 1)
         self._particles = None
         if ParticleCloud is not None:
             best_effort = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -90,13 +102,13 @@ class Outputs:
         self._node.dispose(*self._made, self._tf)
 
     def send_transform(self, map_to_odom: Array, *stamps_ns: int) -> None:
-        """Publish the odometry's frame (3,) on the map, as it is at these times."""
+        """Publish the pose (3,) of the odometry's frame on the map, at these stamps."""
         frames = self._frame_id, self._odom_frame_id
         messages = [transform_message(*frames, stamp_ns, map_to_odom) for stamp_ns in stamps_ns]
         self._tf.publish(TFMessage(transforms=messages))
 
     def transform_is_due(self, newest_ns: int, tolerance_ns: int) -> bool:
-        """Whether to publish it for new odometry: each period, or when little is left ahead."""
+        """Return whether to publish it: each period, or when little is left ahead."""
         if newest_ns == self._tf_newest_ns:
             return False  # tf2 has no use for a second transform of the same time
         if time.monotonic() >= self._tf_due_at:
@@ -104,14 +116,14 @@ class Outputs:
         return tolerance_ns > 0 and self._tf_ahead_ns - newest_ns < tolerance_ns // 2
 
     def keep_transform(self, map_to_odom: Array, newest_ns: int, tolerance_ns: int) -> None:
-        """Publish it for the newest odometry, and ahead of it so that it is there "now".
+        """Publish the transform for the newest odometry, and ahead so that it exists "now".
 
-        Ahead only when the last one ahead has nearly been reached: when its time comes, it still
-        says what was known when it was sent, between newer ones.
+        Ahead only when the last stamp ahead has nearly been reached: a transform sent ahead stays
+        in tf's buffers between newer ones.
         """
         if newest_ns < self._tf_newest_ns:
             self._tf_ahead_ns = 0
-        # Its rate is kept on the average, however the odometry's rhythm fits it.
+        # The average rate is kept, whatever the odometry's rate.
         now, period_s = time.monotonic(), self._tf_period_s
         self._tf_newest_ns, self._tf_due_at = newest_ns, max(self._tf_due_at + period_s, now)
         stamps = [newest_ns]
@@ -121,8 +133,8 @@ class Outputs:
         self.send_transform(map_to_odom, *stamps)
 
     def publish_map(self, stamp_ns: int) -> None:
-        """The map's poses, thinned evenly where they are too many to look at, and its walls."""
-        every = max(1, -(-len(self._map_poses) // _MAP_POSES_SHOWN))
+        """Publish the map's poses, thinned evenly to a number that RViz can draw, and its plan."""
+        every = max(1, -(-len(self._map_poses) // _MAX_MAP_POSES))
         poses = self._map_poses[::every]
         top = header(self._frame_id, stamp_ns)
         self._map_poses_publisher.publish(pose_array(top, poses))
@@ -130,30 +142,46 @@ class Outputs:
             self._floor_plan.publish(occupancy_grid(top, self._map.floor_plan))
 
     def publish_pose(self, localization: Localization) -> None:
-        """The pose; while lost its covariance says that it is not to be relied on."""
+        """Publish the pose; while lost its covariance is widened."""
         pose, covariance = localization.pose, localization.published_covariance
         stamp_ns = localization.stamp_ns
         self._pose.publish(pose_with_covariance(self._frame_id, stamp_ns, pose, covariance))
 
     @property
     def status_is_read(self) -> bool:
-        """Whether it is worth making one."""
+        """Whether the status has subscribers."""
         return bool(self._status.get_subscription_count())
 
     def publish_status(self, status: DiagnosticStatus) -> None:
         self._status.publish(status)
 
-    def publish_pictures(self, localization: Localization, belief_count: int) -> None:
-        """Belief, hypotheses, best match and path, where somebody looks."""
+    @property
+    def state_is_shown(self) -> bool:
+        """Whether the state's marker has subscribers."""
+        return bool(self._state.get_subscription_count())
+
+    def publish_state(
+        self, stamp_ns: int, pose: Array, covariance: Array, state: State, text: str
+    ) -> None:
+        """Publish the state as a marker at the pose (3,) with this covariance (3, 3)."""
+        top = header(self._frame_id, stamp_ns)
+        self._state.publish(state_marker(top, pose, position_sigma(covariance), state, text))
+
+    def publish_visualization(self, localization: Localization, belief_count: int) -> None:
+        """Publish belief, hypotheses, best match and path where there are subscribers."""
         top = header(self._frame_id, localization.stamp_ns)
         if localization.used and self._hypotheses.get_subscription_count():
             self._hypotheses.publish(hypothesis_markers(top, localization.estimate.hypotheses))
         weights = localization.estimate.weights
         if weights is not None and localization.used:
             self._publish_belief(top, weights, belief_count)
+        fix = localization.estimate.landmark_fix if localization.used else None
+        if fix is not None and self._landmarks.get_subscription_count():
+            cloud = point_cloud(self._frame_id, localization.stamp_ns, fix.points)
+            self._landmarks.publish(cloud)
         if self._path.maxlen and localization.state is State.TRACKING:
             self._path.append((localization.stamp_ns, localization.pose))
-            # The whole path is sent each time: once a second is often enough.
+            # A message holds the whole path: once a second is enough.
             elapsed = abs(localization.stamp_ns - self._path_shown_ns)
             if elapsed >= 1_000_000_000 and self._path_publisher.get_subscription_count():
                 self._path_shown_ns = localization.stamp_ns
@@ -166,9 +194,9 @@ class Outputs:
         if self._belief_poses.get_subscription_count():
             self._belief_poses.publish(belief_poses(top, poses, weights, count))
         if len(weights.rows) and self._best_match.get_subscription_count():
-            picture = self._map.thumbnails[int(weights.rows[np.argmax(weights.values)])]
+            thumbnail = self._map.thumbnails[int(weights.rows[np.argmax(weights.values)])]
             message = CompressedImage(header=top, format="jpeg")
-            message.data = array.array("B", bytes(picture))
+            message.data = array.array("B", bytes(thumbnail))
             self._best_match.publish(message)
         if self._particles is not None and self._particles.get_subscription_count():
             self._particles.publish(particle_cloud(top, poses, weights, count))
@@ -181,8 +209,20 @@ class Outputs:
         self._path.clear()
 
 
+def state_marker(header: Header, pose: Array, sigma_m: float, state: State, text: str) -> Marker:
+    """Mark the pose (3,) with the state's text and the standard deviation, in its colour."""
+    red, green, blue = _STATE_COLOURS[state]
+    marker = Marker(header=header, ns="state", id=0, type=Marker.TEXT_VIEW_FACING)
+    marker.pose = pose_message(pose)
+    marker.pose.position.z = 1.0
+    marker.scale.z = 0.4
+    marker.color = ColorRGBA(r=red, g=green, b=blue, a=1.0)
+    marker.text = f"{text}\n± {sigma_m:.2f} m"
+    return marker
+
+
 def belief_markers(header: Header, poses: Array, weights: Weights) -> MarkerArray:
-    """Map poses (n, 3) by weight, as in the paper: blue positive, orange negative.
+    """Mark map poses (n, 3) by weight, as in the paper: blue positive, orange negative.
 
     The opacity is the weight's size against the largest; each pose has a dot and its heading.
     """
@@ -190,13 +230,13 @@ def belief_markers(header: Header, poses: Array, weights: Weights) -> MarkerArra
     largest = float(np.max(np.abs(weights.values), initial=0.0))
     markers = [clear]
     if largest > 0.0:
-        share = weights.values / largest
-        for name, colour, shown in (
-            ("positive", _POSITIVE, share >= _SHOWN),
-            ("negative", _NEGATIVE, share <= -_SHOWN),
+        fraction = weights.values / largest
+        for name, colour, visible in (
+            ("positive", _POSITIVE_COLOUR, fraction >= _MIN_VISIBLE_FRACTION),
+            ("negative", _NEGATIVE_COLOUR, fraction <= -_MIN_VISIBLE_FRACTION),
         ):
             markers += _marker_pair(
-                header, name, poses[weights.rows[shown]], np.abs(share[shown]), colour
+                header, name, poses[weights.rows[visible]], np.abs(fraction[visible]), colour
             )
     return MarkerArray(markers=markers)
 
@@ -214,7 +254,9 @@ def _marker_pair(
     for marker in (dots, lines):
         marker.color.a = 1.0
         marker.pose.orientation.w = 1.0
-    tips = poses[:, :2] + _ARROW_M * np.stack((np.cos(poses[:, 2]), np.sin(poses[:, 2])), axis=-1)
+    tips = poses[:, :2] + _ARROW_LENGTH_M * np.stack(
+        (np.cos(poses[:, 2]), np.sin(poses[:, 2])), axis=-1
+    )
     for start, tip, alpha in zip(
         poses[:, :2].tolist(), tips.tolist(), opacity.tolist(), strict=True
     ):
@@ -228,36 +270,38 @@ def _marker_pair(
 
 
 def hypothesis_markers(header: Header, hypotheses: Sequence[HypothesisEstimate]) -> MarkerArray:
-    """Each hypothesis by its number: an ellipse of two standard deviations, an arrow, its share.
+    """Mark each hypothesis: an ellipse of two standard deviations, an arrow, its probability.
 
     The arrow's opacity is the probability; the ellipse lies along its longer axis.
     """
     markers = [Marker(header=header, action=Marker.DELETEALL)]
-    for one in hypotheses:
-        share = min(max(float(one.probability), 0.0), 1.0)
-        tint = ColorRGBA(r=_HYPOTHESIS[0], g=_HYPOTHESIS[1], b=_HYPOTHESIS[2], a=share)
-        x, y, _ = one.pose
-        variances, axes = np.linalg.eigh(one.covariance[:2, :2])
+    red, green, blue = _HYPOTHESIS_COLOUR
+    for hypothesis in hypotheses:
+        number = hypothesis.number
+        probability = min(max(float(hypothesis.probability), 0.0), 1.0)
+        tint = ColorRGBA(r=red, g=green, b=blue, a=probability)
+        x, y, _ = hypothesis.pose
+        variances, axes = np.linalg.eigh(hypothesis.covariance[:2, :2])
         lengths = 4.0 * np.sqrt(np.maximum(variances, 0.0))
         along = float(np.arctan2(axes[1, 1], axes[0, 1]))
-        ellipse = Marker(header=header, ns="ellipse", id=one.number, type=Marker.CYLINDER)
+        ellipse = Marker(header=header, ns="ellipse", id=number, type=Marker.CYLINDER)
         ellipse.pose = pose_message(np.array([x, y, along]))
         ellipse.scale = Vector3(x=float(lengths[1]), y=float(lengths[0]), z=0.01)
-        ellipse.color = ColorRGBA(r=tint.r, g=tint.g, b=tint.b, a=0.4 * share)
-        arrow = Marker(header=header, ns="heading", id=one.number, type=Marker.ARROW, color=tint)
-        arrow.pose = pose_message(one.pose)
+        ellipse.color = ColorRGBA(r=tint.r, g=tint.g, b=tint.b, a=0.4 * probability)
+        arrow = Marker(header=header, ns="heading", id=number, type=Marker.ARROW, color=tint)
+        arrow.pose = pose_message(hypothesis.pose)
         arrow.scale = Vector3(x=0.5, y=0.08, z=0.08)
-        words = Marker(header=header, ns="share", id=one.number, type=Marker.TEXT_VIEW_FACING)
-        words.pose = pose_message(one.pose)
-        words.pose.position.z = 0.5
-        words.scale.z, words.color, words.text = 0.3, tint, f"{100 * share:.0f} %"
-        markers += [ellipse, arrow, words]
+        label = Marker(header=header, ns="probability", id=number, type=Marker.TEXT_VIEW_FACING)
+        label.pose = pose_message(hypothesis.pose)
+        label.pose.position.z = 0.5
+        label.scale.z, label.color, label.text = 0.3, tint, f"{100 * probability:.0f} %"
+        markers += [ellipse, arrow, label]
     return MarkerArray(markers=markers)
 
 
 def occupancy_grid(header: Header, plan: FloorPlanImage) -> OccupancyGrid:
-    """The plan with map_server's figures: 100 is occupied, 0 free, -1 unknown."""
-    cells = np.where(plan.image < _FREE_ABOVE, 100, 0).astype(np.int8)
+    """Convert the plan to map_server's values: 100 is occupied, 0 free, -1 unknown."""
+    cells = np.where(plan.image < _FREE_GREY_LEVEL, 100, 0).astype(np.int8)
     cells[np.abs(plan.image.astype(np.int16) - UNKNOWN) < 3] = -1
     grid = OccupancyGrid(header=header)
     grid.info.resolution = float(plan.resolution)
@@ -269,17 +313,17 @@ def occupancy_grid(header: Header, plan: FloorPlanImage) -> OccupancyGrid:
 
 
 def belief_poses(header: Header, poses: Array, weights: Weights, count: int) -> PoseArray:
-    """The `count` map poses of highest positive weight, heaviest first."""
+    """Return the `count` map poses of highest positive weight, in descending order."""
     return pose_array(header, poses[_heaviest(weights, count).rows])
 
 
 def particle_cloud(header: Header, poses: Array, weights: Weights, count: int) -> Any:
-    """The same as AMCL's particles, whose weights add up to 1."""
+    """Return the same as AMCL's particles, whose weights add up to 1."""
     heaviest = _heaviest(weights, count)
-    shares = heaviest.values / max(float(heaviest.values.sum()), 1e-300)
+    fractions = heaviest.values / max(float(heaviest.values.sum()), 1e-300)
     particles = [
-        Particle(pose=pose_message(pose), weight=float(share))
-        for pose, share in zip(poses[heaviest.rows], shares, strict=True)
+        Particle(pose=pose_message(pose), weight=float(fraction))
+        for pose, fraction in zip(poses[heaviest.rows], fractions, strict=True)
     ]
     return ParticleCloud(header=header, particles=particles)
 

@@ -1,4 +1,4 @@
-"""Every parameter of the node in one table: the YAML file and the reference are made from it."""
+"""The table of the node's parameters, from which the YAML file and the reference are made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from kbf_localization.filters.methods import METHODS
-from kbf_localization.ros.diagnostics import LARGEST_CORRECTION_S
+from kbf_localization.ros.diagnostics import MAX_TIME_CORRECTION_S
 
 Value = bool | int | float | str
 
@@ -35,7 +35,7 @@ class NodeParameter:
 
     @property
     def limits(self) -> str:
-        """What values it can have, in words."""
+        """The allowed values in words."""
         if self.choices:
             return " | ".join(self.choices)
         if self.within is not None:
@@ -43,7 +43,7 @@ class NodeParameter:
         return {bool: "true or false", str: "text"}.get(type(self.default), "any number")
 
     def problem(self, value: object) -> str | None:
-        """Why it cannot have this value; None when it can."""
+        """Return why the value is not allowed; None when it is."""
         if type(value) is not type(self.default):
             kind = type(self.default).__name__
             return f"{self.name} must be of type {kind}, as 'ros2 param' says"
@@ -59,7 +59,7 @@ class NodeParameter:
         return self.within is None or self.within[0] <= value <= self.within[1]
 
     def descriptor(self) -> ParameterDescriptor:
-        """The description and range that `ros2 param describe` shows."""
+        """Return the description and range that `ros2 param describe` shows."""
         when = "" if self.live else "; can change only while the node is unconfigured"
         descriptor = ParameterDescriptor(
             description=self.description, additional_constraints=self.limits + when
@@ -73,7 +73,7 @@ class NodeParameter:
         return descriptor
 
 
-_FAR, _TURN = 1e6, 2.0 * math.pi
+_MAX_COORDINATE_M, _FULL_TURN_RAD = 1e6, 2.0 * math.pi
 
 PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter("map", "", "Path of the map file (*.kbfmap) to localize in."),
@@ -145,6 +145,28 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         live=True,
     ),
     NodeParameter(
+        "max_tracking_sigma",
+        0.5,
+        "Standard deviation of the position in metres above which the state is not tracking, "
+        "beside the map's own bound, which grows with its scale.",
+        (0.001, 1000.0),
+        live=True,
+    ),
+    NodeParameter(
+        "degraded_after_seconds",
+        2.0,
+        "Seconds without a usable image after which the state is degraded instead of tracking.",
+        (0.1, 3600.0),
+        live=True,
+    ),
+    NodeParameter(
+        "degraded_after_distance",
+        2.0,
+        "Metres without a usable image after which the state is degraded instead of tracking.",
+        (0.01, 1000.0),
+        live=True,
+    ),
+    NodeParameter(
         "update_min_d",
         0.0,
         "Metres to drive before another image is used; 0 uses every image.",
@@ -155,7 +177,7 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "update_min_a",
         0.0,
         "Radians to turn before another image is used; 0 uses every image.",
-        (0.0, _TURN),
+        (0.0, _FULL_TURN_RAD),
         live=True,
     ),
     NodeParameter(
@@ -169,11 +191,29 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "set_initial_pose", False, "Start from initial_pose.* instead of from anywhere on the map."
     ),
-    NodeParameter("initial_pose.x", 0.0, "Initial x in the map, in metres.", (-_FAR, _FAR)),
-    NodeParameter("initial_pose.y", 0.0, "Initial y in the map, in metres.", (-_FAR, _FAR)),
-    NodeParameter("initial_pose.z", 0.0, "Not used; here because AMCL has it.", (-_FAR, _FAR)),
     NodeParameter(
-        "initial_pose.yaw", 0.0, "Initial heading in the map, in radians.", (-_TURN, _TURN)
+        "initial_pose.x",
+        0.0,
+        "Initial x in the map, in metres.",
+        (-_MAX_COORDINATE_M, _MAX_COORDINATE_M),
+    ),
+    NodeParameter(
+        "initial_pose.y",
+        0.0,
+        "Initial y in the map, in metres.",
+        (-_MAX_COORDINATE_M, _MAX_COORDINATE_M),
+    ),
+    NodeParameter(
+        "initial_pose.z",
+        0.0,
+        "Not used; here because AMCL has it.",
+        (-_MAX_COORDINATE_M, _MAX_COORDINATE_M),
+    ),
+    NodeParameter(
+        "initial_pose.yaw",
+        0.0,
+        "Initial heading in the map, in radians.",
+        (-_FULL_TURN_RAD, _FULL_TURN_RAD),
     ),
     NodeParameter("initial_pose.sigma_xy", 0.5, "Its uncertainty in metres.", (0.001, 100.0)),
     NodeParameter("initial_pose.sigma_yaw", 0.26, "And in radians.", (0.001, 10.0)),
@@ -206,11 +246,17 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         choices=("compressed", "raw"),
     ),
     NodeParameter(
+        "camera_info_topic",
+        "",
+        "Topic of the camera's calibration; empty: by convention, camera_info beside the images' "
+        "topic.",
+    ),
+    NodeParameter(
         "camera_time_offset",
         0.0,
         "Seconds added to the stamps of images, where the camera's clock or latency puts them "
         "wrong; 'kbf check time' estimates it.",
-        (-LARGEST_CORRECTION_S, LARGEST_CORRECTION_S),
+        (-MAX_TIME_CORRECTION_S, MAX_TIME_CORRECTION_S),
         live=True,
     ),
     *(
@@ -264,13 +310,13 @@ BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
 
 
 def declare(node: Node) -> None:
-    """Declare all of them; rclpy raises where a value given at the start cannot be."""
+    """Declare all parameters; rclpy raises where an initial value is not allowed."""
     for parameter in PARAMETERS:
         node.declare_parameter(parameter.name, parameter.default, parameter.descriptor())
 
 
 def check(parameters: Iterable[Parameter], configured: bool) -> SetParametersResult:
-    """Whether these changes are allowed, with the reason when not."""
+    """Return whether these changes are allowed, with the reason when not."""
     for change in parameters:
         parameter = BY_NAME.get(change.name)
         if parameter is None:
@@ -284,7 +330,7 @@ def check(parameters: Iterable[Parameter], configured: bool) -> SetParametersRes
 
 
 def read(node: Node) -> dict[str, Any]:
-    """The values of all of them; frames as tf has them, without a slash before them."""
+    """Return the values by name; frames as in tf, without a leading slash."""
     values = {parameter.name: node.get_parameter(parameter.name).value for parameter in PARAMETERS}
     frames = (name for name in values if name.endswith("_frame_id"))
     return {**values, **{name: values[name].lstrip("/") for name in frames}}

@@ -1,6 +1,6 @@
-"""Plays a bag's messages through ROS topics at the bag's pace, with /clock.
+"""Publication of a bag's messages at the bag's pace, with /clock.
 
-Left out is what would get in the node's way: what it publishes itself, and the bag's own clock.
+Left out is what would disturb the node: topics that it publishes itself, and the bag's clock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUEUE_DEPTH = 1000
 CLOCK = "rosgraph_msgs/msg/Clock"
 _NODE_PUBLISHES = (
     *("pose", "status", "belief", "belief_poses", "hypotheses", "best_match/compressed"),
-    *("map_poses", "floor_plan", "path", "initialpose"),
+    *("map_poses", "floor_plan", "path", "state", "initialpose"),
 )
 _HOUSEKEEPING = ("/rosout", "/parameter_events", "/diagnostics", "/diagnostics_agg")
 
@@ -77,7 +77,7 @@ class BagPlayer:
         self._clock_ns = 0
 
     def heard_by(self, topic: BagTopic) -> int:
-        """How many subscriptions there are to a topic of the playlist."""
+        """Return the number of subscriptions to a topic of the playlist."""
         return int(self._publishers[topic].get_subscription_count())
 
     def set_clock(self, now_ns: int) -> None:
@@ -143,7 +143,7 @@ class BagPlayer:
 
 
 def _held(hold: Callable[[Played], bool] | None, played: Played) -> float:
-    """Wait while `hold` says so; gives the seconds that it took."""
+    """Wait while `hold` says so; return the seconds that it took."""
     if hold is None or not hold(played):
         return 0.0
     since = time.perf_counter()
@@ -153,7 +153,7 @@ def _held(hold: Callable[[Played], bool] | None, played: Played) -> float:
 
 
 def _qos(topic: BagTopic) -> QoSProfile:
-    latched = any(one.durability == QosDurability.TRANSIENT_LOCAL for one in topic.offered_qos)
+    latched = any(qos.durability == QosDurability.TRANSIENT_LOCAL for qos in topic.offered_qos)
     latched = latched or topic.name == "/tf_static"
     return QoSProfile(
         depth=QUEUE_DEPTH,
@@ -163,7 +163,7 @@ def _qos(topic: BagTopic) -> QoSProfile:
 
 
 def choose_playlist(topics: Sequence[BagTopic], needed: Sequence[BagTopic]) -> Playlist:
-    """Everything but the bag's own clock, what the node itself publishes, and unknown types.
+    """Choose all topics but the bag's clock, what the node publishes, and unknown types.
 
     `needed` topics are played whatever their names.
     """
@@ -193,7 +193,7 @@ def choose_playlist(topics: Sequence[BagTopic], needed: Sequence[BagTopic]) -> P
 
 
 def message_class_of(type_name: str) -> Any:
-    """The class of a type such as "nav_msgs/msg/Odometry"; None where it is not installed."""
+    """Return the class of a type such as "nav_msgs/msg/Odometry"; None if not installed."""
     try:
         package, kind, name = type_name.split("/")
         return getattr(importlib.import_module(f"{package}.{kind}"), name)
@@ -202,7 +202,7 @@ def message_class_of(type_name: str) -> Any:
 
 
 def without_transform_to(message: Any, frame: str) -> tuple[Any, list[str]]:
-    """A tf message without the transforms to `frame`, and the names of those left out."""
+    """Return the message without the transforms to `frame`, and the names of those."""
     kept, left_out = [], []
     for transform in message.transforms:
         if transform.child_frame_id.lstrip("/") == frame:

@@ -1,4 +1,4 @@
-"""A bag through the real node: starts it, plays the bag to it, records its answers, ends it."""
+"""Replay of a bag through a node process: start it, play the bag, record the poses."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ QUIET_S = 2.0
 class ReplaySettings:
     """How the bag is played: times as fast, from `start_s` for `duration_s` seconds, repeatedly.
 
-    While more than `most_waiting` images wait for the node's answer, time stands still.
+    While more than `max_waiting` images wait for the node's answer, time stands still.
     """
 
     rate: float = 1.0
     start_s: float = 0.0
     duration_s: float | None = None
     loop: bool = False
-    most_waiting: int | None = None
+    max_waiting: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def replay_through_node(
     parameters: Mapping[str, Value] | None = None,
     progress: Progress = no_progress,
 ) -> Replayed:
-    """Play the bag of `drive` to a localizer of its own; `parameters` are further ones of the node.
+    """Play the bag of `drive` to a node process; `parameters` are further ones of the node.
 
-    With `loop` the bag is played until a KeyboardInterrupt; then the last whole pass counts.
+    With `loop` the bag is played until a KeyboardInterrupt; the last complete pass counts.
     """
     start_ns, stop_ns = _span(drive.path, settings)
     frames = np.flatnonzero((drive.recorded_ns >= start_ns) & (drive.recorded_ns < stop_ns))
@@ -87,7 +87,7 @@ def replay_through_node(
         try:
             while True:
                 recorder.take()
-                hold = _Hold(recorder, drive.image_topic.name, settings.most_waiting)
+                hold = _Hold(recorder, drive.image_topic.name, settings.max_waiting)
                 now_played = player.play(start_ns, stop_ns, settings.rate, hold, progress)
                 _wait_for_answers(process, recorder, len(frames))
                 recording, played, passes = recorder.take(), now_played, passes + 1
@@ -109,26 +109,26 @@ def replay_through_node(
 class _Hold:
     """Whether too many images wait for an answer; those without one for a while never get one."""
 
-    def __init__(self, recorder: NodeRecorder, image_topic: str, most_waiting: int | None) -> None:
+    def __init__(self, recorder: NodeRecorder, image_topic: str, max_waiting: int | None) -> None:
         self._recorder, self._image_topic = recorder, image_topic
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._answered, self._given_up, self._since = 0, 0, time.monotonic()
 
     def __call__(self, played: Played) -> bool:
-        if self._most_waiting is None:
+        if self._max_waiting is None:
             return False
         answered = self._recorder.answered()
         waiting = played.counts[self._image_topic] - answered - self._given_up
-        if answered != self._answered or waiting <= self._most_waiting:
+        if answered != self._answered or waiting <= self._max_waiting:
             self._answered, self._since = answered, time.monotonic()
         if time.monotonic() - self._since > QUIET_S:
             self._given_up += waiting
             return False
-        return waiting > self._most_waiting
+        return waiting > self._max_waiting
 
 
 def _span(bag_path: Path, settings: ReplaySettings) -> tuple[int, int]:
-    """The first moment to play and the one to stop before."""
+    """Return the stamp to begin at and the stamp to stop before."""
     if not settings.rate > 0.0:
         raise ParameterError(f"--rate {settings.rate}: must be above 0")
     if settings.start_s < 0.0 or (settings.duration_s is not None and settings.duration_s <= 0.0):
@@ -146,7 +146,7 @@ def _span(bag_path: Path, settings: ReplaySettings) -> tuple[int, int]:
 
 @contextmanager
 def _ros_node() -> Iterator[Node]:
-    """A node of this process, spun by a thread; signals stay Python's, so Ctrl-C interrupts."""
+    """Make a node that a thread spins; signals stay Python's, so that Ctrl-C interrupts."""
     context = rclpy.Context()
     rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
     node = Node("kbf_replay", context=context, use_global_arguments=False)
@@ -191,7 +191,7 @@ def _wait_until_ready(
     drive: RosbagDrive,
     start_ns: int,
 ) -> None:
-    """Until the node listens, and is heard."""
+    """Wait until the node listens and its topics are connected."""
     give_up = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < give_up:
         if process.exit_code is not None or "cannot configure" in process.log():
@@ -210,7 +210,7 @@ def _wait_until_ready(
 
 
 def _wait_for_answers(process: NodeProcess, recorder: NodeRecorder, frames: int) -> None:
-    """Until every frame has a pose, or nothing has come for a while: the others were dropped."""
+    """Wait until every frame has a pose, or no further pose comes: the rest was dropped."""
     answered, quiet_since = recorder.answered(), time.monotonic()
     while answered < frames and time.monotonic() - quiet_since < QUIET_S:
         if process.exit_code is not None:

@@ -28,7 +28,7 @@ def test_strings_are_shown_and_never_run(browser: Chromium, scheme: str) -> None
     board.put("poses", {"poses": [0.0, 0.0, 0.0, 4.0, 3.0, 1.0]})
     sure = {"number": 1, "pose": [1.0, 1.0, 0.5], "probability": 0.7, "sigma": [0.2, 0.1, 0.3]}
     board.put("hypotheses", {"hypotheses": [sure]})
-    board.put("camera", b"no picture")
+    board.put("camera", b"no image")
     with serving(board, LiveSettings(port=0)) as port:
         browser.page.set_viewport_size({"width": 390, "height": 700})
         browser.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -49,8 +49,8 @@ def test_walls_are_drawn_where_the_plan_has_them(browser: Chromium) -> None:
     # 4 m by 4 m, a cell each metre: a wall along the left, the rest free.
     cells = np.full((4, 4), 255, dtype=np.uint8)
     cells[:, 0] = 0
-    picture = base64.b64encode(cv2.imencode(".png", cells)[1].tobytes()).decode("ascii")
-    board.put("plan", {"picture": picture, "origin": [0.0, 0.0, 0.0], "resolution": 1.0})
+    image = base64.b64encode(cv2.imencode(".png", cells)[1].tobytes()).decode("ascii")
+    board.put("plan", {"picture": image, "origin": [0.0, 0.0, 0.0], "resolution": 1.0})
     with serving(board, LiveSettings(port=0)) as port:
         browser.page.set_viewport_size({"width": 1366, "height": 650})
         browser.page.goto(f"http://127.0.0.1:{port}/")

@@ -34,7 +34,7 @@ Pose = tuple[float, float, float]
 
 
 class Served:
-    """A server on a port of its own, and the poses that came through it."""
+    """A server on its own port, and the poses that came through it."""
 
     def __init__(self, token: str | None = None) -> None:
         self.board, self.poses = Board(), list[Pose]()
@@ -79,17 +79,17 @@ class Served:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    one = Served()
-    with serving(one.board, one.settings) as one.port:
-        yield one
-    assert not one.board.watched
+    served = Served()
+    with serving(served.board, served.settings) as served.port:
+        yield served
+    assert not served.board.watched
 
 
 @pytest.fixture
 def guarded() -> Iterator[Served]:
-    one = Served(TOKEN)
-    with serving(one.board, one.settings) as one.port:
-        yield one
+    served = Served(TOKEN)
+    with serving(served.board, served.settings) as served.port:
+        yield served
 
 
 def test_the_page_and_its_parts_are_served_with_strict_headers(served: Served) -> None:
@@ -152,7 +152,7 @@ def test_a_watcher_gets_the_newest_of_each_channel(served: Served) -> None:
     assert {"channel": "status", "message": "new"} in rest and b"\x01JPEG" in rest
 
 
-def test_without_the_token_nothing_is_told(guarded: Served) -> None:
+def test_without_the_token_nothing_is_sent(guarded: Served) -> None:
     guarded.board.put("status", {"message": "secret"})
     nobody = ({"token": "wrong"}, {"token": TOKEN[:-1]}, {"token": None}, {"token": "\ud800"})
     for wrong in (*nobody, {"pose": [1, 2, 3]}):
@@ -191,12 +191,12 @@ def test_clients_who_send_no_token_take_nobodys_place_and_are_sent_away(
     async def meeting() -> list[Any]:
         own = {"Origin": f"http://127.0.0.1:{guarded.port}"}
         request = HTTPRequest(f"ws://127.0.0.1:{guarded.port}/socket", headers=own)
-        silent = [await websocket_connect(request) for _ in range(server.MOST_WATCHERS + 1)]
+        silent = [await websocket_connect(request) for _ in range(server.MAX_WATCHERS + 1)]
         watcher = await websocket_connect(request)
         await watcher.write_message(json.dumps({"token": TOKEN}))
         hello = await asyncio.wait_for(watcher.read_message(), 60)
-        ends = [await asyncio.wait_for(one.read_message(), 60) for one in silent]
-        codes = {one.close_code for one in silent}
+        ends = [await asyncio.wait_for(client.read_message(), 60) for client in silent]
+        codes = {client.close_code for client in silent}
         watcher.close()
         return [json.loads(hello or "")["channel"], set(ends), codes]
 
@@ -231,10 +231,10 @@ def test_a_port_that_is_taken_is_said_in_one_line(served: Served) -> None:
 def test_a_flood_of_connections_leaves_descriptors_and_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
-    one = Served()
-    with serving(one.board, one.settings) as one.port:
-        flood = [socket.create_connection(("127.0.0.1", one.port), 60) for _ in range(20)]
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 8)
+    served = Served()
+    with serving(served.board, served.settings) as served.port:
+        flood = [socket.create_connection(("127.0.0.1", served.port), 60) for _ in range(20)]
         hung_up = [connection for connection in flood[8:] if connection.recv(1) == b""]
         assert len(hung_up) == 12
         flood[0].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -244,5 +244,5 @@ def test_a_flood_of_connections_leaves_descriptors_and_is_hung_up_on(
         # The server learns of each end in its own time.
         while True:
             with contextlib.suppress(ConnectionError, http.client.HTTPException):
-                assert one.get("/")[0] == 200
+                assert served.get("/")[0] == 200
                 break

@@ -12,9 +12,10 @@ import rclpy
 from rclpy.context import Context
 
 from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.mapping import build_map
 from kbf_localization.ros import node_process
 from kbf_localization.ros.node_process import NodeProcess
-from kbf_localization.training_map import build_map, save_map
+from kbf_localization.training_map import save_map
 from test.conftest import MadeOnce
 from test.ros.robot import Robot
 from test.ros.warm_nodes import WarmNodes

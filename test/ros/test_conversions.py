@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import Pose, TransformStamped
+from geometry_msgs.msg import Pose
 from hypothesis import given
 from hypothesis import strategies as st
+from sensor_msgs.msg import PointField
 
 from kbf_localization.ros import conversions
 
@@ -96,57 +97,22 @@ def test_impossible_covariance_is_refused(row: int, column: int, value: float) -
         conversions.planar_covariance(values.ravel())
 
 
-def edge(parent: str, child: str, pose: tuple[float, float, float]) -> TransformStamped:
-    return conversions.transform_message(parent, child, 1, np.array(pose))
-
-
-def test_pose_of_the_base_comes_through_the_chain_of_transforms() -> None:
-    """odom → wheels → base, the last one fixed; by hand: turned left, the base is to the left."""
-    chain = conversions.TransformChain("odom", "base")
-    assert chain.add(edge("wheels", "base", (1.0, 0.0, 0.0))) is None
-    pose = chain.add(edge("odom", "/wheels", (3.0, 4.0, math.pi / 2)))
-    np.testing.assert_allclose(pose, [3.0, 5.0, math.pi / 2], atol=1e-12)
-    assert chain.add(edge("map", "odom", (9.0, 9.0, 0.0))) is None
-    assert chain.add(edge("base", "camera", (0.1, 0.0, 0.0))) is None
-
-
-def test_transforms_that_loop_are_named() -> None:
-    chain = conversions.TransformChain("odom", "base")
-    chain.add(edge("wheels", "base", (1.0, 0.0, 0.0)))
-    with pytest.raises(ValueError, match="base → wheels → base"):
-        chain.add(edge("base", "wheels", (1.0, 0.0, 0.0)))
-    np.testing.assert_allclose(chain.add(edge("odom", "wheels", (0.0, 0.0, 0.0))), [1.0, 0.0, 0.0])
-
-
-def test_tf_with_ever_new_frames_does_not_fill_the_memory_nor_hide_the_robots_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Whoever is first: frames that lead nowhere make way for newer ones."""
-    monkeypatch.setattr(conversions, "MOST_FRAMES", 3)
-    chain = conversions.TransformChain("odom", "base")
-    for child in "abcdef":
-        assert chain.add(edge("odom", child, (1.0, 0.0, 0.0))) is None
-    assert chain.add(edge("wheels", "base", (1.0, 0.0, 0.0))) is None
-    for child in "abcdef":
-        assert chain.add(edge("odom", child, (1.0, 0.0, 0.0))) is None
-    pose = chain.add(edge("odom", "wheels", (2.0, 0.0, 0.0)))
-    np.testing.assert_allclose(pose, [3.0, 0.0, 0.0])
-    assert len(chain._edges) == 3
-
-
-def test_a_tree_of_thousands_of_frames_above_the_base_is_refused_soon() -> None:
-    """Each of the transforms is one step more, and must not be as much work as all before it."""
-    chain = conversions.TransformChain("odom", "base")
-    chain.add(edge("0", "base", (1.0, 0.0, 0.0)))
-    for number in range(conversions.MOST_LINKS - 2):
-        assert chain.add(edge(str(number + 1), str(number), (1.0, 0.0, 0.0))) is None
-    for number in range(conversions.MOST_LINKS - 1, 3000):
-        with pytest.raises(ValueError, match="more than 100 frames above base"):
-            chain.add(edge(str(number), str(number - 1), (1.0, 0.0, 0.0)))
-    np.testing.assert_allclose(chain.add(edge("odom", "base", (1.0, 0.0, 0.0))), [1.0, 0.0, 0.0])
-
-
-def test_a_frame_of_a_megabytes_name_is_refused() -> None:
-    chain = conversions.TransformChain("odom", "base")
-    with pytest.raises(ValueError, match="more than 1000 characters"):
-        chain.add(edge("odom", "x" * 1_000_000, (1.0, 0.0, 0.0)))
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_cloud_has_its_points_as_the_format_says(count: int) -> None:
+    """Read by the message's own fields and steps, as any reader does."""
+    points = np.random.default_rng(count).normal(size=(count, 3))
+    cloud = conversions.point_cloud("map", 7, np.vstack((points, [[math.nan, 0.0, 0.0]])))
+    kind = np.dtype(
+        {
+            "names": [field.name for field in cloud.fields],
+            "formats": ["<f4" for _ in cloud.fields],
+            "offsets": [field.offset for field in cloud.fields],
+            "itemsize": cloud.point_step,
+        }
+    )
+    assert (cloud.width * cloud.height, len(cloud.data)) == (count, cloud.row_step * cloud.height)
+    read = np.frombuffer(cloud.data, dtype=kind)
+    found = np.stack([read[name] for name in "xyz"], axis=-1)
+    np.testing.assert_array_equal(found, points.astype(np.float32))
+    assert all(field.datatype == PointField.FLOAT32 for field in cloud.fields)
+    assert (cloud.header.frame_id, cloud.is_bigendian) == ("map", False)

@@ -40,7 +40,7 @@ def test_nothing_is_said_of_images_that_are_used(camera: Camera) -> None:
     for _ in range(300):
         camera.send(1)
         camera.health.used()
-    assert camera.health.complaints(VALUES) == {}
+    assert camera.health.diagnostics(VALUES) == {}
 
 
 def test_refused_images_are_named_with_their_reason_and_offset(camera: Camera) -> None:
@@ -48,7 +48,7 @@ def test_refused_images_are_named_with_their_reason_and_offset(camera: Camera) -
     camera.health.used()
     camera.send(200, offset_s=3.0)
     camera.counts["image_without_odometry"] += 200
-    (line,) = camera.health.complaints(VALUES).values()
+    (line,) = camera.health.diagnostics(VALUES).values()
     assert "image_without_odometry 200 times" in line
     assert "image_late" not in line
     assert "stamped 3.00 s ahead of the odometry" in line
@@ -57,7 +57,7 @@ def test_refused_images_are_named_with_their_reason_and_offset(camera: Camera) -
 
 def test_offset_beyond_what_the_parameter_can_be_is_not_proposed(camera: Camera) -> None:
     camera.send(200, offset_s=-100.0)
-    (line,) = camera.health.complaints(VALUES).values()
+    (line,) = camera.health.diagnostics(VALUES).values()
     assert line.endswith("stamped 100.00 s behind the odometry: synchronize the clocks")
 
 
@@ -69,6 +69,6 @@ def test_many_missing_raw_images_hint_at_the_profile(
         camera.send(1)
         camera.send(1, every=3)
     camera.health.used()
-    found = camera.health.complaints({**VALUES, "image_transport": transport})
+    found = camera.health.diagnostics({**VALUES, "image_transport": transport})
     assert camera.counts[Event.IMAGES_MISSING] >= 60
     assert ("fastdds_large_images.xml" in found.get("missing", "")) == said

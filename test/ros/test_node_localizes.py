@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbf_localization.training_map import load_map
+from kbf_localization.mapping import load_map
 from test.ros.robot import Robot
 
 
@@ -106,13 +106,13 @@ def test_odometry_that_knows_its_noise_is_believed_and_a_constant_is_not(
         robot.state_at(robot.stamp_ns)
         return robot.value("motion_noise")
 
-    learned = load_map(map_file).learned.motion_noise
+    calibration = load_map(map_file).calibration.motion_noise
     robot.drive_until_tracking()
     assert noise_of(1) == "map"
     try:
         robot.covariance = 1e-3 * np.eye(3)
         assert noise_of(3) == "map"
-        robot.variance_per_metre = 3.0 * min(learned.per_metre)
+        robot.variance_per_metre = 3.0 * min(calibration.per_metre)
         assert noise_of(3) == "odometry"
         assert robot.error() < 0.5
     finally:

@@ -1,5 +1,7 @@
 """The node's process: what it imports, and when it ends."""
 
+import os
+import resource
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ import pytest
 import rclpy
 from rclpy.context import Context
 
+from kbf_localization.child_process import python_command
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import PATIENCE
 from test.test_parallel import running, wait_until_gone
@@ -93,3 +96,37 @@ def test_the_node_does_not_outlive_a_parent_that_was_killed(map_file: Path) -> N
     parent.kill()
     parent.communicate()
     wait_until_gone({node})
+
+
+def start_node(*words: str, limit: int = resource.RLIM_INFINITY) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *python_command(
+                "from kbf_localization.ros.localizer_node import main; sys.exit(main())"
+            ),
+            "--ros-args",
+            *words,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+
+
+@pytest.mark.parametrize("megabytes", [600, 1000])
+def test_too_little_address_space_is_one_line(map_file: Path, megabytes: int) -> None:
+    node = start_node("-p", f"map:={map_file}", limit=megabytes * 10**6)
+    said, _ = node.communicate(timeout=PATIENCE)
+    assert node.returncode == 2
+    (line,) = said.splitlines()
+    assert f"limited to {megabytes} MB" in line
+
+
+def test_a_pipe_as_parameter_file_is_one_line(tmp_path: Path) -> None:
+    """rcl would wait for whoever writes into it."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    node = start_node("--params-file", str(tmp_path / "pipe.yaml"))
+    said, _ = node.communicate(timeout=PATIENCE)
+    assert node.returncode == 2
+    assert said == f"localizer: --params-file {tmp_path / 'pipe.yaml'}: is not a regular file\n"

@@ -10,8 +10,8 @@ from geometry_msgs.msg import Pose
 from hypothesis import strategies as st
 
 from kbf_localization.limits import FARTHEST_M
-from kbf_localization.localization.startup import SavedPoseError, first_pose, load_pose
 from kbf_localization.ros.conversions import planar_covariance, planar_pose
+from kbf_localization.ros.startup import SavedPoseError, first_pose, load_pose
 from test.fuzzing import changed_trees, edited, edits, fuzzed
 
 
@@ -67,7 +67,7 @@ def test_so_is_a_file_that_is_no_saved_pose(tmp_path: Path, content: bytes) -> N
     assert_is_left_out(path)
 
 
-@fuzzed(tree=changed_trees(GOOD), changes=edits | st.just([]))
+@fuzzed("saved pose", tree=changed_trees(GOOD), changes=edits | st.just([]))
 def test_so_is_a_saved_pose_with_anything_changed(
     tmp_path: Path, tree: object, changes: list[tuple[float, int, bytes]]
 ) -> None:

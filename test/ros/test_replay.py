@@ -27,9 +27,10 @@ from kbf_localization.evaluation.run import replay as replay_described
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.localization import Localizer
+from kbf_localization.mapping import build_map, load_map
 from kbf_localization.ros import replay
 from kbf_localization.ros.replay import QUIET_S, ReplaySettings, replay_through_node
-from kbf_localization.training_map import TrainingMap, build_map, load_map, save_map
+from kbf_localization.training_map import TrainingMap, save_map
 from kbf_localization.vision.onnx_describer import OnnxDescriber
 from test.conftest import learning_quickly
 from test.ros.bag_world import (
@@ -44,7 +45,7 @@ from test.vision.networks import random_convolutions
 
 FRAMES = 60
 WHOLE_QUEUE = {"image_queue_depth": 1000}
-IN_STEP = ReplaySettings(rate=20.0, most_waiting=5)
+IN_STEP = ReplaySettings(rate=20.0, max_waiting=5)
 ALL = slice(None)
 
 
@@ -68,7 +69,7 @@ def bag(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def offline_run(drive: RosbagDrive, training_map: TrainingMap, frames: slice = ALL) -> Run:
     """What the library makes of these images of the bag."""
     localizer = Localizer(training_map, make_filter("kbf", training_map))
-    described = describe_drive(drive, training_map.described_by)
+    described = describe_drive(drive, training_map.image_describer)
     return replay_described(described.part(frames), localizer, "kbf")
 
 
@@ -84,7 +85,7 @@ def test_the_nodes_poses_equal_the_offline_replays(
 ) -> None:
     """With odometry that knows its own noise, which both use."""
     training_map = load_map(map_file)
-    noise = 3.0 * min(training_map.learned.motion_noise.per_metre)
+    noise = 3.0 * min(training_map.calibration.motion_noise.per_metre)
     drive = RosbagDrive(with_growing_covariance(bag, tmp_path / "bag", noise))
     node = replay_through_node(drive, map_file, IN_STEP, parameters=WHOLE_QUEUE).run
     offline = offline_run(drive, training_map)
@@ -200,7 +201,7 @@ def test_interrupting_ends_the_node_too(
 ) -> None:
     own_map = tmp_path / "own.kbfmap"
     own_map.write_bytes(map_file.read_bytes())
-    command = [sys.executable, "-m", "kbf_localization.cli.main", "replay", str(bag)]
+    command = [sys.executable, "-m", "kbf_localization.cli", "replay", str(bag)]
     command += ["--map", str(own_map), "--rate", "0.2", "--output", str(tmp_path / "out")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.localization.startup import SavedPoseError, load_pose, save_pose, usable_pose
+from kbf_localization.ros.startup import SavedPoseError, load_pose, save_pose, usable_pose
 from test.ros.robot import PATIENCE, robot_with_node
 from test.ros.world import World
 

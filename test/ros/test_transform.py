@@ -75,7 +75,7 @@ def test_transform_between_images_is_near_the_newest_estimate(robot: Robot) -> N
     ("name", "value", "said"),
     [
         ("dead_reckoning_max_seconds", 5.0, "more than dead_reckoning_max_seconds"),
-        ("dead_reckoning_max_sigma", 0.4, "more than dead_reckoning_max_sigma"),
+        ("dead_reckoning_max_sigma", 0.2, "more than dead_reckoning_max_sigma"),
     ],
 )
 def test_transform_stops_when_the_camera_does_and_comes_back_with_it(

@@ -2,7 +2,7 @@
 "use strict";
 
 const RETRY_MS = 1000, SILENT_MS = 3000, HISTORY_MS = 120000;
-const PICTURES = { 1: "camera", 2: "match" };
+const IMAGES = { 1: "camera", 2: "match" };
 const WRONG_TOKEN = 4401;
 
 const element = (id) => document.getElementById(id);
@@ -51,7 +51,7 @@ const receive = {
     text("odometry", number(values.odometry_hz, 1, " Hz"));
     text("poses", number(values.pose_hz, 1, " Hz"));
     history.push({ at: heardAt, state, evidence: Number.parseFloat(values.evidence) });
-    history = history.filter((one) => one.at > heardAt - HISTORY_MS);
+    history = history.filter((entry) => entry.at > heardAt - HISTORY_MS);
     drawHistory();
   },
   pose(content) { view.pose = content; text("sigma", length(content.sigma[0])); view.draw(); },
@@ -60,8 +60,8 @@ const receive = {
   plan(content) { view.setPlan(content); },
 };
 
-function showPicture(buffer) {
-  const id = PICTURES[new Uint8Array(buffer, 0, 1)[0]];
+function showImage(buffer) {
+  const id = IMAGES[new Uint8Array(buffer, 0, 1)[0]];
   if (!id) return;
   const url = URL.createObjectURL(new Blob([new Uint8Array(buffer, 1)]));
   const image = element(id);
@@ -77,19 +77,19 @@ function drawHistory() {
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
   const now = Date.now(), x = (at) => width * (1 - (now - at) / HISTORY_MS);
-  const values = history.map((one) => one.evidence).filter(Number.isFinite);
+  const values = history.map((entry) => entry.evidence).filter(Number.isFinite);
   const low = Math.min(-1, ...values), high = Math.max(1, ...values), y = (value) => height - 12 - (height - 18) * (value - low) / (high - low);
-  history.forEach((one, k) => {
+  history.forEach((entry, k) => {
     const until = k + 1 < history.length ? history[k + 1].at : now;
-    context.fillStyle = colour(one.state);
-    context.fillRect(x(one.at), height - 6, x(until) - x(one.at) + 0.5, 6);
+    context.fillStyle = colour(entry.state);
+    context.fillRect(x(entry.at), height - 6, x(until) - x(entry.at) + 0.5, 6);
   });
   context.strokeStyle = colour("line");
   context.beginPath(); context.moveTo(0, y(0)); context.lineTo(width, y(0)); context.stroke();
   context.strokeStyle = colour("ink");
   context.lineWidth = 1.5;
   context.beginPath();
-  history.forEach((one, k) => { if (Number.isFinite(one.evidence)) k ? context.lineTo(x(one.at), y(one.evidence)) : context.moveTo(x(one.at), y(one.evidence)); });
+  history.forEach((entry, k) => { if (Number.isFinite(entry.evidence)) k ? context.lineTo(x(entry.at), y(entry.evidence)) : context.moveTo(x(entry.at), y(entry.evidence)); });
   context.stroke();
 }
 
@@ -105,7 +105,7 @@ function connect() {
   socket.binaryType = "arraybuffer";
   socket.onopen = () => { if (token() !== null) socket.send(JSON.stringify({ token: token() })); };
   socket.onmessage = ({ data }) => {
-    if (typeof data !== "string") return showPicture(data);
+    if (typeof data !== "string") return showImage(data);
     const { channel, ...content } = JSON.parse(data);
     if (Object.hasOwn(receive, channel)) receive[channel](content);
   };

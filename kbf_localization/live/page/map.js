@@ -30,13 +30,13 @@ class MapView {
 
   setHypotheses(hypotheses) {
     this.hypotheses = hypotheses.slice().sort((a, b) => a.probability - b.probability);
-    const alive = new Set(hypotheses.map((one) => one.number));
+    const alive = new Set(hypotheses.map((hypothesis) => hypothesis.number));
     for (const number of this.trails.keys()) if (!alive.has(number)) this.trails.delete(number);
-    for (const one of hypotheses) {
-      const trail = this.trails.get(one.number) || [];
-      trail.push(one.pose);
+    for (const hypothesis of hypotheses) {
+      const trail = this.trails.get(hypothesis.number) || [];
+      trail.push(hypothesis.pose);
       if (trail.length > TRAIL) trail.shift();
-      this.trails.set(one.number, trail);
+      this.trails.set(hypothesis.number, trail);
     }
     this.draw();
   }
@@ -93,21 +93,21 @@ class MapView {
     for (let i = 0; i < this.poses.length; i += 3) context.fillRect(this.x(this.poses[i]) - 1.25, this.y(this.poses[i + 1]) - 1.25, 2.5, 2.5);
     const tint = colour(this.state);
     if (this.pose) this.ellipse(context, this.pose.pose, this.pose.sigma, tint, 0.12);
-    for (const one of this.hypotheses) {
-      const strength = 0.25 + 0.75 * one.probability;
+    for (const hypothesis of this.hypotheses) {
+      const strength = 0.25 + 0.75 * hypothesis.probability;
       context.globalAlpha = strength;
       context.strokeStyle = tint;
       context.lineWidth = 2;
       context.beginPath();
-      (this.trails.get(one.number) || []).forEach(([x, y], k) => k ? context.lineTo(this.x(x), this.y(y)) : context.moveTo(this.x(x), this.y(y)));
+      (this.trails.get(hypothesis.number) || []).forEach(([x, y], k) => k ? context.lineTo(this.x(x), this.y(y)) : context.moveTo(this.x(x), this.y(y)));
       context.stroke();
       context.globalAlpha = 1;
-      if (one.sigma) this.ellipse(context, one.pose, one.sigma, tint, 0.35 * strength);
-      this.arrow(context, one.pose, tint, strength);
-      if (one.probability >= 0.005 && one.probability < 0.995) {
+      if (hypothesis.sigma) this.ellipse(context, hypothesis.pose, hypothesis.sigma, tint, 0.35 * strength);
+      this.arrow(context, hypothesis.pose, tint, strength);
+      if (hypothesis.probability >= 0.005 && hypothesis.probability < 0.995) {
         context.fillStyle = colour("ink");
         context.font = "600 13px system-ui, sans-serif";
-        context.fillText(`${Math.round(100 * one.probability)} %`, this.x(one.pose[0]) + 12, this.y(one.pose[1]) - 12);
+        context.fillText(`${Math.round(100 * hypothesis.probability)} %`, this.x(hypothesis.pose[0]) + 12, this.y(hypothesis.pose[1]) - 12);
       }
     }
     if (!this.hypotheses.length && this.pose) this.arrow(context, this.pose.pose, tint, 1);
@@ -180,7 +180,7 @@ class MapView {
 
   cancel() { this.setting = null; this.draw(); }
 
-  // A click without a drag looks the way the map's nearest picture does.
+  // A click without a drag takes the heading of the map's nearest image.
   nearestHeading(x, y) {
     let best = Infinity, found = 0;
     for (let i = 0; i < this.poses.length; i += 3) {
@@ -195,7 +195,7 @@ function colour(name) { return getComputedStyle(document.documentElement).getPro
 
 function bytesOf(base64) { return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)); }
 
-// Free cells in the floor's colour, walls in theirs, unknown ones clear.
+// Free cells in the floor's colour, walls in theirs, unknown cells clear.
 function tinted(image) {
   const canvas = document.createElement("canvas");
   canvas.width = image.width;

@@ -1,10 +1,10 @@
 import pytest
 
-from kbf_localization.ros.diagnostics import ShownLogger
+from kbf_localization.ros.diagnostics import SanitizingLogger
 
 
 def test_the_log_shows_control_characters(capfd: pytest.CaptureFixture[str]) -> None:
-    log = ShownLogger("robot.localizer")
+    log = SanitizingLogger("robot.localizer")
     for line in ("map\x1b]52;c;eA==\x07", ValueError("\x9b31m")):
         log.error(line)
     log.warning("once", once=True)
@@ -15,13 +15,13 @@ def test_the_log_shows_control_characters(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_name_begins_no_line_of_the_log(capfd: pytest.CaptureFixture[str]) -> None:
-    ShownLogger("localizer").error("frame 'x\n[FATAL] [1.0] [localizer]: on fire'")
+    SanitizingLogger("localizer").error("frame 'x\n[FATAL] [1.0] [localizer]: on fire'")
     assert r"frame 'x\n[FATAL] [1.0] [localizer]: on fire'" in capfd.readouterr().err
 
 
 def test_calls_are_told_apart_by_where_they_are_made(capfd: pytest.CaptureFixture[str]) -> None:
     """rclpy refuses a call whose severity is another than before at the same place."""
-    log = ShownLogger("localizer")
+    log = SanitizingLogger("localizer")
     for number in range(2):
         log.info(f"info {number}")
         log.warning(f"warning {number}", once=True)

@@ -15,8 +15,13 @@ from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Int32
 
 from kbf_localization.ros.conversions import header
-from kbf_localization.ros.intake import Intake, Topic, read_odometry, stamp_of
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.ros.subscription_reader import (
+    SubscriptionReader,
+    Topic,
+    read_odometry,
+    stamp_of,
+)
 
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 stamps = st.integers(0, 2**31 * 1_000_000_000 - 1)
@@ -81,7 +86,7 @@ def test_all_messages_are_read_in_order_while_the_robot_stands(
         Topic("odometry", Int32, qos, lambda message: read.append(message.data), patient=True),
         Topic("image", Int32, qos, lambda message: None),
     )
-    intake = Intake(node, topics, errors.append, stands=lambda: True)
+    reader = SubscriptionReader(node, topics, errors.append, stands=lambda: True)
     odometry, image = (node.create_publisher(Int32, topic.name, qos) for topic in topics)
     end = time.monotonic() + 60.0
     while not (odometry.get_subscription_count() and image.get_subscription_count()):
@@ -93,6 +98,6 @@ def test_all_messages_are_read_in_order_while_the_robot_stands(
             image.publish(Int32())
     while len(read) < 200 and time.monotonic() < end:
         time.sleep(0.01)
-    intake.close()
+    reader.close()
     assert read == list(range(200))
     assert errors == []

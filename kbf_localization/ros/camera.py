@@ -1,0 +1,227 @@
+"""The camera as ROS describes it: its calibration (CameraInfo) and its mount (tf)."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from geometry_msgs.msg import TransformStamped
+from sensor_msgs.msg import CameraInfo
+
+from kbf_localization.ros.transforms import MountLookup, MountTransform
+
+INFO_PERIOD_S = 1.0
+"""Period in which CameraInfo is read: it comes with every image and hardly ever changes."""
+MOUNT_SEARCH_S = 30.0
+"""Seconds for which /tf is searched for a mount that tf_static does not have."""
+MAX_PIXELS, MAX_COEFFICIENTS, MAX_MODEL_LENGTH = 100_000, 100, 100
+"""Limits of a CameraInfo: pixels of a side, distortion coefficients, characters of a name."""
+MIN_FOCAL_FRACTION, MAX_FOCAL_FRACTION = 0.05, 100.0
+"""Focal lengths that lenses have, in the larger side of the image."""
+MAX_MOUNT_CHANGE_M, MAX_MOUNT_CHANGE_RAD = 0.01, 0.01
+"""Larger differences are a mount that has changed."""
+TRANSPORTS = ("compressed", "compressedDepth", "theora", "ffmpeg", "zstd")
+
+
+@dataclass(frozen=True)
+class Region:
+    """A CameraInfo's region of interest in pixels."""
+
+    x_offset: int
+    y_offset: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class CameraInfoFields:
+    """A CameraInfo without its stamp, with the message's own names of fields."""
+
+    frame_id: str
+    width: int
+    height: int
+    distortion_model: str
+    d: tuple[float, ...]
+    k: tuple[float, ...]
+    r: tuple[float, ...]
+    p: tuple[float, ...]
+    binning_x: int
+    binning_y: int
+    roi: Region
+
+    def __str__(self) -> str:
+        model = self.distortion_model or "no distortion"
+        return f"{self.width}x{self.height}, f {self.k[0]:.1f} and {self.k[4]:.1f} px, {model}"
+
+
+def camera_info_name(image_topic: str) -> str:
+    """Return the topic that, by convention, has the calibration of an image topic's camera.
+
+    "/camera/image_raw/compressed" has "/camera/camera_info" beside it.
+    """
+    folder, _, last = image_topic.rpartition("/")
+    if last in TRANSPORTS:
+        folder = folder.rpartition("/")[0]
+    return f"{folder}/camera_info"
+
+
+def read_camera_info(message: CameraInfo) -> CameraInfoFields:
+    """Return the fields of a CameraInfo; ValueError, with the reason, for no camera's."""
+    width, height, k = int(message.width), int(message.height), tuple(map(float, message.k))
+    if not 0 < width <= MAX_PIXELS or not 0 < height <= MAX_PIXELS:
+        raise ValueError(f"its size is {width}x{height} pixels")
+    model, d = str(message.distortion_model), tuple(map(float, message.d))
+    if len(model) > MAX_MODEL_LENGTH or len(d) > MAX_COEFFICIENTS:
+        raise ValueError("its distortion model or its coefficients are too long")
+    r, p = tuple(map(float, message.r)), tuple(map(float, message.p))
+    if not all(map(math.isfinite, (*k, *d, *r, *p))):
+        raise ValueError("it has numbers that are not finite")
+    if not any(k):
+        raise ValueError("the camera is not calibrated, its matrix K is zero")
+    for focal in (k[0], k[4]):
+        fraction = focal / max(width, height)
+        if not MIN_FOCAL_FRACTION <= fraction <= MAX_FOCAL_FRACTION:
+            raise ValueError(
+                f"a focal length of {focal:g} pixels fits no image of {width}x{height}"
+            )
+    if not (-width < k[2] < 2 * width and -height < k[5] < 2 * height):
+        raise ValueError(f"its centre ({k[2]:g}, {k[5]:g}) is far outside of {width}x{height}")
+    roi = message.roi
+    region = Region(int(roi.x_offset), int(roi.y_offset), int(roi.width), int(roi.height))
+    return CameraInfoFields(
+        message.header.frame_id.lstrip("/"),
+        width,
+        height,
+        model,
+        d,
+        k,
+        r,
+        p,
+        int(message.binning_x),
+        int(message.binning_y),
+        region,
+    )
+
+
+class CameraMonitor:
+    """Collect a camera's calibration and mount; the first of each counts.
+
+    `found(info, mount)` is called when either becomes known. `warn(kind, line)` is called once for
+    each kind of problem; `problems` has the lines.
+    """
+
+    def __init__(
+        self,
+        base_frame: str,
+        found: Callable[[CameraInfoFields | None, MountTransform | None], None],
+        warn: Callable[[str, str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.info: CameraInfoFields | None = None
+        self.mount: MountTransform | None = None
+        self.problems: dict[str, str] = {}
+        self._found, self._warn, self._clock = found, warn, clock
+        self._lookup = MountLookup(base_frame)
+        self._frame = ""
+        self._info_at, self._frame_at = -math.inf, math.inf
+        self._image_size = (0, 0)
+        # Images come on another thread than the other messages.
+        self._lock = threading.RLock()
+
+    @property
+    def wants_info(self) -> bool:
+        """Whether it is time to read the next CameraInfo."""
+        return self._clock() - self._info_at >= INFO_PERIOD_S
+
+    @property
+    def wants_tf(self) -> bool:
+        """Whether /tf may have the mount, which tf_static does not have."""
+        return self.mount is None and self._clock() - self._frame_at < MOUNT_SEARCH_S
+
+    def on_info(self, message: CameraInfo) -> None:
+        with self._lock:
+            self._take_info(message)
+
+    def _take_info(self, message: CameraInfo) -> None:
+        self._info_at = self._clock()
+        try:
+            info = read_camera_info(message)
+        except ValueError as error:
+            self._report("camera_info", f"camera_info is not used: {error}")
+            return
+        if self.info is None:
+            self.info = info
+            self._compare_sizes()
+            self._found(self.info, self.mount)
+            self._set_frame(info.frame_id)
+        elif info != self.info:
+            self._report(
+                "camera_info_changed",
+                f"camera_info has changed from {self.info} to {info}, which is not used: "
+                "configure the node again",
+            )
+
+    def on_transforms(self, transforms: list[TransformStamped]) -> None:
+        with self._lock:
+            for transform in transforms:
+                try:
+                    self._lookup.add(transform, self._frame)
+                except ValueError as error:
+                    self._report("camera_mount_invalid", f"tf is not used for the mount: {error}")
+            self._find_mount()
+
+    def on_image(self, frame: str, width: int, height: int) -> None:
+        """Take an image's frame, which counts where there is no CameraInfo, and its size."""
+        with self._lock:
+            if (width, height) != self._image_size:
+                self._image_size = width, height
+                self._compare_sizes()
+            if not self._frame:
+                self._set_frame(frame.lstrip("/"))
+
+    def _set_frame(self, frame: str) -> None:
+        if frame and frame != self._frame:
+            self._frame, self._frame_at = frame, self._clock()
+            self._find_mount()
+
+    def _find_mount(self) -> None:
+        if not self._frame:
+            return
+        try:
+            mount = self._lookup.find(self._frame)
+        except ValueError as error:
+            self._report("camera_mount_invalid", f"the mount is not used: {error}")
+            return
+        if mount is None:
+            return
+        if self.mount is None:
+            self.mount = mount
+            self._found(self.info, self.mount)
+        elif not self.mount.is_close(mount, MAX_MOUNT_CHANGE_M, MAX_MOUNT_CHANGE_RAD):
+            self._report(
+                "camera_mount_changed",
+                f"the camera's mount has changed from {self.mount} to {mount}, which is not used: "
+                "a camera that moves on its robot is not supported",
+            )
+
+    def _compare_sizes(self) -> None:
+        """Warn of images that are not those of the calibration, scaled or not."""
+        info, (width, height) = self.info, self._image_size
+        if info is None or not width:
+            return
+        full = (info.roi.width or info.width), (info.roi.height or info.height)
+        ratio = (width / height) / (full[0] / full[1])
+        if abs(ratio - 1.0) > 0.02 + 1.0 / min(width, height):
+            self._report(
+                "camera_info_size",
+                f"camera_info is of images of {full[0]}x{full[1]} pixels, those that come have "
+                f"{width}x{height}, of another aspect ratio",
+            )
+
+    def _report(self, kind: str, line: str) -> None:
+        if kind not in self.problems:
+            self.problems[kind] = line
+            self._warn(kind, line)

@@ -1,0 +1,506 @@
+"""The localizer from configure to clean-up: ROS messages in, localizations out.
+
+The node owns the server, the server the reader of its topics; each calls only the next, and
+reports to its owner by the functions that it was given.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from geometry_msgs.msg import PoseWithCovarianceStamped
+from nav_msgs.msg import Odometry
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+from tf2_msgs.msg import TFMessage
+
+from kbf_localization.arrays import Array
+from kbf_localization.arrays import Image as GreyImage
+from kbf_localization.errors import ParameterError
+from kbf_localization.events import Event
+from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.geometry import position_sigma
+from kbf_localization.localization import Localization, Localizer, State
+from kbf_localization.localization.localizer import FilterReset
+from kbf_localization.ros.camera import CameraInfoFields, CameraMonitor, camera_info_name
+from kbf_localization.ros.conversions import (
+    ImageError,
+    decode,
+    nanoseconds,
+    planar,
+    planar_covariance,
+    planar_pose,
+)
+from kbf_localization.ros.diagnostics import (
+    STATE_TEXTS,
+    ImageHealth,
+    Latency,
+    Rate,
+    SanitizingLogger,
+)
+from kbf_localization.ros.image_worker import ImageWorker, PendingImage
+from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.ros.startup import localizer_settings
+from kbf_localization.ros.subscription_reader import (
+    UNREADABLE,
+    SubscriptionReader,
+    Topic,
+    read_odometry,
+    stamp_of,
+)
+from kbf_localization.ros.timeline import Timeline
+from kbf_localization.ros.transforms import MountTransform, TransformChain
+from kbf_localization.vision.camera import Mount
+from kbf_localization.vision.camera.camera_info import camera_from_info, is_rectified
+
+logger = logging.getLogger(__name__)
+
+_TRACE_PERIOD_S = 5.0
+"""Shortest period between two tracebacks in the log."""
+_MIN_PATIENT_DEPTH = 100
+"""A queue of fewer messages is emptied at once, also while the robot stands."""
+_MIN_PRIOR_COVARIANCE = np.diag([0.01, 0.01, 0.01]) ** 2
+"""Added to a given pose (m, m, rad): from a certain one no image could lead away."""
+
+
+class LocalizerServer:
+    """Feed the localizer, which has the state, with messages.
+
+    `values` are the node's parameters by name. `publish` is called for every processed image,
+    `moved` for odometry and for a given pose; `warn(kind, line)` logs a warning, of one kind at
+    most every few seconds. All that is refused is counted in `localizer.counts`. Every change of
+    state is logged with its reason.
+    """
+
+    def __init__(
+        self,
+        localizer: Localizer,
+        values: Mapping[str, Any],
+        publish: Callable[[Localization], None],
+        moved: Callable[[], None],
+        log: SanitizingLogger,
+        warn: Callable[[str, str], None],
+    ) -> None:
+        self.localizer = localizer
+        self._values = values
+        self._publish, self._moved, self._log, self._warn = publish, moved, log, warn
+        self._latency, self._pose_rate = Latency(), Rate()
+        self._last_step_ms, self._traced_at = math.nan, -math.inf
+        self._odometry_received = self._odometry_used = 0
+        self._timeline: Timeline[tuple[Array, Array | None]] = Timeline()
+        self._image_type = CompressedImage if values["image_transport"] == "compressed" else Image
+        self._chain = TransformChain(values["odom_frame_id"], values["base_frame_id"])
+        self._health = ImageHealth(localizer.counts)
+        self._camera = CameraMonitor(values["base_frame_id"], self.set_camera, warn)
+        self.camera_info: CameraInfoFields | None = None
+        self.mount: MountTransform | None = None
+        self._odometry_topic = "odom" if values["odom_source"] == "topic" else "/tf"
+        self._image_topic = "image"
+        if values["image_transport"] == "compressed":
+            self._image_topic = "image/compressed"
+        self._reader: SubscriptionReader | None = None
+        self._started_at = self._state_since = time.monotonic()
+        self._reported_state = State.UNINITIALIZED
+        self._report_lock = threading.Lock()
+        self._cached_sigma: tuple[int | None, Localization | None, float] = (None, None, math.nan)
+        self._worker = ImageWorker(
+            self._process,
+            localizer.covers,
+            self.failed,
+            localizer.counts,
+            values["image_queue_depth"],
+            values["odometry_patience"],
+        )
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it is subscribed to odometry and images."""
+        return self._reader is not None
+
+    def start_reading(self, node: SafeLifecycleNode) -> None:
+        """Subscribe to odometry and images."""
+        self._health.used()
+        self._started_at = time.monotonic()
+        self._reader = SubscriptionReader(
+            node, self._topics(node), self.failed, lambda: self.localizer.stands
+        )
+
+    def stop_reading(self) -> None:
+        """End the subscriptions and drop the images that wait."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+            self._worker.clear()
+
+    def set_camera(self, info: CameraInfoFields | None, mount: MountTransform | None) -> None:
+        """Take the camera's calibration and its mount on the base, as far as they are known."""
+        self.camera_info, self.mount = info, mount
+        known = f"calibration {info or 'unknown'}; mount {mount or 'unknown'}"
+        self._log.info(f"camera: {known}")
+        try:
+            camera = None
+            if info is not None:
+                camera = camera_from_info(info, rectified=is_rectified(self._image_topic))
+            placed = (
+                None if mount is None else Mount.from_transform(mount.translation, mount.quaternion)
+            )
+        except ParameterError as error:
+            self._warn("camera", f"the camera is not used, but the map's own: {error}")
+            return
+        self.localizer.set_camera(camera, placed)
+
+    def _topics(self, node: SafeLifecycleNode) -> tuple[Topic, ...]:
+        """Return the topics to read; odometry comes first."""
+        values = self._values
+        odom_qos = _qos(values["odom_queue_depth"], values["odom_reliability"])
+        image_qos = _qos(max(5, values["image_queue_depth"]), values["image_reliability"])
+        images = Topic(
+            self._image_topic, self._image_type, image_qos, self._on_image, serialized=True
+        )
+        # A short queue must be emptied at once.
+        patient = values["odom_queue_depth"] >= _MIN_PATIENT_DEPTH
+        odometry = Topic(
+            "odom", Odometry, odom_qos, self._on_odometry, serialized=True, patient=patient
+        )
+        static_qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        info_name = values["camera_info_topic"] or camera_info_name(
+            node.resolve_topic_name(self._image_topic)
+        )
+        info = Topic(
+            info_name,
+            CameraInfo,
+            _qos(1, "best_effort"),
+            self._camera.on_info,
+            steady=False,
+            wanted=lambda: self._camera.wants_info,
+        )
+        static = Topic(
+            "/tf_static", TFMessage, static_qos, self._on_static_transforms, steady=False
+        )
+        if values["odom_source"] == "tf":
+            return Topic("/tf", TFMessage, odom_qos, self._on_transforms), static, images, info
+        moving = Topic(
+            "/tf",
+            TFMessage,
+            _qos(100, "best_effort"),
+            self._on_mount_transforms,
+            steady=False,
+            wanted=lambda: self._camera.wants_tf,
+        )
+        return odometry, images, info, static, moving
+
+    def apply(self, values: Mapping[str, Any]) -> None:
+        """Apply the live parameters; the belief stays."""
+        self._values = values
+        self._worker.patience = values["odometry_patience"]
+        self.localizer.settings = localizer_settings(values)
+
+    @property
+    def state(self) -> State:
+        """The localizer's state; `DEGRADED` also while map→odom is withheld from a tracked pose."""
+        state = self.localizer.state
+        if state is State.TRACKING and self.transform_veto() is not None:
+            return State.DEGRADED
+        return state
+
+    def reinitialize(self) -> None:
+        """Forget the pose: start from anywhere on the map."""
+        self._started_at = time.monotonic()
+        self.localizer.reinitialize()
+        self.report_state()
+
+    def report_state(self) -> None:
+        """Log the state with its reason where it has changed since the last call."""
+        with self._report_lock:
+            before, state = self._reported_state, self.state
+            if state is before:
+                return
+            since_s = time.monotonic() - self._state_since
+            self._reported_state, self._state_since = state, time.monotonic()
+        line = f"{state.value}: {self._state_reason(before, state, since_s)}"
+        if state in (State.DEGRADED, State.LOST):
+            self._log.warning(line)
+        else:
+            self._log.info(line)
+
+    def _state_reason(self, before: State, state: State, since_s: float) -> str:
+        """Return why `before`, which lasted `since_s` seconds, has become `state`."""
+        if state is State.DEGRADED:
+            return self._degraded_reason()
+        if state is State.TRACKING and before is State.DEGRADED:
+            return f"images are back after {since_s:.1f} s"
+        if state is State.TRACKING and before is State.LOST:
+            return f"found again after {since_s:.1f} s, ± {self._sigma_m():.2f} m"
+        if state is State.TRACKING:
+            after_s = time.monotonic() - self._started_at
+            return f"{after_s:.1f} s after start, ± {self._sigma_m():.2f} m"
+        if state is State.LOCALIZING and before is not State.UNINITIALIZED:
+            return f"± {self._sigma_m():.2f} m is more than max_tracking_sigma"
+        return STATE_TEXTS[state]
+
+    def _degraded_reason(self) -> str:
+        seconds, metres = self.localizer.dead_reckoned_s, self.localizer.dead_reckoned_m
+        if self.localizer.state is State.DEGRADED and seconds is not None and metres is not None:
+            return f"no usable image for {seconds:.1f} s and {metres:.1f} m"
+        return self.transform_veto() or "map→odom was withheld"
+
+    def _sigma_m(self) -> float:
+        """Return the standard deviation of the newest position in metres; NaN before a pose.
+
+        Computed once for each odometry reading and image, for a status asks for it repeatedly.
+        """
+        localizer = self.localizer
+        newest_ns, last = localizer.newest_odometry_ns, localizer.last
+        cached_ns, cached_last, sigma_m = self._cached_sigma
+        if last is None or cached_last is not last or cached_ns != newest_ns:
+            known = localizer.pose_at()
+            sigma_m = math.nan if known is None else position_sigma(known[1])
+            self._cached_sigma = newest_ns, last, sigma_m
+        return sigma_m
+
+    @property
+    def state_text(self) -> str:
+        """The state with what an operator must know about it."""
+        state = self.state
+        if state is State.DEGRADED:
+            return f"degraded: {self._degraded_reason()}"
+        return STATE_TEXTS[state]
+
+    def transform_veto(self) -> str | None:
+        """Return why map→odom must not be sent now; None while it can be trusted."""
+        localizer, values = self.localizer, self._values
+        given = localizer.rests_on_given_pose
+        if localizer.state not in (State.TRACKING, State.DEGRADED) and not given:
+            return f"the state is {localizer.state.value}"
+        sigma, seconds = self._sigma_m(), localizer.dead_reckoned_s
+        if math.isnan(sigma) or seconds is None:
+            return "there is no odometry"
+        if sigma > values["dead_reckoning_max_sigma"] and not given:
+            return (
+                f"odometry alone has carried the pose to a standard deviation of {sigma:.2f} m, "
+                "more than dead_reckoning_max_sigma"
+            )
+        if seconds > values["dead_reckoning_max_seconds"]:
+            return f"no image for {seconds:.1f} s, more than dead_reckoning_max_seconds"
+        return None
+
+    def diagnostics(self) -> dict[str, str]:
+        """Return a line for each kind of problem with the inputs."""
+        reader, timeout_s = self._reader, self._values["watchdog_timeout"]
+        found = {} if reader is None else reader.silent_topics(timeout_s)
+        if not found:
+            found = self._health.diagnostics(self._values)
+        found.update(self._camera.problems)
+        reason = self.transform_veto()
+        if reason is not None and self.localizer.state is not State.UNINITIALIZED:
+            found["transform"] = f"map→odom is not sent: {reason}"
+        return found
+
+    def time_jumped_back(self, why: str) -> None:
+        """Start over, as when a bag is played again."""
+        self._warn("time_jumped_back", f"{why}: starting over")
+        self.localizer.counts[Event.ODOMETRY_STRAY] += self._timeline.reset()
+        self._health.time_jumped()
+        self._worker.clear()
+        self.localizer.reset()
+
+    def stop(self) -> None:
+        """End all threads."""
+        self.stop_reading()
+        self._worker.stop()
+
+    def failed(self, error: Exception) -> None:
+        """Count and log an unexpected error."""
+        self._trace("unexpected error", error)
+        self.refuse(Event.UNEXPECTED_ERROR, f"unexpected {type(error).__name__}: {error}")
+
+    def _trace(self, what: str, error: Exception) -> None:
+        """Log an error's traceback, at a bounded rate: every message may cause one."""
+        if time.monotonic() - self._traced_at >= _TRACE_PERIOD_S:
+            self._traced_at = time.monotonic()
+            logger.error(what, exc_info=error)
+
+    def refuse(self, event: Event, message: str) -> None:
+        """Count an event and warn of it."""
+        self.localizer.counts[event] += 1
+        self._warn(event, message)
+
+    def metrics(self) -> dict[str, object]:
+        """Return state, evidence, rates, ages, latencies, and the counts of events."""
+        last, seconds = self.localizer.last, self.localizer.dead_reckoned_s
+        metres = self.localizer.dead_reckoned_m
+        weights = None if last is None else last.estimate.weights
+        p50, p99 = self._latency.percentiles_ms()
+        return {
+            "state": self.state.value,
+            "state_since_s": time.monotonic() - self._state_since,
+            "image_state": "" if last is None else last.state.value,
+            "sigma_m": self._sigma_m(),
+            "evidence": math.nan if last is None else last.evidence,
+            "stamp_ns": 0 if last is None else last.stamp_ns,
+            "step_ms": self._last_step_ms,
+            "motion_noise": "odometry" if self.localizer.noise_is_reported else "map",
+            "active_poses": 0 if weights is None else len(weights.rows),
+            "latency_ms_p50": p50,
+            "latency_ms_p99": p99,
+            "odometry_stamp_ns": self.localizer.newest_odometry_ns or 0,
+            "odometry_received": self._odometry_received,
+            "odometry_used": self._odometry_used,
+            "pose_hz": self._pose_rate.hertz(),
+            "camera": str(self.camera_info or ""),
+            "camera_mount": str(self.mount or ""),
+            **self._topic_metrics(),
+            **self._health.metrics(),
+            "dead_reckoned_s": math.nan if seconds is None else seconds,
+            "dead_reckoned_m": math.nan if metres is None else metres,
+            "degraded_s": self.localizer.degraded_s,
+            **dict(sorted(dict(self.localizer.counts).items())),
+        }
+
+    def _topic_metrics(self) -> dict[str, object]:
+        reader = self._reader
+        if reader is None:
+            return {}
+        odometry, image = reader.watches[self._odometry_topic], reader.watches[self._image_topic]
+        return {
+            "odometry_hz": odometry.hertz(),
+            "image_hz": image.hertz(),
+            "odometry_age_s": odometry.age,
+            "image_age_s": image.age,
+            "odometry_missing": odometry.missing,
+        }
+
+    def on_initial_pose(self, message: PoseWithCovarianceStamped) -> None:
+        """Start from a given pose."""
+        frame, expected = message.header.frame_id.lstrip("/"), self._values["global_frame_id"]
+        if frame != expected:
+            self.refuse(
+                Event.INITIAL_POSE_WRONG_FRAME,
+                f"initial pose in frame '{frame}' is not used: it must be in '{expected}'",
+            )
+            return
+        try:
+            pose = planar_pose(message.pose.pose)
+            covariance = planar_covariance(message.pose.covariance)
+        except ValueError as error:
+            self.refuse(Event.INITIAL_POSE_INVALID, f"initial pose is not used: {error}")
+            return
+        stamp_ns = nanoseconds(message.header.stamp)
+        self.localizer.set_pose(
+            GaussianPrior(pose, covariance + _MIN_PRIOR_COVARIANCE), stamp_ns or None
+        )
+        self._moved()
+        self._log.info(
+            f"starting from the given pose ({pose[0]:.2f}, {pose[1]:.2f}, {pose[2]:.2f})"
+        )
+
+    def _on_odometry(self, cdr: bytes) -> None:
+        self._odometry_received += 1
+        try:
+            message = read_odometry(cdr)
+            pose = planar(message.pose)
+        except UNREADABLE as error:
+            self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
+            return
+        frame, expected = message.frame_id.lstrip("/"), self._values["odom_frame_id"]
+        if frame and frame != expected:
+            self.refuse(
+                Event.ODOMETRY_WRONG_FRAME,
+                f"odometry in frame '{frame}' is not used: odom_frame_id is '{expected}'",
+            )
+            return
+        base, expected = message.child_frame_id.lstrip("/"), self._values["base_frame_id"]
+        if base and base != expected:
+            self.refuse(
+                Event.ODOMETRY_OTHER_BASE,
+                f"odometry is of '{base}', not of base_frame_id '{expected}': the pose will be "
+                f"that of '{base}'",
+            )
+        self._add_odometry(message.stamp_ns, pose, message.covariance)
+
+    def _on_mount_transforms(self, message: TFMessage) -> None:
+        self._camera.on_transforms(message.transforms)
+
+    def _on_static_transforms(self, message: TFMessage) -> None:
+        self._camera.on_transforms(message.transforms)
+        if self._values["odom_source"] == "tf":
+            self._chain_transforms(message)
+
+    def _on_transforms(self, message: TFMessage) -> None:
+        if self._camera.wants_tf:
+            self._camera.on_transforms(message.transforms)
+        self._chain_transforms(message)
+
+    def _chain_transforms(self, message: TFMessage) -> None:
+        """Take the odometry of tf, as far as these transforms change it."""
+        for transform in message.transforms:
+            try:
+                pose = self._chain.add(transform)
+            except ValueError as error:
+                self._odometry_received += 1
+                self.refuse(Event.ODOMETRY_INVALID, f"odometry from tf is not used: {error}")
+                continue
+            stamp_ns = nanoseconds(transform.header.stamp)
+            if pose is not None and stamp_ns:
+                self._odometry_received += 1
+                self._add_odometry(stamp_ns, pose)
+
+    def _add_odometry(self, stamp_ns: int, pose: Array, covariance: Array | None = None) -> None:
+        admitted = self._timeline.admit(stamp_ns, (pose, covariance))
+        self.localizer.counts[Event.ODOMETRY_STRAY] += admitted.strays
+        if admitted.jumped_back:
+            self.time_jumped_back("odometry's time has jumped back")
+        for at_ns, reading in admitted.items:
+            self._odometry_used += self.localizer.add_odometry(at_ns, *reading)
+        self._moved()
+        self._worker.odometry_arrived()
+
+    def _on_image(self, cdr: bytes) -> None:
+        try:
+            stamp_ns = stamp_of(cdr, self._image_type)
+        except UNREADABLE as error:
+            self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
+            return
+        correction_ns = round(self._values["camera_time_offset"] * 1e9)
+        self._health.arrived(stamp_ns, correction_ns, self.localizer.newest_odometry_ns)
+        self._worker.submit(stamp_ns + correction_ns, cdr)
+
+    def _decode(self, pending: PendingImage) -> GreyImage:
+        message = deserialize_message(pending.message, self._image_type)
+        image = decode(message)
+        height, width = image.shape
+        self._camera.on_image(message.header.frame_id, width, height)
+        return image
+
+    def _process(self, pending: PendingImage) -> None:
+        """Decode, localize, publish; on the worker's thread."""
+        started = time.perf_counter()
+        try:
+            localization = self.localizer.add_image(pending.stamp_ns, lambda: self._decode(pending))
+        except (ImageError, *UNREADABLE) as error:
+            self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
+            return
+        except FilterReset as error:
+            self._trace("the filter restarts", error)
+            self._warn(Event.FILTER_RESET, str(error))
+            return
+        # The localizer may have been reset meanwhile: then this pose is obsolete.
+        if localization is None or localization is not self.localizer.last:
+            return
+        self._health.used()
+        self.report_state()
+        self._last_step_ms = 1e3 * (time.perf_counter() - started)
+        self._publish(localization)
+        self._latency.add(time.perf_counter() - pending.arrived)
+        self._pose_rate.happened()
+
+
+def _qos(depth: int, reliability: str) -> QoSProfile:
+    return QoSProfile(depth=depth, reliability=ReliabilityPolicy[reliability.upper()])

@@ -1,0 +1,92 @@
+"""What is used of rclpy beside its public interface, and the version that it was seen with."""
+
+import importlib.metadata
+import time
+
+import pytest
+import rclpy
+from rclpy.context import Context
+from rclpy.lifecycle import LifecycleNode
+from rclpy.node import Node
+from std_msgs.msg import Int32
+
+from kbf_localization.ros import rclpy_internals
+from kbf_localization.ros.rclpy_internals import (
+    OutsideExecutor,
+    SubscriptionWaitSet,
+    lifecycle_label,
+    replace_change_state,
+    take,
+    wrap_transitions,
+)
+
+KNOWN_VERSIONS = ("7.1", "8.0", "9.1")
+
+
+def version() -> str:
+    """As the wheels name it; a distribution's packages have no metadata for Python."""
+    for name in ("ros-rclpy", "rclpy"):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    pytest.skip("rclpy has no version")
+
+
+def test_this_version_of_rclpy_is_one_that_the_module_names() -> None:
+    assert version().startswith(KNOWN_VERSIONS), (
+        f"rclpy {version()} was not seen yet: run this file's other tests with it and add it here "
+        "and to the docstring of rclpy_internals"
+    )
+    for known in KNOWN_VERSIONS:
+        assert known in str(rclpy_internals.__doc__)
+
+
+@pytest.mark.ros
+def test_wait_set_wakes_for_messages_and_on_request(context: Context) -> None:
+    node = Node("waiting", context=context)
+    reader = node.create_subscription(
+        Int32, "numbers", lambda _: None, 10, callback_group=OutsideExecutor()
+    )
+    writer = node.create_publisher(Int32, "numbers", 10)
+    waiting = SubscriptionWaitSet(context, 1)
+    end = time.monotonic() + 60.0
+    while not writer.get_subscription_count():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    writer.publish(Int32(data=7))
+    minute_ns = 60_000_000_000
+    waiting.wait([reader], minute_ns)
+    taken = take(reader, Int32, serialized=False)
+    assert taken is not None and taken[0].data == 7
+    assert taken[1]["publication_sequence_number"] == 1
+    assert take(reader, Int32, serialized=False) is None
+    waiting.wake()
+    waiting.wait([reader], minute_ns)
+    assert take(reader, Int32, serialized=False) is None
+    waiting.destroy()
+    node.destroy_node()
+
+
+@pytest.mark.ros
+def test_lifecycle_label_transitions_and_service(context: Context) -> None:
+    node = LifecycleNode("managed", context=context)
+    seen: list[str] = []
+
+    def wrap(callback):
+        def called(state):
+            seen.append(state.label)
+            return callback(state)
+
+        return called
+
+    wrap_transitions(node, wrap)
+    assert lifecycle_label(node) == "unconfigured"
+    node.trigger_configure()
+    assert lifecycle_label(node) == "inactive"
+    assert seen == ["unconfigured"]
+    former = replace_change_state(node, lambda request, response: response)
+    assert callable(former)
+    assert replace_change_state(node, former) is not former
+    node.destroy_node()
+    assert rclpy.ok(context=context)

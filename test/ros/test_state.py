@@ -1,0 +1,78 @@
+"""The states that an operator sees: status, diagnostics, log and marker agree."""
+
+import re
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from visualization_msgs.msg import Marker
+
+from kbf_localization.ros.node_process import NodeProcess
+from test.ros.robot import Robot
+
+DEGRADED = r"degraded: no usable image for 3\.0 s and \d\.\d m"
+
+
+def state_lines(process: NodeProcess) -> list[str]:
+    """The changes of state in the node's log."""
+    states = "uninitialized|localizing|tracking|degraded|lost"
+    return re.findall(rf"\[localizer\]: ((?:{states}): .*)", process.log())
+
+
+def test_a_dead_camera_degrades_the_state_until_images_are_back(
+    lost_robot: Robot, node: NodeProcess
+) -> None:
+    robot, markers = lost_robot, []
+    robot.node.create_subscription(Marker, "state", markers.append, 10)
+    robot.drive_until_tracking()
+    assert robot.wait_for(lambda: any(m.text.startswith("tracking") for m in markers))
+    assert re.fullmatch(r"tracking: .* s after start, ± \d.\d\d m", state_lines(node)[-1])
+    sigma_before = float(robot.value("sigma_m"))
+
+    robot.move(metres=0.2, seconds=1.0)
+    robot.wait_until_driven()
+    assert robot.state == "tracking"
+    robot.move(metres=0.4, seconds=2.0, readings=10)
+    assert robot.wait_for(lambda: robot.state == "degraded"), robot.status
+    status = robot.status
+    assert status.level == DiagnosticStatus.WARN
+    assert re.match(DEGRADED, status.message)
+    assert float(robot.value("sigma_m")) > sigma_before
+    diagnostics = robot.diagnostics[f"/{robot.node_name}"]
+    assert robot.wait_for(
+        lambda: robot.diagnostics[f"/{robot.node_name}"].message.startswith("degraded")
+    ), diagnostics
+    assert robot.wait_for(lambda: markers[-1].text.startswith("degraded: no usable image"))
+    assert re.fullmatch(DEGRADED, state_lines(node)[-1])
+
+    assert robot.frame() is not None
+    assert robot.state_at(robot.stamp_ns) == "tracking"
+    assert robot.wait_for(lambda: state_lines(node)[-1].startswith("tracking: images are back"))
+    assert robot.status.message.startswith("tracking")
+
+
+def test_a_withheld_transform_is_no_tracking(lost_robot: Robot) -> None:
+    """By a bound of the transform that is narrower than those of the state."""
+    robot = lost_robot
+    robot.drive_until_tracking()
+    assert robot.set_parameter("dead_reckoning_max_seconds", 0.5).successful
+    try:
+        robot.move(metres=0.2, seconds=1.0)
+        robot.wait_until_driven()
+        assert robot.wait_for(lambda: robot.state == "degraded")
+        assert "more than dead_reckoning_max_seconds" in robot.status.message
+    finally:
+        assert robot.set_parameter("dead_reckoning_max_seconds", 5.0).successful
+    assert robot.frame() is not None
+    assert robot.state_at(robot.stamp_ns) == "tracking"
+
+
+def test_a_pose_that_is_not_precise_enough_is_no_tracking(lost_robot: Robot) -> None:
+    robot = lost_robot
+    robot.drive_until_tracking()
+    assert robot.set_parameter("max_tracking_sigma", 0.001).successful
+    try:
+        assert robot.frame() is not None
+        assert robot.state_at(robot.stamp_ns) == "localizing"
+    finally:
+        assert robot.set_parameter("max_tracking_sigma", 0.5).successful
+    assert robot.frame() is not None
+    assert robot.state_at(robot.stamp_ns) == "tracking"
