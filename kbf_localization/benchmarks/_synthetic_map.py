@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from kbf_localization.arrays import Array, Counts, Floats, Rows
 from kbf_localization.geometry import relative
+from kbf_localization.mapping.calibrate import calibrate_from_map
 from kbf_localization.training_map import Source, TrainingMap
 from kbf_localization.vision.describer import ImageDescription
 from kbf_localization.vision.pyramid_describer import PyramidDescriber
@@ -21,10 +24,10 @@ POSES_AT_ONCE = 1000
 OWN_WORDS = 25
 """Words of a region that belong to one place; the others are the building's."""
 
-OWN_SHARE = 0.6
+OWN_FRACTION = 0.6
 
 SHIFT_PER_METRE = 0.25
-"""By how much of its width a picture shifts while the robot passes its place."""
+"""By how much of its width an image shifts while the robot passes its place."""
 
 
 class Corridor:
@@ -32,7 +35,7 @@ class Corridor:
 
     About every metre there is an anchor: counts of words drawn for it alone, over counts that
     the whole building shares. Between anchors the counts are interpolated, so that the
-    similarity of two places falls with the way between them, to that of unrelated ones.
+    similarity of two places falls with the path between them, to that of unrelated places.
     """
 
     def __init__(self, length_m: float, seed: int = 0) -> None:
@@ -44,16 +47,16 @@ class Corridor:
         generator = np.random.default_rng(seed)
         anchors, regions = int(length_m) + 2, side * side
         common = generator.dirichlet(np.full(self.settings.words, 0.5), regions)
-        self._common = ((1.0 - OWN_SHARE) * self._in_region * common).ravel()
+        self._common = ((1.0 - OWN_FRACTION) * self._in_region * common).ravel()
         size = (anchors, regions, OWN_WORDS)
-        # Word number and count of what an anchor has of its own, a region.
+        # Word number and count of an anchor's own words, a region.
         self._words = generator.integers(0, self.settings.words, size, dtype=np.uint8)
         self._counts = generator.exponential(1.0, size).astype(np.float32)
-        scale = OWN_SHARE * self._in_region / self._counts.sum(axis=2, keepdims=True)
+        scale = OWN_FRACTION * self._in_region / self._counts.sum(axis=2, keepdims=True)
         self._counts *= scale
 
     def poses(self, along_m: Array) -> Array:
-        """(x, y, heading) (m, 3) after so many metres (m,) of the way."""
+        """Return (x, y, heading) (m, 3) after so many metres (m,) of the path."""
         period = LANE_M + np.pi * TURN_RADIUS_M
         lane, offset = np.divmod(along_m, period)
         direction = np.where(lane % 2 == 0, 1.0, -1.0)
@@ -65,13 +68,13 @@ class Corridor:
         return np.column_stack([x, y, np.arctan2(np.sin(heading), np.cos(heading))])
 
     def views(self, along_m: Array, generator: np.random.Generator | None = None) -> Counts:
-        """Histograms (m, bins) seen at these places; a generator adds the noise of counting."""
+        """Return histograms (m, bins) seen at these places; a generator adds counting noise."""
         first = np.floor(along_m).astype(np.intp)
-        share = (along_m - first).astype(np.float32)[:, None]
+        fraction = (along_m - first).astype(np.float32)[:, None]
         needed, places = np.unique(np.concatenate((first, first + 1)), return_inverse=True)
         anchors = self._anchors(needed)
         before, after = places[: len(first)], places[len(first) :]
-        finest = (1.0 - share) * anchors[before] + share * anchors[after]
+        finest = (1.0 - fraction) * anchors[before] + fraction * anchors[after]
         if generator is not None:
             finest = generator.poisson(finest).astype(np.float32)
         return self._pyramids(finest.reshape(-1, *self._shape))
@@ -79,12 +82,12 @@ class Corridor:
     def describe(
         self, along_m: float, generator: np.random.Generator | None = None
     ) -> ImageDescription:
-        """The description of what is seen at a place."""
+        """Return the description of what is seen at a place."""
         places = np.array([along_m])
         return ImageDescription(self.views(places, generator)[0], self.word_grids(places)[0])
 
     def word_grids(self, along_m: Array) -> Counts:
-        """Grids of words (m, cells): each metre has its own, which shifts as the robot goes by."""
+        """Return grids of words (m, cells): each metre's shifts as the robot goes by."""
         rows, columns = self.settings.reduced_grid_shape
         numbers = np.floor(along_m).astype(np.intp)
         shifts = np.rint((along_m - numbers) * SHIFT_PER_METRE * columns).astype(np.intp)
@@ -96,7 +99,7 @@ class Corridor:
         return grids
 
     def _anchors(self, numbers: Rows) -> Floats:
-        """Mean counts (m, regions · words) of the finest level."""
+        """Return mean counts (m, regions · words) of the finest level."""
         words = self.settings.words
         counts = np.tile(self._common.astype(np.float32), (len(numbers), 1))
         regions = words * np.arange(self._words.shape[1])[:, None]
@@ -106,7 +109,7 @@ class Corridor:
         return counts
 
     def _pyramids(self, finest: Floats) -> Counts:
-        """Stored counts (m, bins) from the finest level's (m, side, side, words)."""
+        """Return stored counts (m, bins) from the finest level's (m, side, side, words)."""
         levels = [finest]
         while len(levels) < self.settings.levels:
             fine = levels[-1]
@@ -125,7 +128,7 @@ class Corridor:
 
 
 def synthetic_map(count: int, seed: int = 0) -> tuple[TrainingMap, Corridor]:
-    """A map of `count` poses along a corridor, and the corridor."""
+    """Return a map of `count` poses along a corridor, and the corridor."""
     along = SPACING_M * np.arange(count, dtype=np.float64)
     corridor = Corridor(SPACING_M * count + 1.0, seed)
     generator = np.random.default_rng(seed)
@@ -150,4 +153,4 @@ def synthetic_map(count: int, seed: int = 0) -> tuple[TrainingMap, Corridor]:
         thumbnails=[b""] * count,
         word_grids=corridor.word_grids(along),
     )
-    return training_map, corridor
+    return replace(training_map, fitted=calibrate_from_map(training_map)), corridor

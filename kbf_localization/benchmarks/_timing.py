@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 
 def case(ours_ms: ArrayLike, reference_ms: ArrayLike, reference: str) -> dict[str, Any]:
-    """What `kbf bench` prints and writes of one case: medians; a ratio above 1: we are faster."""
+    """Return what `kbf bench` reports of a case: medians, and a ratio above 1 if ours is faster."""
     ours, theirs = (float(np.median(np.asarray(times))) for times in (ours_ms, reference_ms))
     return {
         "ours_ms": ours,
@@ -28,7 +28,7 @@ def milliseconds(
     *arguments: Any,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """How long a call takes."""
+    """Return how long a call takes."""
     start = clock()
     function(*arguments)
     return 1e3 * (clock() - start)

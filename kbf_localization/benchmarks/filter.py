@@ -12,7 +12,7 @@ from kbf_localization.embeddings.noise import GaussianNoise
 from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.hypothesis_filter import HypothesisFilter
+from kbf_localization.filters.belief_filter import BeliefFilter
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.filters.pose_space import PoseSpace
 from kbf_localization.geometry import relative, unembed
@@ -27,9 +27,9 @@ STEP_M = 0.05
 
 
 def run(progress: Progress = no_progress) -> dict[str, dict[str, float | str]]:
-    """The case step_n2000: prediction and update, the image being described already."""
+    """Time the case step_n2000: prediction and update of an image described beforehand."""
     training_map, corridor = synthetic_map(POSES)
-    pose_filter = HypothesisFilter(training_map)
+    pose_filter = BeliefFilter(training_map)
     pose_filter.prepare()
     along = 0.3 * SPACING_M * POSES + STEP_M * np.arange(WARM_UP + STEPS + 1, dtype=np.float64)
     poses = corridor.poses(along)

@@ -37,12 +37,13 @@ from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.errors import KbfError
 from kbf_localization.geometry import interpolate
 from kbf_localization.localization import Localizer
+from kbf_localization.mapping import build_map
 from kbf_localization.progress import Progress
 from kbf_localization.ros.conversions import header, nanoseconds, pose_message
 from kbf_localization.ros.node_process import NodeProcess, spinning
 from kbf_localization.simulator import simulate
 from kbf_localization.threads import limit_threads
-from kbf_localization.training_map import TrainingMap, build_map, save_map
+from kbf_localization.training_map import TrainingMap, save_map
 
 IMAGE_HZ = 15.0
 ODOMETRY_HZ = 50.0
@@ -53,7 +54,7 @@ _WARM_UP = 30
 
 
 def run(progress: Progress) -> dict[str, Any]:
-    """The node's cases of `kbf bench`."""
+    """Return the node's cases of `kbf bench`."""
     limit_threads(1)
     with tempfile.TemporaryDirectory(prefix="kbf-bench-") as name:
         folder = Path(name)
@@ -105,13 +106,13 @@ def run(progress: Progress) -> dict[str, Any]:
 
 
 def _enlarged(data: bytes) -> bytes:
-    """A frame as a camera of 1280×720 pixels would send it."""
+    """Return a frame as a camera of 1280×720 pixels would send it."""
     image: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     return bytes(cv2.imencode(".jpg", cv2.resize(image, (1280, 720)))[1].tobytes())
 
 
 def _core(training_map: TrainingMap, frames: list[bytes], odometry: Any) -> list[float]:
-    """Milliseconds for each frame in this process, paced as the node is."""
+    """Return milliseconds for each frame in this process, paced as the node is."""
     localizer = Localizer(training_map)
     times = []
     for number, (data, pose) in enumerate(zip(frames, odometry, strict=True)):
@@ -129,7 +130,7 @@ def _core(training_map: TrainingMap, frames: list[bytes], odometry: Any) -> list
 
 @dataclass(frozen=True)
 class _Through:
-    """What was measured through the node; the CPU time as a share of one core."""
+    """What was measured through the node; the CPU time as a fraction of one core."""
 
     latency_ms: list[float]
     service_ms: list[float]
@@ -217,7 +218,7 @@ class _Client:
         )
 
     def _cpu_seconds(self) -> float:
-        """What the node's process has used so far."""
+        """Return what the node's process has used so far."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -25,7 +25,7 @@ HEADING_STD = 0.4
 
 
 def run(progress: Progress = no_progress) -> dict[str, dict[str, float | str]]:
-    """The update of a prior that lives near one pose of a map of 2000, as while tracking."""
+    """Time the update of a prior near one pose of a map of 2000, as while tracking."""
     progress(0, 2, "kernel Bayes' rule")
     generator = np.random.default_rng(0)
     poses = drive_poses(POSES)
@@ -34,7 +34,7 @@ def run(progress: Progress = no_progress) -> dict[str, dict[str, float | str]]:
     )
     observation_kernel = RationalQuadraticKernel(kernel.covariance)
     observations = poses + 0.1 * generator.standard_normal(poses.shape)
-    epsilon = 0.3 * kernel.at_zero() / POSES
+    epsilon = 0.3 / POSES
     rule = KernelBayesRule(poses, observations, kernel, observation_kernel, epsilon, 1e-4)
     step = np.array([0.2, 0.0, 0.0, 0.0])
     motion = ModelBasedSumRule(lambda x: x + step, GaussianNoise(0.05**2 * np.eye(4)), kernel)
@@ -59,7 +59,7 @@ def run(progress: Progress = no_progress) -> dict[str, dict[str, float | str]]:
 
 
 def drive_poses(count: int) -> Array:
-    """Poses of a drive that crosses itself all over a square, as (x, y, cos θ, sin θ)."""
+    """Return poses of a drive that crosses itself all over a square, as (x, y, cos θ, sin θ)."""
     phase = np.linspace(0.0, 2.0 * np.pi, count, endpoint=False)
     x, y = np.sin(5.0 * phase), np.sin(6.0 * phase)
     headings = np.arctan2(6.0 * np.cos(6.0 * phase), 5.0 * np.cos(5.0 * phase))

@@ -5,21 +5,22 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.benchmarks._start_on_map import start_on_map
 from kbf_localization.benchmarks._synthetic_map import SPACING_M, Corridor, synthetic_map
 from kbf_localization.benchmarks._timing import case, milliseconds
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.hypothesis_filter import HypothesisFilter
+from kbf_localization.filters.belief_filter import BeliefFilter
+from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import relative
+from kbf_localization.mapping import load_map
 from kbf_localization.parallel import Cores
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map import TrainingMap, load_map, save_map
+from kbf_localization.training_map import TrainingMap, save_map
 from kbf_localization.vision.describer import ImageDescription
 
 SMALL, LARGE = 1_000, 100_000
@@ -28,17 +29,46 @@ GLOBAL_STARTS = 9
 STEPS_AFTER_START = 20
 STEP_M = 0.05
 ODOMETRY_SIGMA = 0.002
-
 Figures = dict[str, "dict[str, Any] | float"]
 _Times = tuple[float, float]
-"""Milliseconds by the clock, and of this process's share of the processors."""
+"""Milliseconds by the clock, and of this process's processor time."""
+
+
+def start_on_map(journey: tuple[Path, Array, Sequence[ImageDescription]]) -> dict[str, float]:
+    """Load the map at a path, localize globally with the first view, track with motions (t, 3).
+
+    The t + 1 views are described images. Gives the time to the first estimate, and the memory after
+    tracking and at its highest.
+    """
+    path, motions, views = journey
+    clock, cpu = perf_counter(), process_time()
+    training_map = load_map(path)
+    pose_filter = make_filter("kbf", training_map)
+    pose_filter.step(None, training_map.observe(views[0]))
+    start_s, start_cpu_s = perf_counter() - clock, process_time() - cpu
+    for motion, view in zip(motions, views[1:], strict=True):
+        pose_filter.step(motion, training_map.observe(view))
+    return {
+        "resident_mb": _memory_mb("VmRSS"),
+        "peak_mb": _memory_mb("VmHWM"),
+        "start_s": start_s,
+        "start_cpu_s": start_cpu_s,
+    }
+
+
+def _memory_mb(name: str) -> float:
+    """Return a figure of this process's memory that Linux keeps, in 10⁶ bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return float("nan")
 
 
 def run(progress: Progress = no_progress) -> Figures:
-    """The cases at 1,000 and 100,000 poses of one corridor, as dense in both.
+    """Return the cases at 1,000 and 100,000 poses of one corridor, as dense in both.
 
     The maps are stored and loaded as a user's are. Times are by the clock, `…_cpu_ms` this
-    process's share of the processors.
+    process's processor time.
     """
     with tempfile.TemporaryDirectory(prefix="kbf-bench-") as folder:
         drives = []
@@ -62,19 +92,19 @@ class _Drive:
 
     def __init__(self, training_map: TrainingMap, corridor: Corridor) -> None:
         self.map = training_map
-        self.filter = HypothesisFilter(training_map)
+        self.filter = BeliefFilter(training_map)
         self._corridor = corridor
         self._generator = np.random.default_rng(1)
         self.length_m = SPACING_M * len(training_map)
         self._along_m = 0.0
 
     def put(self, along_m: float) -> Array:
-        """Place the robot after so many metres of the way; its pose (3,)."""
+        """Place the robot after so many metres of the path; return its pose (3,)."""
         self._along_m = along_m
         return np.asarray(self._corridor.poses(np.array([along_m]))[0])
 
     def see(self) -> ImageDescription:
-        """The description of what is seen where the robot is."""
+        """Return the description of what is seen where the robot is."""
         return self._corridor.describe(self._along_m, self._generator)
 
     def move(self) -> Array:
@@ -84,13 +114,13 @@ class _Drive:
         return np.asarray(motion + ODOMETRY_SIGMA * self._generator.standard_normal(3))
 
     def step(self, moved: bool = True) -> _Times:
-        """The times of one step of the filter; the image is described beforehand."""
+        """Return the times of one step of the filter; the image is described beforehand."""
         motion = self.move() if moved else None
         return _timed(self.filter.step, motion, self.map.observe(self.see()))
 
 
 def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
-    """Steps on both maps in turn, so that whatever else the machine does slows both."""
+    """Time steps on both maps in turn, so that whatever else the machine does slows both."""
     small_times, large_times, passes = [], [], []
     for drive in (small, large):
         start = drive.put(0.3 * drive.length_m)
@@ -114,12 +144,12 @@ def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
 
 
 def _global_updates(drive: _Drive, progress: Progress) -> Figures:
-    """First and second updates after starts anywhere, and plain passes in between."""
+    """Time first and second updates after global starts, with plain passes in between."""
     first, second, passes = [], [], []
     drive.map.observe(drive.see()).coarse_similarities()
-    shares = np.random.default_rng(2).uniform(0.05, 0.95, GLOBAL_STARTS)
-    for done, share in enumerate(shares):
-        drive.put(float(share) * drive.length_m)
+    fractions = np.random.default_rng(2).uniform(0.05, 0.95, GLOBAL_STARTS)
+    for done, fraction in enumerate(fractions):
+        drive.put(float(fraction) * drive.length_m)
         passes.append(_timed(drive.map.observe(drive.see()).similarities))
         drive.filter.reset()
         first.append(drive.step(moved=False))
@@ -134,7 +164,7 @@ def _global_updates(drive: _Drive, progress: Progress) -> Figures:
 
 
 def _started(path: Path, drive: _Drive) -> Figures:
-    """Memory and time of a process that does nothing but start on the map and track."""
+    """Return memory and time of a process that does nothing but start on the map and track."""
     drive.put(0.6 * drive.length_m)
     views = [drive.see()]
     motions = []
@@ -164,5 +194,5 @@ def _case(ours: Sequence[_Times], reference: Sequence[_Times], what: str) -> dic
 
 
 def _short(count: int) -> str:
-    """1000 as "1k"."""
+    """Return 1000 as "1k"."""
     return f"{count // 1000}k" if count % 1000 == 0 else str(count)

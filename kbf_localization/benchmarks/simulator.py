@@ -1,4 +1,4 @@
-"""How long a simulated frame takes, against OpenCV's JPEG encoder on the same picture."""
+"""How long a simulated frame takes, against OpenCV's JPEG encoder on the same image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRAMES, EVERY = 400, 8
 
 
 def run(progress: Progress = no_progress) -> dict[str, Any]:
-    """Rendering and exposing frames of 640x480 pixels; medians of processor time, one thread."""
+    """Time rendering and exposing 640x480 frames: median processor time, one thread."""
     plan, camera, lighting = plan_office(1), Camera(), lighting_for("cloudy", 1, 0)
     poses = drive_through(plan, np.random.default_rng(0), 10**18, FRAMES).poses[::EVERY]
     renderer = Renderer(scene(plan, lighting, camera.width), camera)

@@ -15,9 +15,9 @@ import numpy as np
 from kbf_localization.arrays import Floats, Image, Rows
 from kbf_localization.benchmarks._timing import case, milliseconds, one_thread_of_opencv
 from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.mapping.frames import select_frames
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator import simulate
-from kbf_localization.training_map.selection import select_frames
 from kbf_localization.vision.dense_sift import dense_sift
 from kbf_localization.vision.pyramid import PyramidGallery, pyramid_histogram
 from kbf_localization.vision.settings import DescriberSettings
@@ -34,10 +34,10 @@ DESCRIPTORS_PER_IMAGE = 300
 
 
 def run(progress: Progress = no_progress) -> dict[str, Any]:
-    """Speed at 640x480 with one thread on both sides, and the nearest image's error with both.
+    """Measure speed at 640x480 with one thread on both sides, and both nearest-image errors.
 
     Times are processor time. OpenCV's is measured with keypoints as large as the grid's step, the
-    customary way to dense SIFT with it, and with ones so small that its patch is 16 pixels too.
+    customary choice for dense SIFT, and with keypoints so small that its patch is 16 pixels too.
     """
     with (
         one_thread_of_opencv(),
@@ -48,7 +48,7 @@ def run(progress: Progress = no_progress) -> dict[str, Any]:
 
 
 def opencv_descriptors(settings: DescriberSettings, size: float) -> Describe:
-    """OpenCV's SIFT.compute on the settings' grid, upright, with keypoints of `size` pixels."""
+    """Return OpenCV's SIFT.compute on the settings' grid, upright, keypoints of `size` pixels."""
     rows, columns = settings.grid_shape
     middle = (settings.patch_size - 1) / 2.0
     keypoints = [
@@ -111,7 +111,7 @@ def _measure_speed(folder: Path, progress: Progress) -> dict[str, Any]:
 
 
 def _measure_error(folder: Path, progress: Progress) -> dict[str, float]:
-    """Position error of the nearest image, the same pipeline with either descriptor."""
+    """Return the nearest image's position error, the same pipeline with either descriptor."""
     first, second = (
         ColdDrive(path)
         for path in simulate(
@@ -140,7 +140,7 @@ def _measure_error(folder: Path, progress: Progress) -> dict[str, float]:
 def _nearest(
     describe: Describe, known: list[Image], seen: list[Image], settings: DescriberSettings
 ) -> Rows:
-    """For each image seen the most similar known one."""
+    """Return for each image seen the most similar known image."""
     rng = np.random.default_rng(0)
     described = [describe(image) for image in known]
     sample = [

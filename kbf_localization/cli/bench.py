@@ -23,7 +23,7 @@ app = typer.Typer(add_completion=False)
 
 
 def available() -> list[str]:
-    """The benchmarks' names, which are those of their modules."""
+    """Return the benchmarks' names, which are those of their modules."""
     modules = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
     return sorted(name for name in modules if not name.startswith("_"))
 
@@ -31,7 +31,7 @@ def available() -> list[str]:
 @app.command()
 def bench(
     names: Annotated[
-        Optional[list[str]], typer.Argument(metavar="NAME", help="Which ones; all by default.")
+        Optional[list[str]], typer.Argument(metavar="NAME", help="Benchmarks; all by default.")
     ] = None,
     output: Results = None,
 ) -> None:
@@ -56,7 +56,7 @@ def bench(
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return what the benchmarks were run on."""
     import cv2
     import numpy
     import scipy
@@ -100,7 +100,7 @@ def _print(metrics: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _with_unit(name: str, value: float | None) -> str | None:
-    """The value with the unit that its name tells."""
+    """Return the value with the unit that its name tells."""
     from kbf_localization.evaluation.metric_texts import unit_of
 
     unit = "frames" if "frames" in name else unit_of(name)

@@ -11,7 +11,7 @@ from kbf_localization.cli.progress import show_progress
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
-FITTING_S = 0.02
+MAX_FITTING_OFFSET_S = 0.02
 
 
 @app.callback()
@@ -37,7 +37,7 @@ def check_time(source: Source, *, reading: Reading) -> None:
         offset = estimate_time_offset(drive, progress)
     print_table(
         "Camera against odometry",
-        ("Figure", "Value", "Units"),
+        ("Metric", "Value", "Units"),
         [
             ("camera_time_offset", f"{offset.seconds:+.3f} ± {offset.deviation_s:.3f}", "s"),
             ("correlation there", offset.correlation, ""),
@@ -45,7 +45,7 @@ def check_time(source: Source, *, reading: Reading) -> None:
             ("pairs of images", offset.pairs, ""),
         ],
     )
-    doubt = max(FITTING_S, 2.0 * offset.deviation_s)
+    doubt = max(MAX_FITTING_OFFSET_S, 2.0 * offset.deviation_s)
     if abs(offset.seconds) <= doubt:
         advice = "The clocks agree as far as this drive can tell; nothing to set."
     else:

@@ -1,6 +1,6 @@
 """Put two or more runs of the same drive side by side, with what is noise.
 
-Blocks of time are drawn anew 1000 times, the same for all runs; where 95 % of the differences
+Blocks of time are resampled 1000 times, the same for all runs; where 95 % of the differences
 hold zero, a difference is within noise.
 
 Example: `kbf compare results/old_map results/new_map --method kbf` after two runs of
@@ -33,18 +33,22 @@ def compare(
     seed: Seed = 0,
     output: Results = None,
 ) -> None:
-    from kbf_localization.evaluation.compare import read_comparison, summary
-    from kbf_localization.evaluation.compare_page import differences_table, write_comparison
+    from kbf_localization.evaluation.compare import (
+        differences_table,
+        read_comparison,
+        summary,
+        write_comparison,
+    )
     from kbf_localization.evaluation.results import ResultsFolder
 
-    wanted = [name.strip() for one in method or () for name in one.split(",") if name.strip()]
+    wanted = [name.strip() for names in method or () for name in names.split(",") if name.strip()]
     comparison = read_comparison(results, wanted)
     differences = comparison.differences(block, seed=seed)
     folder = ResultsFolder.create("compare", output)
     config = {"command": command_line(), "results": results, "block_s": block, "seed": seed}
     report = write_comparison(folder, comparison, differences, config)
     frames = sum(len(drive) for drive in comparison.drives)
-    print_methods(f"{frames} frames that all runs have", comparison.figures())
+    print_methods(f"{frames} frames that all runs have", comparison.metrics())
     table = differences_table(comparison.labels[0], differences)
     rows = [tuple(escape(str(cell)) for cell in row) for row in table.rows]
     print_table(escape(table.title), table.columns, rows)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from kbf_localization.foreign_text import shown
+from kbf_localization.sanitize import shown
 
 
 class SafeConsole(Console):
@@ -25,24 +25,24 @@ error_console = SafeConsole(stderr=True)
 
 
 def command_line() -> str:
-    """The command as it was typed, for those who want to run it again."""
+    """Return the command as it was typed, for those who want to run it again."""
     return shlex.join(["kbf", *sys.argv[1:]])
 
 
 def print_line(text: str, style: str | None = None) -> None:
-    """One line as it is: not wrapped, so that paths can be copied, and with no markup."""
+    """Print one line as it is: not wrapped, so that paths can be copied, and with no markup."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
-    """As a person would say it: 40 s, 12 min, 3.5 h."""
+    """Return a duration as a person would say it: 40 s, 12 min, 3.5 h."""
     if seconds < 100.0:
         return f"{max(seconds, 1.0):.0f} s"
     return f"{seconds / 60.0:.0f} min" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h"
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table: the first column on the left, the others, figures, on the right."""
+    """Print a table: the first column flush left, the others, numbers, flush right."""
     table = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
@@ -52,7 +52,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def format_cell(value: object) -> str:
-    """Numbers with three significant digits, or all their digits before the point."""
+    """Return numbers with three significant digits, or all their digits before the point."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -61,7 +61,7 @@ def format_cell(value: object) -> str:
 
 
 def print_methods(title: str, methods: Mapping[str, Mapping[str, float]]) -> None:
-    """The figures of methods side by side, a row for each, in words and with units."""
+    """Print the metrics of methods side by side, a row for each, in words and with units."""
     from kbf_localization.evaluation.metric_texts import metric_rows
 
     columns = ["Metric", *("Value" if len(methods) == 1 else name for name in methods)]

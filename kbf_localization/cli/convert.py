@@ -1,7 +1,8 @@
 """Turn a drive of any kind into a rosbag2.
 
 Example: `kbf convert drives/seq1_cloudy1 cloudy1` writes the folder cloudy1 with /odom,
-/image/compressed, /ground_truth and /tf, which `ros2 bag play cloudy1 --clock` and
+/image/compressed, /ground_truth, /tf and, where the drive knows its camera, /camera_info and
+/tf_static, which `ros2 bag play cloudy1 --clock` and
 `kbf replay cloudy1 --map office.kbfmap` play.
 """
 

@@ -3,13 +3,11 @@
 Example: `kbf demo` takes about a minute and ends with a table and the path of a report. The drives,
 the bag and the map stay beside it to try the other commands on:
 `kbf map info results/latest/office.kbfmap`. To see it lose and find itself: `kbf demo --kidnap`,
-which makes a film, results/latest/kidnap.mp4
+which makes a video, results/latest/kidnap.mp4
 """
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +22,7 @@ from typer import Option
 from kbf_localization.cli.console import command_line, print_line, print_methods
 from kbf_localization.cli.options import Jobs, Results
 from kbf_localization.cli.progress import show_progress
-from kbf_localization.cli.replay import replay_figures, ros_replay
+from kbf_localization.cli.replay import keep_to_this_computer, replay_metrics, ros_replay
 from kbf_localization.errors import KbfError
 from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
@@ -46,13 +44,15 @@ KIDNAP_FRAMES = 110
 
 IMAGE_SIZE = (320, 240)
 MAP_POSES = 500
-FASTEST_RATE = 10.0
-MOST_WAITING = 10
-MARK_MEDIAN_M = 0.3
-MARK_SHARE_BEYOND_1M = 0.05
+MAX_RATE = 10.0
+MAX_WAITING_IMAGES = 10
+MAX_MEDIAN_M = 0.3
+MAX_FRACTION_BEYOND_1M = 0.05
 STAGES = 7
 DATA = "invented office, rendered images, odometry with noise as measured on a real robot"
-_KIDNAP = Option("--kidnap", help="Carry the robot elsewhere half-way, and film what follows.")
+_KIDNAP = Option(
+    "--kidnap", help="Carry the robot elsewhere half-way, and make a video of what follows."
+)
 
 
 @app.command()
@@ -71,8 +71,9 @@ def demo(
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.run import with_beliefs
+    from kbf_localization.mapping import build_map, load_map
     from kbf_localization.simulator import simulate
-    from kbf_localization.training_map import build_map, load_map, save_map
+    from kbf_localization.training_map import save_map
 
     began, numbers, workers = time.monotonic(), count(1), make_workers(jobs)
     folder = ResultsFolder.create("demo", output)
@@ -104,7 +105,7 @@ def demo(
         replayed = ros.replay_through_node(
             drive,
             map_path,
-            ros.ReplaySettings(rate=FASTEST_RATE, most_waiting=MOST_WAITING),
+            ros.ReplaySettings(rate=MAX_RATE, max_waiting=MAX_WAITING_IMAGES),
             parameters={"image_queue_depth": len(drive)},
             progress=progress,
         )
@@ -122,24 +123,18 @@ def demo(
         }
         results = [SourceResult(drive, {"node": node, "nai": offline.runs["nai"]})]
         metrics = write_results(
-            folder, results, training_map, config, progress=progress, pictures=True
+            folder, results, training_map, config, progress=progress, plots=True
         )
-        metrics["replay"] = replay_figures(replayed, FASTEST_RATE)
+        metrics["replay"] = replay_metrics(replayed, MAX_RATE)
         metrics["largest_difference_to_offline"] = agreement
-    with _stage(numbers, "Making the film" if kidnap else "Making the animation") as progress:
+    with _stage(numbers, "Making the video" if kidnap else "Making the animation") as progress:
         metrics |= _animate(folder, drive, training_map, node, set_down_ns, progress)
     _conclude(folder, metrics, time.monotonic() - began)
 
 
-def keep_to_this_computer() -> None:
-    """The demo must not be heard by a robot nearby, nor hear it."""
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-    os.environ.setdefault("ROS_DOMAIN_ID", str(random.SystemRandom().randint(1, 101)))
-
-
 @contextmanager
 def _stage(numbers: Iterator[int], doing: str) -> Iterator[Progress]:
-    """Says what is being done, and how long it took."""
+    """Print what is being done, and how long it took."""
     began = time.monotonic()
     print_line(f"[{next(numbers)}/{STAGES}] {doing}")
     with show_progress() as progress:
@@ -150,7 +145,7 @@ def _stage(numbers: Iterator[int], doing: str) -> Iterator[Progress]:
 def _convert(
     sequence: Path, bag: Path, kidnap: bool, progress: Progress
 ) -> tuple[RosbagDrive, int | None]:
-    """The bag, and the stamp of the first image after the robot was carried elsewhere."""
+    """Return the bag, and the stamp of the first image after the robot was carried elsewhere."""
     from kbf_localization.datasets.bag_writer import write_bag
     from kbf_localization.datasets.open import open_drive
     from kbf_localization.datasets.parts import CarriedDrive
@@ -171,7 +166,7 @@ def _animate(
     set_down_ns: int | None,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Write the pictures that move; the figures of a kidnapping."""
+    """Write the animation; return the metrics of a kidnapping."""
     from kbf_localization.evaluation import animation
     from kbf_localization.evaluation.metrics import kidnapping
 
@@ -179,15 +174,15 @@ def _animate(
     shots = animation.first_shots(run) if carried is None else animation.kidnap_shots(run, carried)
     codec = None
     if run.beliefs is not None:
-        frames = animation.pictures(
+        frames = animation.draw_shots(
             shots, run, training_map, drive, carried=carried, progress=progress
         )
         if carried is None:
             with folder.writing("animation.gif") as path:
                 animation.save_gif(path, frames)
         else:
-            with folder.writing("kidnap.mp4") as film, folder.writing("kidnap.gif") as small:
-                codec = animation.save_film(film, small, frames)
+            with folder.writing("kidnap.mp4") as video, folder.writing("kidnap.gif") as small:
+                codec = animation.save_video(video, small, frames)
     return {} if carried is None else {"kidnapping": {**asdict(carried), "film": codec}}
 
 
@@ -195,12 +190,12 @@ def _conclude(folder: ResultsFolder, metrics: dict[str, Any], seconds: float) ->
     """Write whether the marks are met, and say how it went; to miss them is an error."""
     node, kidnapped = metrics["methods"]["node"], metrics.get("kidnapping")
     median_m, agreement = node["position_median_m"], metrics["largest_difference_to_offline"]
-    wrong, share = "beyond 1 m", node["share_beyond_1m"]
+    wrong, fraction = "beyond 1 m", node["share_beyond_1m"]
     found_itself = True
     if kidnapped is not None:
-        wrong, share = "confident and beyond 1 m", node["share_confident_wrong"]
+        wrong, fraction = "confident and beyond 1 m", node["share_confident_wrong"]
         found_itself = kidnapped["tracking_again_at"] is not None
-    passed = median_m < MARK_MEDIAN_M and share <= MARK_SHARE_BEYOND_1M and found_itself
+    passed = median_m < MAX_MEDIAN_M and fraction <= MAX_FRACTION_BEYOND_1M and found_itself
     folder.write_metrics({**metrics, "passed": passed})
     print_methods(
         "The node's poses, and those of the nearest map image alone (nai)", metrics["methods"]
@@ -215,20 +210,21 @@ def _conclude(folder: ResultsFolder, metrics: dict[str, Any], seconds: float) ->
             f"after {kidnapped['seconds_to_recover']:.1f} s."
         )
     if kidnapped is not None and kidnapped["film"]:
-        film = folder.path / "kidnap.mp4"
-        print_line(f"Film:    {film} ({kidnapped['film']}), small: kidnap.gif")
+        video = folder.path / "kidnap.mp4"
+        print_line(f"Video:   {video} ({kidnapped['film']}), small: kidnap.gif")
     report = folder.path / "report.html"
-    print_line(f"Picture: {folder.path / 'paths.png'}")
+    print_line(f"Plot:    {folder.path / 'paths.png'}")
     print_line(f"Report:  {report}")
-    at_most = f"at most {100 * MARK_SHARE_BEYOND_1M:.0f} %"
+    at_most = f"at most {100 * MAX_FRACTION_BEYOND_1M:.0f} %"
     if not passed:
         raise KbfError(
             f"{report}: the demo misses its mark: median error {median_m:.2f} m (below "
-            f"{MARK_MEDIAN_M} wanted), {100 * share:.1f} % of the frames {wrong} ({at_most} wanted)"
+            f"{MAX_MEDIAN_M} wanted), "
+            f"{100 * fraction:.1f} % of the frames {wrong} ({at_most} wanted)"
             f"{'' if kidnapped is None else ', tracking again after being carried wanted'}"
-            "; try another --seed and report this one"
+            "; try another --seed and report this seed"
         )
     print_line(
-        f"Passed in {seconds:.0f} s: median error below {MARK_MEDIAN_M} m, {at_most} of the "
+        f"Passed in {seconds:.0f} s: median error below {MAX_MEDIAN_M} m, {at_most} of the "
         f"frames {wrong}."
     )

@@ -1,4 +1,4 @@
-"""The options by which commands are told what describes images."""
+"""The options that choose the descriptor of images."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ if TYPE_CHECKING:
     from kbf_localization.vision.recipe import Recipe
 
 _NETWORK = "The network that the map was made with, if any."
-_DESCRIBER = (
+_DESCRIPTOR = (
     "What describes images: sift, onnx, a product sift*onnx, or a weighted sum sift+onnx or "
     "0.3*sift+0.7*onnx"
 )
 
 Model = Annotated[Optional[Path], Option("--model", metavar="NET.onnx", help=_NETWORK)]
 NewModel = Annotated[
-    Optional[Path], Option("--model", metavar="NET.onnx", help="The network of the describer onnx.")
+    Optional[Path],
+    Option("--model", metavar="NET.onnx", help="The network of the descriptor onnx."),
 ]
-Describer = Annotated[str, Option(help=f"{_DESCRIBER}.")]
-Describers = Annotated[
+Descriptor = Annotated[str, Option(help=f"{_DESCRIPTOR}.")]
+Descriptors = Annotated[
     Optional[list[str]],
     Option(
-        "--describer",
+        "--descriptor",
         metavar="NAME",
-        help=f"Repeated, a map with each is built and evaluated. {_DESCRIBER}; default: sift.",
+        help=f"Repeated, a map with each is built and evaluated. {_DESCRIPTOR}; default: sift.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class Network:
-    """A group of options: how the describer onnx uses its network."""
+    """A group of options: how the descriptor onnx uses its network."""
 
     input_size: Annotated[
-        Optional[str], Option(metavar="WxH", help="The network's input, if it does not fix one.")
+        Optional[str], Option(metavar="WxH", help="The network's input, if it fixes no size.")
     ] = None
     normalize: Annotated[
         str, Option(help="What it wants: imagenet, none (grey levels in 0 to 1), or mean,std.")
@@ -57,7 +58,7 @@ class Network:
     ] = "gaussian"
 
     def recipes(self, texts: Sequence[str], model: Path | None) -> list[Recipe]:
-        """The describers of these texts; their network is loaded and tried here, once."""
+        """Return the descriptors of these texts; their network is loaded and tried here, once."""
         from kbf_localization.vision.onnx_describer import OnnxDescriber
         from kbf_localization.vision.recipe import Recipe
 
@@ -65,12 +66,12 @@ class Network:
         if not any(OnnxDescriber.name in recipe.names() for recipe in recipes):
             if model is not None:
                 raise ParameterError(
-                    f"--model {model}: --describer {', '.join(texts)} uses no network; write "
-                    f"--describer onnx or '{texts[0]}*onnx'"
+                    f"--model {model}: --descriptor {', '.join(texts)} uses no network; write "
+                    f"--descriptor onnx or '{texts[0]}*onnx'"
                 )
             return recipes
         if model is None:
-            raise ParameterError("--describer onnx needs a network: name it with --model NET.onnx")
+            raise ParameterError("--descriptor onnx needs a network: name it with --model NET.onnx")
         options = vars(self)
         if self.input_size is not None:
             options = options | {"input_size": parse_image_size(self.input_size, "--input-size")}

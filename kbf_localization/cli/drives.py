@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 _ODOMETRY = "measured, or simulate[:scale,noise,seed]: derived from the known poses, and marked."
 
+FollowLinks = Annotated[
+    bool, Option("--follow-links", help="Read links that lead out of a drive's folder.")
+]
+
 
 @dataclass(frozen=True)
 class Topics:
@@ -31,6 +35,7 @@ class Reading(Topics):
     """A group of options: how the given drives are to be read."""
 
     odometry: Annotated[str, Option(metavar="HOW", help=_ODOMETRY)] = "measured"
+    follow_links: FollowLinks = False
 
     def open(self, source: Path, part: str | None = None) -> Drive:
         from kbf_localization.datasets.open import open_drive
@@ -42,13 +47,13 @@ class Reading(Topics):
 
 
 def print_notes(drives: Sequence[Drive]) -> None:
-    """What each drive says about itself, a line each."""
+    """Print each drive's warnings, a line each."""
     for warning in (line for drive in drives for line in drive.warnings):
         print_line(f"Note: {warning}")
 
 
 def print_missing_truth(drives: Sequence[Drive]) -> None:
-    """Which drives have no poses to compare with, and what to do about it."""
+    """Print which drives have no poses to compare with, and what to do about it."""
     for drive in drives:
         if drive.poses is None:
             print_line(

@@ -1,29 +1,29 @@
 """Replay recorded drives offline against a map and measure the error.
 
 Without --method it compares kbf with the nearest image alone, nai. With --build-from a map is
-built for each --describer and evaluated, in one table.
+built for each --descriptor and evaluated, in one table.
 
 Example: `kbf evaluate drives/cloudy3 --map office.kbfmap --method kbf,nai` writes metrics.json,
 trajectories in TUM format and report.html into results/latest. Several drives give a table for each
-lighting: `kbf evaluate drives/cloudy3 drives/night1 --map office.kbfmap`. Describers side by side,
+lighting: `kbf evaluate drives/cloudy3 drives/night1 --map office.kbfmap`. Descriptors side by side,
 each with a map that is built for it: `kbf evaluate drives/cloudy3 --build-from drives/cloudy1
---build-from drives/cloudy2 --describer sift --describer 'sift*onnx' --model net.onnx`
+--build-from drives/cloudy2 --descriptor sift --descriptor 'sift*onnx' --model net.onnx`
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.markup import escape
 from typer import Option
 
 from kbf_localization.cli.console import command_line, print_line, print_methods, print_table
-from kbf_localization.cli.describers import Describers, Model, Network
+from kbf_localization.cli.describers import Descriptors, Model, Network
 from kbf_localization.cli.drives import Reading, print_missing_truth, print_notes
-from kbf_localization.cli.evaluate_describers import evaluate_each
 from kbf_localization.cli.map_files import on_floor_plan
 from kbf_localization.cli.options import (
     Files,
@@ -38,11 +38,108 @@ from kbf_localization.cli.options import (
 )
 from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import ParameterError
+from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
 
-app = typer.Typer(add_completion=False)
+if TYPE_CHECKING:
+    from kbf_localization.cli.options import Files
+    from kbf_localization.datasets.drive import Drive
+    from kbf_localization.vision.recipe import Recipe
 
+
+MAP_NAME = "map.kbfmap"
+SHOWN = (
+    "position_rmse_m",
+    "position_median_m",
+    "position_p95_m",
+    "share_beyond_1m",
+    "share_tracking",
+    "step_ms_p50",
+)
+
+app = typer.Typer(add_completion=False)
 MAP_POSES = 1000
+
+
+def evaluate_each(
+    recipes: Sequence[Recipe],
+    training: Sequence[Drive],
+    tests: Sequence[Drive],
+    methods: Sequence[str],
+    how: Mapping[str, Any],
+    floor_plan: Path | None,
+    config: Mapping[str, Any],
+    files: Files,
+) -> None:
+    """Build, evaluate and write one descriptor after the other; at the end print the table.
+
+    `how` as for `evaluate_describers`.
+    """
+    from kbf_localization.evaluation.evaluate import evaluate_describers, write_results
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.evaluation.stopwatch import Stopwatch
+    from kbf_localization.training_map import save_map
+
+    folder, stopwatch = ResultsFolder.create("evaluate", files.output), Stopwatch()
+    folder.write_config(config)
+    found: dict[str, dict[str, Any]] = {}
+    with show_progress() as progress:
+        variants = evaluate_describers(
+            recipes,
+            training,
+            tests,
+            methods,
+            **how,
+            workers=make_workers(-1),
+            stopwatch=stopwatch,
+            progress=progress,
+        )
+        for number, variant in enumerate(variants, start=1):
+            part = f"{number:02d}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', variant.describer)[:60]}"
+            own = ResultsFolder.create("evaluate", folder.path / part)
+            training_map = on_floor_plan(variant.training_map, floor_plan)
+            save_map(training_map, own.path / MAP_NAME)
+            of_map = {**config, "map": own.path / MAP_NAME, "describer": variant.describer}
+            metrics = write_results(
+                own, variant.results, training_map, of_map, stopwatch, progress, **files.wanted
+            )
+            size = variant.bytes_per_pose
+            found[variant.describer] = {"folder": part, "bytes_per_pose": size, **metrics}
+            folder.write_metrics({"odometry": metrics["odometry"], "describers": found})
+    print_notes([*training, *tests])
+    print_missing_truth(tests)
+    _print(", ".join(drive.name for drive in tests), found)
+    warnings = [line for metrics in found.values() for line in metrics.get("warnings", ())]
+    for warning in dict.fromkeys(warnings):
+        print_line(f"Warning: {warning}", style="bold red")
+    print_line(f"Where the time went: {stopwatch.summary()}")
+    if len(found) > 1:
+        folders = " ".join(str(folder.path / metrics["folder"]) for metrics in found.values())
+        print_line(f"What is noise: kbf compare {folders} --method {methods[0]}")
+    print_line(f"Results: {folder.path / 'metrics.json'}, and a folder for each descriptor")
+
+
+def _print(title: str, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print a row for each descriptor and method, and for each lighting of several."""
+    from kbf_localization.evaluation.metric_texts import METRIC_TEXTS, metric_text
+
+    rows: list[tuple[object, ...]] = []
+    for describer, metrics in found.items():
+        conditions = metrics.get("conditions", {})
+        parts = conditions if len(conditions) > 1 else {"all": metrics["methods"]}
+        rows += [
+            (
+                escape(describer),
+                f"{metrics['bytes_per_pose']}",
+                escape(condition),
+                method,
+                *(metric_text(key, by_method[method].get(key)) for key in SHOWN),
+            )
+            for condition, by_method in parts.items()
+            for method in by_method
+        ]
+    columns = ("Descriptor", "Bytes a pose", "Lighting", "Method")
+    print_table(escape(title), (*columns, *(METRIC_TEXTS[key].label for key in SHOWN)), rows)
 
 
 @app.command()
@@ -54,7 +151,7 @@ def evaluate(
     test: Test = None,
     seed: Annotated[int, Option(help="Seed of the methods that draw samples.")] = 0,
     smooth: Annotated[
-        bool, Option("--smooth", help="Also look back: each pose by what came after it, too.")
+        bool, Option("--smooth", help="Also smooth: estimate each pose from later images too.")
     ] = False,
     build_from: Annotated[
         Optional[list[Path]],
@@ -62,7 +159,7 @@ def evaluate(
     ] = None,
     train: Train = None,
     poses: Annotated[int, Option(min=1, help="Poses of a map that is built.")] = MAP_POSES,
-    describer: Describers = None,
+    descriptor: Descriptors = None,
     model: Model = None,
     floor_plan: FloorPlan = None,
     *,
@@ -70,12 +167,12 @@ def evaluate(
     files: Files,
     reading: Reading,
 ) -> None:
-    # Images are described on all cores at once: a second BLAS thread each would only be in the way.
+    # Images are described on all cores at once: a second BLAS thread each would only slow them.
     limit_threads(1)
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.stopwatch import Stopwatch
-    from kbf_localization.training_map import load_map
+    from kbf_localization.mapping import load_map
 
     names, stopwatch = chosen_methods(method, "kbf,nai"), Stopwatch()
     config = {
@@ -88,7 +185,7 @@ def evaluate(
     if build_from:
         if map_path is not None:
             raise ParameterError("--build-from builds a map: leave --map away, or --build-from")
-        recipes = network.recipes(describer or ["sift"], model)
+        recipes = network.recipes(descriptor or ["sift"], model)
         config |= {"build_from": build_from, "train": train, "test": test, "poses": poses}
         config |= {"describers": [recipe.text for recipe in recipes], "model": model}
         training, tests = reading.open_all(build_from, train), reading.open_all(sources, test)
@@ -97,8 +194,8 @@ def evaluate(
         return
     if map_path is None:
         raise ParameterError("name a map, --map MAP, or drives to build one, --build-from DRIVE")
-    given = {"describer": describer or None, "train": train, "poses": poses, **vars(network)}
-    defaults = {"describer": None, "train": None, "poses": MAP_POSES, **vars(Network())}
+    given = {"descriptor": descriptor or None, "train": train, "poses": poses, **vars(network)}
+    defaults = {"descriptor": None, "train": None, "poses": MAP_POSES, **vars(Network())}
     for name, value in given.items():
         if value != defaults[name]:
             raise ParameterError(
@@ -144,14 +241,14 @@ def evaluate(
 
 
 def _print_lightings(conditions: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
-    """A row for each lighting and method."""
+    """Print a row for each lighting and method."""
     from kbf_localization.evaluation.metric_texts import METRIC_TEXTS, metric_text
 
     keys = ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames")
     columns = ("Lighting", "Method", *(METRIC_TEXTS[key].label for key in keys))
     rows = [
-        (escape(condition), name, *(metric_text(key, figures.get(key)) for key in keys))
+        (escape(condition), name, *(metric_text(key, metrics.get(key)) for key in keys))
         for condition, by_method in conditions.items()
-        for name, figures in by_method.items()
+        for name, metrics in by_method.items()
     ]
     print_table("By lighting", columns, rows)

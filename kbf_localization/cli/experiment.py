@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from typer import Argument, Option
 
-from kbf_localization.cli.console import print_line
-from kbf_localization.cli.experiment_record import (
-    Buildings,
-    KeptDrives,
-    MapPoses,
-    MorePaths,
-    Record,
-    Sizes,
-    Trajectories,
-    Trials,
-    parse_sizes,
-    rendering,
-)
+from kbf_localization.cli.console import command_line, print_line, print_table
 from kbf_localization.cli.options import (
-    Computers,
     ImageSize,
     Jobs,
     ManyMethods,
+    ParallelOptions,
     Results,
     Seed,
     chosen_methods,
@@ -37,8 +28,26 @@ from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+if TYPE_CHECKING:
+    from kbf_localization.experiments.result import ExperimentResult
+    from kbf_localization.progress import Progress
 
+
+_PATHS = "Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 (places.lst)"
+
+Trials = Annotated[int, Option(min=1, help="Independent trials.")]
+Sizes = Annotated[str, Option(help="Numbers n of training poses or pairs, separated by commas.")]
+Buildings = Annotated[int, Option(min=1, help="Invented offices, of consecutive seeds.")]
+MapPoses = Annotated[int, Option(min=50, help="Poses of each map.")]
+Trajectories = Annotated[
+    Optional[Path], Option(help=f"{_PATHS}, to render images along. Default: an invented path.")
+]
+MorePaths = Annotated[Optional[Path], Option(help=f"{_PATHS}: one more building, round them.")]
+KeptDrives = Annotated[
+    Optional[Path], Option(help="Keep the rendered drives in this folder, and use them again.")
+]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
 _BUDGET = Option(min=1, help="Settings tried for each method.")
 _COLD = Option(help="Folder with COLD's Saarbrücken seq1_cloudy1–3, unpacked or .tar.")
 _FOLDERS = Argument(metavar="FOLDER...", help="Folders with data sets, or drives.")
@@ -47,19 +56,82 @@ _STARTS = Option(min=2, help="Global starts; kidnappings are half as many.")
 _TUNE_AT = Option(min=10, help="Tune once, with so many poses, instead of at each size.")
 
 
+def parse_sizes(text: str) -> list[int]:
+    try:
+        numbers = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise ParameterError(f"--sizes {text}: give whole numbers, such as 50,100,200") from None
+    if numbers[0] < 4:
+        raise ParameterError(f"--sizes {text}: cross validation needs at least 4 training pairs")
+    return numbers
+
+
+class Record:
+    """The folder of an experiment, with its configuration and what it found."""
+
+    def __init__(self, experiment: str, output: Path | None, **settings: Any) -> None:
+        from kbf_localization.evaluation.results import ResultsFolder
+
+        self.folder = ResultsFolder.create(f"experiment {experiment}", output)
+        self._config: dict[str, Any] = {"command": command_line(), "experiment": experiment}
+        self.note(**settings)
+
+    def note(self, **settings: Any) -> None:
+        """Add to the configuration."""
+        self._config |= settings
+        self.folder.write_config(self._config)
+
+    def finish(self, found: ExperimentResult) -> None:
+        """Write all files, and print the tables."""
+        report = found.write(self.folder, self._config)
+        for table in found.tables:
+            print_table(table.title, table.columns, table.rows)
+        print_line(f"Results: {report}")
+
+
+@contextmanager
+def rendering(kept: Path | None = None) -> Iterator[tuple[Path, Progress]]:
+    """Yield a folder for rendered drives, removed at the end unless `kept`, and a progress."""
+    with tempfile.TemporaryDirectory(prefix="kbf-drives-") as folder, show_progress() as progress:
+        yield kept or Path(folder), progress
+
+
 @app.command()
 def sum_rule(trials: Trials = 30, seed: Seed = 0, jobs: Jobs = -1, output: Results = None) -> None:
-    """Section 6.1: the sum rules' exact errors where the truth is known in closed form.
+    """Run section 6.1: the sum rules' exact errors where the truth is known in closed form.
 
     Example: `kbf experiment sum-rule --trials 30`
     """
     limit_threads(1)
-    from kbf_localization.experiments.sum_rule import run_trials
-    from kbf_localization.experiments.sum_rule_findings import findings
+    from kbf_localization.experiments.sum_rule import findings, run_trials
 
     record = Record("sum-rule", output, trials=trials, seed=seed)
     with show_progress() as progress:
         results = run_trials(trials, seed, make_workers(jobs), progress)
+    record.finish(findings(results))
+
+
+@app.command()
+def convergence(
+    trials: Trials = 20,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    sizes: Sizes = "50,100,200,400,800",
+    output: Results = None,
+) -> None:
+    """Proposition 1: how fast the sum rules' errors fall as the samples grow, with slopes.
+
+    Example: `kbf experiment convergence --trials 20`
+    """
+    limit_threads(1)
+    from kbf_localization.experiments.convergence import findings, run_trials
+
+    numbers = parse_sizes(sizes)
+    if len(numbers) < 2:
+        raise ParameterError("--sizes: a slope needs at least two sizes")
+    record = Record("convergence", output, trials=trials, seed=seed, sizes=numbers)
+    with show_progress() as progress:
+        results = run_trials(trials, seed, numbers, make_workers(jobs), progress)
     record.finish(findings(results))
 
 
@@ -71,13 +143,12 @@ def synthetic(
     sizes: Sizes = "50,100,200",
     output: Results = None,
 ) -> None:
-    """Section 6.2: filtering with the model-based and the non-parametric sum rule, two grids.
+    """Run section 6.2: filtering with the model-based and the non-parametric sum rule, two grids.
 
     Example: `kbf experiment synthetic --trials 3`
     """
     limit_threads(1)
-    from kbf_localization.experiments.synthetic import GRIDS, run_trials
-    from kbf_localization.experiments.synthetic_findings import findings
+    from kbf_localization.experiments.synthetic import GRIDS, findings, run_trials
 
     numbers, grids = parse_sizes(sizes), {name: vars(grid) for name, grid in GRIDS.items()}
     record = Record("synthetic", output, trials=trials, seed=seed, sizes=numbers, grids=grids)
@@ -101,25 +172,25 @@ def localization(
     size: ImageSize = "320x240",
     output: Results = None,
     *,
-    computers: Computers,
+    parallel: ParallelOptions,
 ) -> None:
-    """Section 6.3: the position's error against the size of the map, for all methods.
+    """Run section 6.3: the position's error against the size of the map, for all methods.
 
     Example: `kbf experiment localization --trials 3 --sizes 100,400`. The paper's own data:
     `kbf experiment localization --cold COLD`
     """
     limit_threads(1)
-    from kbf_localization.experiments.localization import findings, run_trials
+    from kbf_localization.experiments.localization import DEFAULT_METHODS, findings, run_trials
     from kbf_localization.experiments.localization_drives import real_archives, rendered_drives
 
     numbers, pixels = parse_sizes(sizes), parse_image_size(size)
-    names = chosen_methods(methods, "kbf,fkbf,nn,nai,kmcf")
+    names = chosen_methods(methods, DEFAULT_METHODS)
     if cold is not None and trajectories is not None:
         raise ParameterError("--cold has its own trajectories: give it or --trajectories, not both")
     settings: dict[str, Any] = {"trials": trials, "sizes": numbers, "methods": names}
     settings |= {"budget": budget, "tune_at": tune_at, "seed": seed}
     record = Record("localization", output, **settings)
-    workers = computers.workers()
+    workers = parallel.workers()
     with rendering(drives) as (folder, progress):
         if cold is not None:
             setup = real_archives(cold, folder)
@@ -144,13 +215,12 @@ def recovery(
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
-    """Global starts, kidnappings, honesty of the covariance, and another light than the map's.
+    """Measure global starts, kidnappings, the covariance's consistency, and other light.
 
     Example: `kbf experiment recovery --trials 20`
     """
     limit_threads(1)
-    from kbf_localization.experiments.recovery import make_world, run_trials
-    from kbf_localization.experiments.recovery_findings import findings
+    from kbf_localization.experiments.recovery import experiment_result, make_world, run_trials
 
     pixels = parse_image_size(size)
     settings = {"trials": trials, "poses": poses, "frames": frames, "drives": drives}
@@ -161,7 +231,7 @@ def recovery(
             folder, poses, frames, drives, pixels, seed=seed, workers=workers, progress=progress
         )
         outcome = run_trials(world, trials, seed, workers, progress)
-    record.finish(findings(outcome))
+    record.finish(experiment_result(outcome))
 
 
 @app.command()
@@ -173,17 +243,16 @@ def public(
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
-    """All methods on every public data set in FOLDER: map from one time, test at another.
+    """Run all methods on every public data set in FOLDER: map from one time, test at another.
 
-    7-Scenes by its own split, OpenLORIS by visits, any other drive by its two halves; interleaved,
-    and labelled so, where the later half sees nothing of the first. Where a data set has no wheel
-    odometry it is simulated, several times, and marked.
+    7-Scenes by its own split, OpenLORIS by visits, any other drive by time, at half or later;
+    interleaved, and labelled so, where its later part hardly comes back to the first. Where a data
+    set has no wheel odometry it is simulated, several times, and marked.
 
     Example: `kbf experiment public ~/datasets/7scenes`
     """
     limit_threads(1)
-    from kbf_localization.experiments.public import findings, run_protocol
-    from kbf_localization.experiments.public_protocols import find_protocols
+    from kbf_localization.experiments.public import experiment_result, find_protocols, run_protocol
 
     names = chosen_methods(methods, "kbf,fkbf,nn,nai,kmcf")
     protocols = find_protocols(folders)
@@ -193,18 +262,18 @@ def public(
     with show_progress() as progress:
         for protocol in protocols:
             try:
-                figures = run_protocol(
+                metrics = run_protocol(
                     protocol, names, poses=poses, seeds=seeds, workers=workers, progress=progress
                 )
             except DatasetError as error:
                 print_line(f"Note: left out: {error}")
                 continue
-            sets.append((protocol.name, figures))
+            sets.append((protocol.name, metrics))
             # What is done is kept, should a later set be interrupted.
-            record.folder.write_metrics(findings(sets).metrics)
+            record.folder.write_metrics(experiment_result(sets).metrics)
     if not sets:
         raise DatasetError("none of the data sets could be used")
-    record.finish(findings(sets))
+    record.finish(experiment_result(sets))
 
 
 @app.command()
@@ -220,13 +289,13 @@ def faults(
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
-    """21 faults of camera, odometry, map and place: does it notice, and does it come back?
+    """Inject 21 faults of camera, odometry, map and place; measure detection and recovery.
 
     Example: `kbf experiment faults --only covered,kidnapped`
     """
     limit_threads(1)
-    from kbf_localization.experiments.faults_buildings import Builder
-    from kbf_localization.experiments.faults_run import check_faults, findings, run_faults
+    from kbf_localization.experiments.faults import check_faults
+    from kbf_localization.experiments.faults_run import Builder, experiment_result, run_faults
 
     pixels, names = parse_image_size(size), check_faults(only)
     settings = {"buildings": buildings, "trajectories": trajectories, "kidnappings": kidnappings}
@@ -241,7 +310,7 @@ def faults(
         if trajectories is not None:
             places.append(builder.round_path(folder / "path", trajectories, seed))
         outcomes = list(run_faults(places, names, kidnappings, workers, progress))
-    record.finish(findings(outcomes, len(places)))
+    record.finish(experiment_result(outcomes, len(places)))
 
 
 @app.command()
@@ -254,13 +323,13 @@ def map_check(
     jobs: Jobs = -1,
     output: Results = None,
 ) -> None:
-    """Cut holes into maps: does a later drive fail where 'kbf map check' says, and err as much?
+    """Cut holes into maps and compare a later drive with what 'kbf map check' predicts.
 
     Example: `kbf experiment map-check --buildings 4`
     """
     limit_threads(1)
     from kbf_localization.experiments.localization_drives import rendered_drives
-    from kbf_localization.experiments.map_prediction import findings, predict
+    from kbf_localization.experiments.map_prediction import experiment_result, predict
 
     pixels = parse_image_size(size)
     record = Record("map-check", output, buildings=buildings, poses=poses, size=size, seed=seed)
@@ -271,7 +340,7 @@ def map_check(
             for number in range(seed, seed + buildings)
         }
         found = predict(setups, poses, workers, progress)
-    record.finish(findings(found))
+    record.finish(experiment_result(found))
 
 
 @app.command()
@@ -282,15 +351,23 @@ def ablation(
     jobs: Jobs = -1,
     sizes: Sizes = "200,800",
     trajectories: Trajectories = None,
+    rules: Annotated[bool, Option("--rules", help="Forms of the kernel Bayes' rule.")] = False,
     drives: KeptDrives = None,
     size: ImageSize = "320x240",
     output: Results = None,
 ) -> None:
-    """The error of localization with one part of the filter left out after the other.
+    """Measure the localization error with one part of the filter left out after the other.
+
+    With `--rules`: Algorithm 1 in one office with each form of the kernel Bayes' rule, power of the
+    image kernel and regularization, on even and uneven maps of 160 poses, on one of several drives,
+    and where places look alike.
 
     Example: `kbf experiment ablation --trials 2 --sizes 200`
     """
     limit_threads(1)
+    if rules:
+        _compare_rules(trials, seed, jobs, trajectories, drives, size, output)
+        return
     from kbf_localization.experiments.ablation import findings, run_trials
     from kbf_localization.experiments.localization_drives import rendered_drives
 
@@ -306,4 +383,69 @@ def ablation(
             for number in range(seed, seed + offices)
         ]
         results = run_trials(setups, **settings, workers=workers, progress=progress)
+    record.finish(findings(results))
+
+
+@app.command()
+def mapping(
+    buildings: Buildings = 3,
+    seed: Seed = 11,
+    drives: Annotated[str, Option(help="Numbers of drives, such as 1,2.")] = "1,2",
+    frames: Annotated[int, Option(min=20, help="Images of a drive.")] = 1000,
+    size: ImageSize = "320x240",
+    jobs: Jobs = -1,
+    kept: KeptDrives = None,
+    output: Results = None,
+) -> None:
+    """Estimate the poses of drives from wheel odometry and images, and compare with the truth.
+
+    Example: `kbf experiment mapping --buildings 3 --seed 24`
+    """
+    limit_threads(1)
+    from kbf_localization.experiments.mapping import findings, run_buildings
+
+    try:
+        counts = sorted({int(part) for part in drives.split(",")})
+    except ValueError:
+        counts = []
+    if not counts or not 1 <= counts[0] <= counts[-1] <= 10:
+        raise ParameterError(f"--drives {drives}: give numbers from 1 to 10, such as 1,2")
+    record = Record(
+        "mapping", output, buildings=buildings, seed=seed, drives=counts, frames=frames, size=size
+    )
+    with rendering(kept) as (folder, progress):
+        found = run_buildings(
+            folder,
+            buildings,
+            seed,
+            counts,
+            frames,
+            parse_image_size(size),
+            make_workers(jobs),
+            progress,
+        )
+    record.finish(findings(found))
+
+
+def _compare_rules(
+    trials: int,
+    seed: int,
+    jobs: int,
+    trajectories: Path | None,
+    drives: Path | None,
+    size: str,
+    output: Path | None,
+) -> None:
+    """Return the ablation of the forms of the kernel Bayes' rule."""
+    from kbf_localization.experiments.localization_drives import rendered_drives
+    from kbf_localization.experiments.rule_ablation import findings, run_trials
+
+    pixels = parse_image_size(size)
+    record = Record(
+        "ablation", output, rules=True, trials=trials, seed=seed, trajectories=trajectories
+    )
+    workers = make_workers(jobs)
+    with rendering(drives) as (folder, progress):
+        setup = rendered_drives(folder, trajectories, pixels, seed, workers, progress)
+        results = run_trials(setup, trials=trials, seed=seed, workers=workers, progress=progress)
     record.finish(findings(results))

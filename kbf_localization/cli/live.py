@@ -17,15 +17,15 @@ import typer
 from typer import Argument, Option
 
 from kbf_localization.cli.console import print_line
-from kbf_localization.cli.demo import keep_to_this_computer
+from kbf_localization.cli.drives import FollowLinks
 from kbf_localization.cli.options import PerhapsOnMap
-from kbf_localization.cli.replay import ros_replay
+from kbf_localization.cli.replay import keep_to_this_computer, ros_replay
 from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False)
-_BAG = Argument(metavar="[BAG]", help="Play this bag to a localizer of its own; needs --map.")
+_BAG = Argument(metavar="[BAG]", help="Play this bag to a new localizer; needs --map.")
 _HOST = Option(help="Address to serve at; others than loopback need a token.")
-_TOKEN = Option(help="What a watcher must know. Default: none on loopback, else a random one.")
+_TOKEN = Option(help="What a watcher must know. Default: none on loopback, else a random token.")
 
 
 @app.command()
@@ -38,7 +38,9 @@ def live(
     port: Annotated[int, Option(min=0, max=65535, help="0: any that is free.")] = 8642,
     token: Annotated[Optional[str], _TOKEN] = None,
     read_only: Annotated[bool, Option("--read-only", help="No pose is set by clicks.")] = False,
+    follow_links: FollowLinks = False,
 ) -> None:
+    from kbf_localization.datasets.files import check_links
     from kbf_localization.live.board import Board
     from kbf_localization.live.server import LiveSettings, is_loopback, serving
 
@@ -49,6 +51,8 @@ def live(
     if token == "" or (token is None and not is_loopback(host)):
         token = secrets.token_urlsafe(16)
     if bag is not None:
+        if bag.is_dir() and not follow_links:
+            check_links(bag)
         keep_to_this_computer()
     ros = ros_replay()
     from kbf_localization.ros import live as ros_live
@@ -69,7 +73,7 @@ def live(
 
 
 def _address(host: str, port: int, token: str | None) -> str:
-    """What to open; the token stands where no server's log gets to see it."""
+    """Return what to open; the token stands where no server's log gets to see it."""
     name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # noqa: S104
     if ":" in name:
         name = f"[{name}]"

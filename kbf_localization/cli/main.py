@@ -1,4 +1,4 @@
-"""The command `kbf`: finds its commands' modules and imports one only when it is called.
+"""The command `kbf`: finds its commands' modules and imports each only when it is called.
 
 A command `name` is the module `cli/name.py`, listed in COMMANDS below. The module has
 
@@ -17,12 +17,11 @@ import errno
 import importlib
 import inspect
 import re
-import signal
 import sys
+from collections.abc import Mapping
 from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -30,8 +29,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from kbf_localization import __version__
 from kbf_localization.child_process import ignore_drawing_settings_here
+from kbf_localization.cli.interruption import EXIT_INTERRUPTED as EXIT_INTERRUPTED
+from kbf_localization.cli.interruption import EXIT_TERMINATED as EXIT_TERMINATED
+from kbf_localization.cli.interruption import at_work, install, was_interrupted
 from kbf_localization.errors import KbfError, naming_missing_extras
-from kbf_localization.foreign_text import show_errors, shown, shown_traceback
+from kbf_localization.limits import LEAST_COMMAND_BYTES, check_address_space
+from kbf_localization.sanitize import show_errors, shown, shown_traceback
 
 COMMANDS = (
     "demo",
@@ -48,6 +51,16 @@ COMMANDS = (
     "experiment",
     "bench",
 )
+RENAMED_OPTIONS = {
+    "map": {
+        "--like": "--vocabulary-from",
+        "--words": "--vocabulary-size",
+        "--describer": "--descriptor",
+    },
+    "evaluate": {"--pictures": "--plots", "--describer": "--descriptor"},
+    "replay": {"--pictures": "--plots"},
+}
+"""Old names by command, accepted until the next release and hidden from --help."""
 UsageError: Any = typer.BadParameter.__base__
 """click's, or that of a typer which brings its own click."""
 EXIT_UNEXPECTED = 1
@@ -64,12 +77,10 @@ FAULTS_OF_THE_MACHINE = (
     errno.ENAMETOOLONG,
 )
 """Full or read-only disks, missing rights and the like, wherever they are met."""
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
 
 
 def load_command(name: str) -> Any:
-    """The click command or group of the module `cli/<name>.py`."""
+    """Return the click command or group of the module `cli/<name>.py`."""
     module = importlib.import_module(f"kbf_localization.cli.{name}")
     _take_help_from_docstrings(module.app, module.__doc__ or "")
     _prepare_for_old_typer(module.app)
@@ -91,7 +102,7 @@ def _take_help_from_docstrings(command_app: typer.Typer, module_text: str) -> No
 
 
 def _show_flags_plainly(command: Any) -> None:
-    """Help without <bool> beside options that take no value; for a group's commands too."""
+    """Hide <bool> beside options that take no value, in a group's commands too."""
     every = command.get_params
 
     def get_params(ctx: Any) -> Any:
@@ -110,7 +121,7 @@ def _plain_flags(options: Any) -> Any:
 
 
 def _prepare_for_old_typer(command_app: typer.Typer) -> None:
-    """Give Ubuntu 24.04's typer 0.9 what newer ones find or assume by themselves."""
+    """Give Ubuntu 24.04's typer 0.9 what newer versions find or assume by themselves."""
     command_app.rich_markup_mode = "rich"
     for info in (*command_app.registered_commands, command_app.registered_callback):
         if info is not None and info.callback is not None:
@@ -125,13 +136,13 @@ def _first_line_of_docstring(name: str) -> str:
 
 
 class LazyCommands(TyperGroup):
-    """Lists the commands from their sources and imports the one that is called."""
+    """Lists the commands from their sources and imports only the called command."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A stand-in with the command's one-line help: enough for listing and completion."""
+        """Return a stand-in with the command's one-line help: enough for listing and completion."""
         if cmd_name not in self.list_commands(ctx):
             return None
         return TyperCommand(name=cmd_name, help=_first_line_of_docstring(cmd_name))
@@ -140,18 +151,32 @@ class LazyCommands(TyperGroup):
         return _plain_flags(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command by its name; the nearest names to one that is mistyped are suggested."""
+        """Return the command by its name; suggest the nearest names to a mistyped name."""
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             near = " or ".join(f"'{name}'" for name in get_close_matches(args[0], COMMANDS))
             hint = f" Did you mean {near}?" if near else ""
             ctx.fail(f"No such command '{args[0]}'.{hint}")
+        # Help and completion do without the numeric libraries.
+        if not ctx.resilient_parsing and not {"--help", "-h"} & set(args):
+            check_address_space(LEAST_COMMAND_BYTES)
         name, command, rest = super().resolve_command(ctx, args)
+        renamed = RENAMED_OPTIONS.get(str(name), {})
+        if not ctx.resilient_parsing:
+            rest = _with_new_names(rest, renamed)
         return name, command and load_command(str(name)), rest
+
+    def _invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if was_interrupted():  # of which some library has made another error
+                raise KeyboardInterrupt from error
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with naming_missing_extras():
-                return super().invoke(ctx)
+            with naming_missing_extras(), at_work():
+                return self._invoke(ctx)
         except KbfError as error:
             _say(f"Error: {error}")
             raise typer.Exit(EXIT_KNOWN_ERROR) from error
@@ -161,7 +186,9 @@ class LazyCommands(TyperGroup):
             place = f"{error.filename}: " if error.filename else ""
             _say(f"Error: {place}{error.strerror}")
             raise typer.Exit(EXIT_KNOWN_ERROR) from error
-        except MemoryError as error:
+        except (MemoryError, ImportError) as error:
+            if isinstance(error, ImportError) and "failed to map segment" not in str(error):
+                raise
             _say("Error: there is too little memory for this")
             raise typer.Exit(EXIT_KNOWN_ERROR) from error
         except KeyboardInterrupt as error:
@@ -173,8 +200,24 @@ class LazyCommands(TyperGroup):
             raise
 
 
+def _with_new_names(args: list[str], renamed: Mapping[str, str]) -> list[str]:
+    """Replace old names of options by their new names, and say so once for each."""
+    options = args[: args.index("--")] if "--" in args else args
+    replaced = []
+    used = set()
+    for argument in options:
+        name, equals, value = argument.partition("=")
+        if name in renamed:
+            used.add(name)
+            argument = renamed[name] + equals + value
+        replaced.append(argument)
+    for name in sorted(used):
+        _say(f"Note: {name} is now {renamed[name]}; the old name ends with the next release")
+    return replaced + args[len(options) :]
+
+
 def _say(message: str) -> None:
-    """One line on standard error, however long."""
+    """Print one line on standard error, however long."""
     typer.echo(shown(" ".join(message.split())), err=True)
 
 
@@ -203,16 +246,8 @@ def kbf(
     """Tell a mobile robot where it is, from wheel odometry and one camera."""
 
 
-def _terminate(_signal_number: int, _frame: FrameType | None) -> None:
-    """End like an exception does, so that `finally` cleans up after SIGTERM and SIGHUP too."""
-    sys.exit(EXIT_TERMINATED)
-
-
 def main() -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Started by nohup, the command is not to hear of the hang-up.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _terminate)
+    install()
     for stream in (sys.stdout, sys.stderr):
         # A terminal or a pipe of few characters gets the others as in \u2192.
         if isinstance(stream, TextIOWrapper):  # not where it was closed

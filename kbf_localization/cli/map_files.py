@@ -1,4 +1,4 @@
-"""What the commands of `kbf map` share: where they write, and how they show a map."""
+"""What the commands of `kbf map` have in common: where they write, and how they show a map."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ NoThumbnails = Annotated[
 ]
 
 
+MIN_LANDMARKS = 12
+"""Inliers below which a fix is not used: an image with fewer landmarks gives none."""
+
+
 def on_floor_plan(training_map: TrainingMap, path: Path | None) -> TrainingMap:
-    """The map with the floor plan of this YAML file in the place of its own; None: its own."""
+    """Return the map with this YAML file's floor plan instead of its own; None: its own."""
     from kbf_localization.datasets.floor_plan_image import read_floor_plan
 
     if path is None:
@@ -42,7 +46,7 @@ def check_output(path: Path, force: bool) -> None:
 
 
 def print_map(training_map: TrainingMap, path: Path) -> None:
-    """What is in a map, what it learned, and which drives gave it."""
+    """Print what is in a map, its calibration, and the drives that it was built from."""
     from kbf_localization.training_map.recorded import when
     from kbf_localization.vision.registry import formula, networks_of
 
@@ -56,29 +60,33 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
         ("Poses", len(training_map), "places with an image"),
         ("Extent", f"{high[0] - low[0]:.1f} x {high[1] - low[1]:.1f} m", "from pose to pose"),
         ("Images", f"{width} x {height} pixels", "the size to which a camera's images are brought"),
-        ("Describer", escape(formula(described_by)), "makes images comparable"),
+        ("Descriptor", escape(formula(described_by)), "makes images comparable"),
         ("Description", f"{described_by.width} bytes/pose", "what is kept of an image"),
         *(
             (
                 "Network",
-                escape(f"{one.file}, SHA-256 {one.digest[:16]}…, {one.settings['pool']} pooling"),
-                f"{one.image_kernel} kernel, learned scale {one.scales[0]:.3g}",
+                escape(
+                    f"{network.file}, SHA-256 {network.digest[:16]}…, "
+                    f"{network.settings['pool']} pooling"
+                ),
+                f"{network.image_kernel} kernel, learned scale {network.scales[0]:.3g}",
             )
-            for one in networks_of(described_by)
+            for network in networks_of(described_by)
         ),
     ]
     if pyramid is not None:
-        rows.append(("Visual words", pyramid.layout.words, "kinds of patches told apart"))
+        rows.append(("Visual words", pyramid.layout.words, "kinds of patches distinguished"))
     rows += [
         (
             "Grid of words",
             _grid_of_words(training_map),
             "tells how far off a map pose the camera is",
         ),
+        *_landmarks(training_map),
         (
             "Floor plan",
             "none" if plan is None else "{:.1f} x {:.1f} m".format(*plan.size_m),
-            "give one with --floor-plan" if plan is None else "pictures are drawn on it",
+            "give one with --floor-plan" if plan is None else "plots are drawn on it",
         ),
         ("Size", f"{path.stat().st_size / 1e6:.1f} MB", "of the file"),
         ("Identity", training_map.identity, "of poses and images; saved poses name it"),
@@ -89,7 +97,7 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
     ]
     print_table(escape(str(path)), ("Property", "Value", "What it means"), rows)
     print_table(
-        "What the map learned", ("Quantity", "Value", "What it means"), _learned(training_map)
+        "What the map learned", ("Quantity", "Value", "What it means"), _calibration(training_map)
     )
     print_table(
         "Sources: the drives, of whose images (frames) some became poses of the map",
@@ -112,18 +120,45 @@ def _grid_of_words(training_map: TrainingMap) -> str:
     if training_map.described_by.pyramid is None:
         return "none: poses are read from the map's poses alone"
     if training_map.word_grids is None:
-        return "no; offsets cannot be read, build the map anew"
+        return "no; offsets cannot be read, rebuild the map"
     return f"{training_map.word_grids.itemsize * training_map.word_grids.shape[1]} bytes/pose"
 
 
-def _learned(training_map: TrainingMap) -> list[tuple[object, ...]]:
-    """What the map knows about itself, each quantity with what it means."""
+def _landmarks(training_map: TrainingMap) -> list[tuple[object, ...]]:
+    """Return rows on the landmarks and the camera."""
+    landmarks = training_map.landmarks
+    if landmarks is None:
+        return [("Landmarks", "none", "'kbf map add-landmarks' makes them")]
     import numpy as np
 
-    known = training_map.learned
-    resemblance, readout, noise = known.resemblance, known.readout, known.motion_noise
-    best = np.sqrt(readout.variances(readout.prominence[1], readout.apparent[0]))
-    worst = np.sqrt(readout.variances(readout.prominence[0], readout.apparent[1]))
+    counts = landmarks.table.counts()
+    camera = landmarks.camera
+    centre = np.array([[camera.width / 2, camera.height / 2]])
+    per_radian = float(camera.pixels_per_radian(centre)[0])
+    yaw, pitch, _ = np.degrees(landmarks.mount.angles)
+    return [
+        (
+            "Landmarks",
+            f"{np.median(counts):.0f} an image",
+            f"measure poses to centimetres; {int((counts < MIN_LANDMARKS).sum())} images have "
+            f"fewer than {MIN_LANDMARKS}",
+        ),
+        (
+            "Camera",
+            f"{camera.width} x {camera.height}, f {per_radian:.0f} px",
+            f"looks {yaw:.0f} deg left, {pitch:.0f} deg down",
+        ),
+    ]
+
+
+def _calibration(training_map: TrainingMap) -> list[tuple[object, ...]]:
+    """Return what the map knows about itself, each quantity with what it means."""
+    import numpy as np
+
+    known = training_map.calibration
+    similarity, relative_pose, noise = known.similarity, known.relative_pose, known.motion_noise
+    best = np.sqrt(relative_pose.variances(relative_pose.prominence[1], relative_pose.apparent[0]))
+    worst = np.sqrt(relative_pose.variances(relative_pose.prominence[0], relative_pose.apparent[1]))
     metre = np.sqrt(noise.per_metre)
     return [
         (
@@ -135,13 +170,13 @@ def _learned(training_map: TrainingMap) -> list[tuple[object, ...]]:
         ),
         (
             "scales d0, phi0",
-            f"{resemblance.distance_m:.2f} m, {np.degrees(resemblance.angle_rad):.0f} deg",
+            f"{similarity.distance_m:.2f} m, {np.degrees(similarity.angle_rad):.0f} deg",
             "so far apart, two images no longer look alike",
         ),
-        ("contrast", f"{resemblance.amplitude:.2f}", "of images of one place: 0 none, 1 strong"),
+        ("contrast", f"{similarity.amplitude:.2f}", "of images of one place: 0 none, 1 strong"),
         (
             "evidence",
-            f"{known.evidence.usual:.1f} (rarely below {known.evidence.low:.1f})",
+            f"{known.likelihood_ratio.median:.1f} (rarely below {known.likelihood_ratio.q005:.1f})",
             "log odds that an image at its right pose gives against elsewhere",
         ),
         (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbf_localization.parallel import Workers
 
 SOURCE_HELP = "Bags, or folders of COLD, TUM RGB-D, 7-Scenes, KITTI, OpenLORIS or your own."
-_PART = "of each drive: 0:0.7 (shares of its time), 60s:120s, every:10 or not-every:10."
+_PART = "of each drive: 0:0.7 (fractions of its time), 60s:120s, every:10 or not-every:10."
 
 Sources = Annotated[list[Path], Argument(metavar="SOURCE...", help=SOURCE_HELP)]
 Source = Annotated[Path, Argument(metavar="DRIVE", help="A bag or a drive's folder.")]
@@ -48,7 +48,7 @@ Jobs = Annotated[int, Option(help="Worker processes; -1: one for each core.")]
 
 
 def complete_methods(incomplete: str) -> list[str]:
-    """What the shell may write for the last name of a list with commas."""
+    """Return what the shell may write for the last name of a list with commas."""
     from kbf_localization.filters.methods import METHODS
 
     *chosen, last = incomplete.split(",")
@@ -57,7 +57,7 @@ def complete_methods(incomplete: str) -> list[str]:
 
 
 def _methods(name: str) -> Any:
-    text = "Methods, with commas or repeated: kbf, paper, fkbf, nn, nai, kmcf."
+    text = "Methods, with commas or repeated: kbf, paper, paper-iw, fkbf, nn, nn-paper, nai, kmcf."
     return Option(name, metavar="NAMES", help=text, autocompletion=complete_methods)
 
 
@@ -67,14 +67,14 @@ ManyMethods = Annotated[Optional[list[str]], _methods("--methods")]
 
 
 def chosen_methods(given: Sequence[str] | None, default: str) -> list[str]:
-    """The methods of all options together, each once; without any the default."""
+    """Return the methods of all options together, each once; without any the default."""
     from kbf_localization.filters.methods import check_methods
 
     return check_methods(",".join(given or [default]))
 
 
 def parse_image_size(text: str, option: str = "--size") -> tuple[int, int]:
-    """Width and height of a text such as 320x240."""
+    """Return width and height of a text such as 320x240."""
     found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
     if found is None:
         raise ParameterError(f"{option} {text}: give width and height in pixels, such as 320x240")
@@ -87,22 +87,22 @@ class Files:
 
     output: Results = None
     report: Annotated[bool, Option(help="Write report.html.")] = True
-    pictures: Annotated[
-        bool, Option("--pictures", help="Write paths, errors and σ as PNG pictures too.")
+    plots: Annotated[
+        bool, Option("--plots", help="Write plots of paths, errors and σ as PNG too.")
     ] = False
 
     @property
     def wanted(self) -> dict[str, Any]:
-        return {"report": self.report, "pictures": self.pictures}
+        return {"report": self.report, "plots": self.plots}
 
     def shown(self, folder: ResultsFolder) -> Path:
-        """The file to look at first."""
+        """Return the file to look at first."""
         return folder.path / ("report.html" if self.report else "metrics.json")
 
 
 @dataclass(frozen=True)
-class Computers:
-    """A group of options: what shares the work."""
+class ParallelOptions:
+    """A group of options: how the work is spread over processes and machines."""
 
     jobs: Jobs = -1
     dask: Annotated[
@@ -121,25 +121,27 @@ def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
     own = inspect.signature(command).parameters
     groups = {name: hints.pop(name) for name in own if is_dataclass(hints[name])}
     parameters = [
-        one.replace(annotation=hints[name]) for name, one in own.items() if name not in groups
+        parameter.replace(annotation=hints[name])
+        for name, parameter in own.items()
+        if name not in groups
     ]
     for group in groups.values():
         options = get_type_hints(group, include_extras=True)
         hints |= options
         parameters += [
             inspect.Parameter(
-                one.name,
+                option.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=one.default,
-                annotation=options[one.name],
+                default=option.default,
+                annotation=options[option.name],
             )
-            for one in fields(group)
+            for option in fields(group)
         ]
 
     @wraps(command)
     def with_options(**given: Any) -> None:
         made = {
-            name: group(**{one.name: given.pop(one.name) for one in fields(group)})
+            name: group(**{option.name: given.pop(option.name) for option in fields(group)})
             for name, group in groups.items()
         }
         command(**given, **made)

@@ -18,8 +18,8 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 
 from kbf_localization.cli.console import error_console
-from kbf_localization.foreign_text import shown
 from kbf_localization.progress import Progress
+from kbf_localization.sanitize import shown
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -38,7 +38,7 @@ class _Bars:
 
 
 class _Lines:
-    """A line at the start and the end of each thing, and one now and then between."""
+    """A line at the start and the end of each thing, and now and then a line between."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -58,7 +58,7 @@ class _Lines:
 
 @contextmanager
 def show_progress(console: Console = error_console) -> Iterator[Progress]:
-    """A `Progress` that shows what it is told for as long as the context lasts."""
+    """Yield a `Progress` that prints what it receives while the context is open."""
     if not console.is_terminal:
         yield _Lines(console)
         return

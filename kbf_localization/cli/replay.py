@@ -7,6 +7,8 @@ Watch it in RViz meanwhile: `rviz2 -d rviz/localization.rviz --ros-args -p use_s
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -15,7 +17,7 @@ from typer import Option
 
 from kbf_localization.cli.console import command_line, print_line, print_methods
 from kbf_localization.cli.describers import Model
-from kbf_localization.cli.drives import Topics, print_missing_truth
+from kbf_localization.cli.drives import FollowLinks, Topics, print_missing_truth
 from kbf_localization.cli.options import Bag, Files, OnMap, takes_groups
 from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import KbfError
@@ -41,18 +43,22 @@ def replay(
         int, Option(help="Images that may wait in the node; 1 is what a robot has.", min=1)
     ] = 1,
     model: Model = None,
+    follow_links: FollowLinks = False,
     *,
     topics: Topics,
     files: Files,
 ) -> None:
+    from kbf_localization.datasets.files import check_links
     from kbf_localization.datasets.rosbag import RosbagDrive
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.run import with_beliefs
-    from kbf_localization.training_map import load_map
+    from kbf_localization.mapping import load_map
 
     ros = ros_replay()
     training_map = load_map(map_path, model)
+    if bag.is_dir() and not follow_links:
+        check_links(bag)
     drive = RosbagDrive(bag, **vars(topics))
     settings = ros.ReplaySettings(rate, start, duration, loop)
     of_node = {"image_queue_depth": queue, "descriptor_model": str(model or "")}
@@ -80,7 +86,7 @@ def replay(
         metrics = write_results(
             folder, results, training_map, config, progress=progress, **files.wanted
         )
-        folder.write_metrics({**metrics, "replay": replay_figures(replayed, rate)})
+        folder.write_metrics({**metrics, "replay": replay_metrics(replayed, rate)})
     for line in [*drive.warnings, *_notes(replayed)]:
         print_line(f"Note: {line}")
     print_missing_truth([drive])
@@ -89,7 +95,7 @@ def replay(
 
 
 def ros_replay() -> Any:
-    """The module that needs ROS, or an error that says what is missing."""
+    """Return the module that needs ROS, or an error that says what is missing."""
     try:
         from kbf_localization.ros import replay as module
     except ImportError as error:
@@ -100,8 +106,14 @@ def ros_replay() -> Any:
     return module
 
 
-def replay_figures(replayed: Replayed, rate: float) -> dict[str, Any]:
-    """How the replay itself went, for metrics.json."""
+def keep_to_this_computer() -> None:
+    """Limit ROS discovery to this computer: no robot nearby hears the demo, or is heard."""
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    os.environ.setdefault("ROS_DOMAIN_ID", str(random.SystemRandom().randint(1, 101)))
+
+
+def replay_metrics(replayed: Replayed, rate: float) -> dict[str, Any]:
+    """Return how the replay itself went, for metrics.json."""
     return {
         "rate": rate,
         "passes": replayed.passes,
@@ -119,7 +131,7 @@ def _lateness_ms(replayed: Replayed, percent: float) -> float:
 
 
 def _notes(replayed: Replayed) -> Iterator[str]:
-    """What a user should know about the replay beside its figures."""
+    """Yield what a user should know about the replay beside its metrics."""
     yield from replayed.notes
     if replayed.run.frames_dropped:
         yield (

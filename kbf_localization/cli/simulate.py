@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from typer import Argument, Option
@@ -19,6 +19,9 @@ from kbf_localization.cli.options import ImageSize, Jobs, parse_image_size
 from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import ParameterError
 from kbf_localization.parallel import make_workers
+
+if TYPE_CHECKING:
+    from kbf_localization.simulator import SimulatedCamera
 
 app = typer.Typer(add_completion=False)
 
@@ -32,7 +35,7 @@ class Condition(str, Enum):
 _RUNS = Option(
     min=1,
     max=1000,
-    help="Number of drives (default: 3); with --trajectory, drives beyond the given ones follow a "
+    help="Number of drives (default: 3); with --trajectory, further drives follow a "
     "perturbed version of the longest.",
 )
 _TRAJECTORY = Option(
@@ -47,6 +50,18 @@ _FRAMES = Option(
 )
 
 
+_OFFSET = Option(
+    metavar="X,Y,Z[,YAW[,PITCH]]",
+    help="Move the camera from its place 1.1 m above the base (metres), turn it left and tilt it "
+    "down (radians).",
+)
+_DISTORTION = Option(metavar="K1[,K2]", help="Radial distortion of the lens, as OpenCV has it.")
+_TIME_OFFSET = Option(help="Seconds by which the images' stamps are late.")
+_CAMERA_INFO = Option(
+    "--camera-info", help="Write the true lens and mount into each drive's camera.yaml."
+)
+
+
 @app.command()
 def simulate(
     folder: Annotated[Path, Argument(metavar="DIR", help="Where the sequences' folders go.")],
@@ -57,6 +72,10 @@ def simulate(
     seed: Annotated[int, Option(min=0, help="The same seed gives the same office.")] = 0,
     frames: Annotated[Optional[int], _FRAMES] = None,
     size: ImageSize = "640x480",
+    camera_offset: Annotated[Optional[str], _OFFSET] = None,
+    distortion: Annotated[Optional[str], _DISTORTION] = None,
+    time_offset: Annotated[float, _TIME_OFFSET] = 0.0,
+    camera_info: Annotated[bool, _CAMERA_INFO] = False,
     jobs: Jobs = -1,
 ) -> None:
     from kbf_localization import simulator
@@ -64,6 +83,7 @@ def simulate(
     if office_from and not trajectory:
         raise ParameterError("--office-from needs --trajectory: without one the office is invented")
     how: dict[str, Any] = {"condition": condition.value, "seed": seed}
+    how["camera"] = _camera(camera_offset, distortion, time_offset, camera_info)
     how |= {"size": parse_image_size(size), "workers": make_workers(jobs)}
     with show_progress() as progress:
         if trajectory:
@@ -82,3 +102,36 @@ def simulate(
             )
     for path in written:
         print_line(str(path))
+
+
+def _camera(
+    offset: str | None, distortion: str | None, time_offset: float, write_info: bool
+) -> SimulatedCamera:
+    from kbf_localization.simulator import SimulatedCamera
+
+    x, y, z, yaw, pitch = _numbers("--camera-offset", offset, (3, 4, 5), 5)
+    return SimulatedCamera(
+        (x, y, z),
+        yaw,
+        pitch,
+        tuple(_numbers("--distortion", distortion, (1, 2), 1)),
+        time_offset,
+        write_info,
+    )
+
+
+def _numbers(option: str, text: str | None, counts: tuple[int, ...], pad: int) -> list[float]:
+    """Return the numbers between commas, with zeros up to `pad`.
+
+    Zeros alone where nothing is given.
+    """
+    fields = [] if text is None else text.split(",")
+    try:
+        numbers = [float(field) for field in fields]
+    except ValueError:
+        numbers = []
+    if text is not None and len(numbers) not in counts:
+        raise ParameterError(
+            f"{option} {text}: give {' or '.join(map(str, counts))} numbers with commas between"
+        )
+    return [*numbers, *[0.0] * (pad - len(numbers))]

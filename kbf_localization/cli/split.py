@@ -1,4 +1,4 @@
-"""Split a drive into a part to build a map from and a later one to test on.
+"""Split a drive into a part to build a map from and a later part to test on.
 
 Example: `kbf split drives/kitchen --first 0.7 --odometry simulate --output kitchen` writes the bags
 kitchen/train, the first 70 % of the time, and kitchen/test with the rest. Without copies:
@@ -21,7 +21,7 @@ from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import ParameterError
 
 app = typer.Typer(add_completion=False)
-_FIRST = Option(metavar="SHARE", help="Train on this share of the time. Default: 0.7")
+_FIRST = Option(metavar="FRACTION", help="Train on this fraction of the time. Default: 0.7")
 _EVERY = Option(
     metavar="N",
     help="Train on every N-th image, test on those between: interleaved, which flatters.",
@@ -44,13 +44,13 @@ def split(
 
     if first is not None and every is not None:
         raise ParameterError("--first and --every: give one of them")
-    share = 0.7 if first is None else first
-    if not 0.0 < share < 1.0:
-        raise ParameterError(f"--first {share:g}: a share of the time between 0 and 1")
+    fraction = 0.7 if first is None else first
+    if not 0.0 < fraction < 1.0:
+        raise ParameterError(f"--first {fraction:g}: a fraction of the time between 0 and 1")
     if every is not None and every < 2:
         raise ParameterError(f"--every {every}: 2 or more")
     if every is None:
-        texts = {"train": f"0:{share:g}", "test": f"{share:g}:"}
+        texts = {"train": f"0:{fraction:g}", "test": f"{fraction:g}:"}
     else:
         texts = {"train": f"every:{every}", "test": f"not-every:{every}"}
     drive = reading.open(source)

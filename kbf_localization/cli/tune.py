@@ -1,8 +1,8 @@
 """Find the best hyper-parameters for your building by cross validation over drives.
 
-Without --method it tunes kbf; how long it will take is told beforehand. Each drive is located on
-maps of each other one. Scores are kept beside the output in FILE.journal: the same command takes up
-an interrupted search, and a finished one deletes it.
+Without --method it tunes kbf; it first says how long it will take. Each drive is localized
+on maps of each other drive. Scores are kept beside the output in FILE.journal: the same command
+takes up an interrupted search, and a finished search deletes it.
 
 Example: `kbf tune drives/cloudy1 drives/cloudy2 --output parameters.yaml`, then
 `kbf map build drives/cloudy1 drives/cloudy2 --parameters parameters.yaml --output office.kbfmap`
@@ -21,8 +21,8 @@ from kbf_localization.cli.console import duration, print_line, print_table
 from kbf_localization.cli.drives import Reading
 from kbf_localization.cli.options import (
     SOURCE_HELP,
-    Computers,
     Methods,
+    ParallelOptions,
     Seed,
     Train,
     chosen_methods,
@@ -47,7 +47,7 @@ def tune(
     seed: Seed = 0,
     train: Train = None,
     *,
-    computers: Computers,
+    parallel: ParallelOptions,
     reading: Reading,
 ) -> None:
     limit_threads(1)
@@ -65,7 +65,7 @@ def tune(
     check_writable(output.parent)
     drives = reading.open_all(sources, train)
     journal = output.with_name(output.name + ".journal")
-    workers = computers.workers()
+    workers = parallel.workers()
     with show_progress() as progress:
         pool = describe_drives(drives, seed=seed, workers=workers, progress=progress)
         seconds = expected_seconds(pool, range(len(drives)), methods, poses, budget, seed)

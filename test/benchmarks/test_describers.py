@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbf_localization.benchmarks._trained_network import (
+from kbf_localization.benchmarks.describers import (
     forgetting_light,
     places_in_lights,
     trained_network,

@@ -1,4 +1,4 @@
-"""`kbf bench` finds the benchmarks, runs the chosen ones and writes what they measured."""
+"""`kbf bench` finds the benchmarks, runs the chosen and writes what they measured."""
 
 import json
 import sys
@@ -35,7 +35,16 @@ def test_an_unknown_benchmark_is_named_with_those_that_exist() -> None:
 
 def test_every_benchmark_module_has_the_function_that_is_called() -> None:
     names = bench.available()
-    assert names == ["describers", "filter", "node", "rules", "scale", "simulator", "vision"]
+    assert names == [
+        "describers",
+        "filter",
+        "landmarks",
+        "node",
+        "rules",
+        "scale",
+        "simulator",
+        "vision",
+    ]
     for name in names:
         if name != "node":
             assert callable(import_module(f"kbf_localization.benchmarks.{name}").run)

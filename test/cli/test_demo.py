@@ -13,7 +13,7 @@ from kbf_localization.cli import demo
 from kbf_localization.cli.main import app
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.results import ResultsFolder
-from kbf_localization.training_map import load_map
+from kbf_localization.mapping import load_map
 
 
 @pytest.mark.ros
@@ -25,8 +25,8 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     monkeypatch.setattr(demo, "FRAMES", 60)
     monkeypatch.setattr(demo, "IMAGE_SIZE", (160, 120))
     monkeypatch.setattr(demo, "MAP_POSES", 40)
-    monkeypatch.setattr(demo, "MARK_MEDIAN_M", 100.0)
-    monkeypatch.setattr(demo, "MARK_SHARE_BEYOND_1M", 1.0)
+    monkeypatch.setattr(demo, "MAX_MEDIAN_M", 100.0)
+    monkeypatch.setattr(demo, "MAX_FRACTION_BEYOND_1M", 1.0)
     result = CliRunner().invoke(app, ["demo", "--output", str(tmp_path), "--jobs", "1"])
     assert result.exit_code == 0, result.output
     metrics = json.loads((tmp_path / "metrics.json").read_text())
@@ -92,10 +92,10 @@ def test_a_kidnapped_robot_must_find_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = {"position_median_m": 0.1, "share_confident_wrong": 0.004, "share_beyond_1m": 0.5}
-    told = {"seconds_to_lost": 0.2, "seconds_to_recover": 0.8, "film": "H.264"}
+    kidnapping = {"seconds_to_lost": 0.2, "seconds_to_recover": 0.8, "film": "H.264"}
     with pytest.raises(KbfError, match="tracking again after being carried wanted"):
-        conclude(tmp_path, node, kidnapping={**told, "tracking_again_at": None})
-    assert conclude(tmp_path, node, kidnapping={**told, "tracking_again_at": 115})
+        conclude(tmp_path, node, kidnapping={**kidnapping, "tracking_again_at": None})
+    assert conclude(tmp_path, node, kidnapping={**kidnapping, "tracking_again_at": 115})
     said = capsys.readouterr().out
     assert "lost after 0.2 s, found itself after 0.8 s" in said
     assert "kidnap.mp4" in said and "confident and beyond 1 m" in said

@@ -1,4 +1,4 @@
-"""`kbf evaluate` from folders to metrics, trajectories, report and pictures."""
+"""`kbf evaluate` from folders to metrics, trajectories, report and plots."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,9 @@ import pytest
 
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.drive import OdometryLog
-from kbf_localization.evaluation.metric_texts import share_text
-from kbf_localization.training_map import build_map, load_map, save_map
+from kbf_localization.evaluation.metric_texts import percent_text
+from kbf_localization.mapping import build_map, load_map
+from kbf_localization.training_map import save_map
 from kbf_localization.vision.registry import formula
 from test.cli.kbf import done, refused
 from test.conftest import learning_quickly
@@ -50,25 +51,25 @@ def test_one_drive_gives_metrics_trajectories_and_report(office: Path, tmp_path:
         "trajectory_nai.tum",
         "report.html",
     }
-    assert not any(name.endswith(".png") for name in names), "pictures are for those who ask"
+    assert not any(name.endswith(".png") for name in names), "plots are for those who ask"
     assert "report.html" in output and "MB)" in output
 
 
 def test_the_table_has_words_and_units_and_metrics_json_its_keys(
     office: Path, tmp_path: Path
 ) -> None:
-    options = ("--method", "nai", "--method", "nn", "--pictures", "--no-report")
+    options = ("--method", "nai", "--method", "nn", "--plots", "--no-report")
     output = done(*on_map(office), *options, "--output", tmp_path)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert list(metrics["methods"]) == ["nai", "nn"], "a repeated option adds"
-    share = metrics["methods"]["nai"]["share_beyond_1m"]
+    fraction = metrics["methods"]["nai"]["share_beyond_1m"]
     (line,) = (line for line in output.splitlines() if "frames beyond 1 m" in line)
-    assert f" {share_text(share)} " in line and "share_beyond_1m" not in output
-    pictures = {"paths.png", "error_over_time.png", "error_distribution.png", "sigma_and_error.png"}
-    assert {path.name for path in tmp_path.glob("*.png")} == pictures
+    assert f" {percent_text(fraction)} " in line and "share_beyond_1m" not in output
+    plots = {"paths.png", "error_over_time.png", "error_distribution.png", "sigma_and_error.png"}
+    assert {path.name for path in tmp_path.glob("*.png")} == plots
     assert "Where the time went:" in output
     spent = metrics["speed"]["seconds"]
-    assert {"reading the map", "describing images", "nai", "nn", "pictures"} <= set(spent)
+    assert {"reading the map", "describing images", "nai", "nn", "plots"} <= set(spent)
     assert sum(spent.values()) <= metrics["speed"]["run_s"]
 
 
@@ -109,7 +110,7 @@ def test_looking_back_is_a_row_and_a_trajectory_beside_the_filters(
 
 def test_nothing_to_look_back_over_is_one_line(office: Path, tmp_path: Path) -> None:
     said = refused(*on_map(office), "--method", "nai", "--smooth")
-    assert "--smooth looks back over the method kbf" in said
+    assert "--smooth smooths the method kbf" in said
 
 
 def test_several_drives_get_a_table_by_lighting_and_a_report_each(
@@ -134,12 +135,12 @@ def test_an_unknown_method_is_one_line_and_exit_code_2(office: Path, tmp_path: P
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_a_map_is_built_and_evaluated_for_each_describer(office: Path, tmp_path: Path) -> None:
+def test_a_map_is_built_and_evaluated_for_each_descriptor(office: Path, tmp_path: Path) -> None:
     network = random_convolutions(tmp_path / "net.onnx")
     output = done(
         "evaluate",
         *(office / "seq1_night1", "--build-from", office / "seq1_cloudy1", "--poses", 20),
-        *("--describer", "sift", "--describer", "sift*onnx", "--model", network),
+        *("--descriptor", "sift", "--descriptor", "sift*onnx", "--model", network),
         *("--method", "nai", "--no-report", "--output", tmp_path / "out"),
     )
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
@@ -158,19 +159,19 @@ def test_a_map_is_built_and_evaluated_for_each_describer(office: Path, tmp_path:
             *(office / "seq1_night1", "--map", folder / "map.kbfmap", *model),
             *("--method", "nai", "--no-report", "--output", again),
         )
-        told = json.loads((again / "metrics.json").read_text())["methods"]["nai"]
+        metrics = json.loads((again / "metrics.json").read_text())["methods"]["nai"]
         for key in ("position_rmse_m", "position_median_m", "share_beyond_1m", "frames"):
-            assert told[key] == figures["methods"]["nai"][key]
+            assert metrics[key] == figures["methods"]["nai"][key]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((), "--map MAP, or drives to build one"),
-        (("--map", "office.kbfmap", "--describer", "sift"), "--describer is for a map that is"),
+        (("--map", "office.kbfmap", "--descriptor", "sift"), "--descriptor is for a map that is"),
         (("--map", "office.kbfmap", "--kernel", "cosine"), "--kernel is for a map that is"),
         (("--map", "office.kbfmap", "--build-from", "drive"), "leave --map away"),
-        (("--build-from", "drive", "--describer", "onnx"), "--describer onnx needs a network"),
+        (("--build-from", "drive", "--descriptor", "onnx"), "--descriptor onnx needs a network"),
         (("--build-from", "drive", "--model", "net.onnx"), "uses no network"),
     ],
 )

@@ -8,7 +8,7 @@ from test.cli.kbf import done, refused
 BEGINS = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
 
-def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
+def test_sum_rule_writes_metrics_table_and_plot(tmp_path: Path) -> None:
     options = ("--trials", 1, "--jobs", 1, "--output", tmp_path)
     output = done("experiment", "sum-rule", *options)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
@@ -20,7 +20,7 @@ def test_sum_rule_writes_metrics_table_and_picture(tmp_path: Path) -> None:
     assert set(metrics["mb_ksr"]) == {"mean", "std"}
     assert "np_mb 0.01" in output and "1 trial" in output and "1 trials" not in output
     assert (tmp_path / "config.yaml").is_file()
-    leaves = sum(len(one) for one in (*metrics["combined"].values(), metrics["np_ksr"]))
+    leaves = sum(len(errors) for errors in (*metrics["combined"].values(), metrics["np_ksr"]))
     leaves += 2 + len(metrics["misspecified_mean"]) + len(metrics["misspecified_noise"])
     assert len((tmp_path / "errors.csv").read_text().splitlines()) == 1 + leaves
     for suffix, first in BEGINS.items():

@@ -50,7 +50,7 @@ def test_map_build_leaves_the_map_that_was_there(
     save_map(tiny_map, path)
     before = path.read_bytes()
     done = kbf_without_room(
-        *("map", "build", short_drive, "--poses", 10, "--words", 8, "--jobs", 1),
+        *("map", "build", short_drive, "--poses", 10, "--vocabulary-size", 8, "--jobs", 1),
         *("--output", path, "--force"),
     )
     assert_one_line(done)
@@ -67,10 +67,10 @@ def test_evaluate_leaves_no_partial_results(
         "evaluate", short_drive, "--map", path, "--method", "nai", "--output", output
     )
     assert_one_line(done)
-    assert not [one for one in tmp_path.rglob("*") if one.name.endswith(".part")]
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
 
 
-def test_map_info_leaves_no_part_of_its_picture(tiny_map: TrainingMap, tmp_path: Path) -> None:
+def test_map_info_leaves_no_part_of_its_plot(tiny_map: TrainingMap, tmp_path: Path) -> None:
     path, output = tmp_path / "office.kbfmap", tmp_path / "results"
     save_map(tiny_map, path)
     assert_one_line(kbf_without_room("map", "info", path, "--output", output))

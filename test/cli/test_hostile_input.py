@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,8 @@ from kbf_localization.cli.console import SafeConsole
 from kbf_localization.cli.main import app
 from kbf_localization.cli.map import _read_parameters
 from kbf_localization.errors import KbfError
-from kbf_localization.foreign_text import shown
 from kbf_localization.limits import check_parameter
+from kbf_localization.sanitize import shown
 from test.fuzzing import edited, edits, fuzzed, token_edits
 
 runner = CliRunner()
@@ -55,7 +56,7 @@ yaml_edits = token_edits(
 )  # fmt: skip
 
 
-@fuzzed(changes=edits | yaml_edits)
+@fuzzed("parameter file", changes=edits | yaml_edits)
 def test_parameter_files_with_anything_in_them(
     tmp_path: Path, changes: list[tuple[float, int, bytes]]
 ) -> None:
@@ -105,6 +106,40 @@ def test_a_full_disk_is_one_line_wherever_it_is_met(
 def test_so_is_a_machine_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise MemoryError
+
+    monkeypatch.setattr("kbf_localization.cli.map.check_output", fail)
+    assert_one_line(build(tmp_path), "too little memory")
+
+
+@pytest.mark.parametrize("megabytes", [400, 600, 900])
+def test_so_is_an_address_space_in_which_the_libraries_cannot_be_loaded(
+    tmp_path: Path, megabytes: int
+) -> None:
+    """Below 0.7 GB they crash, hang or fail one by one, by the number of cores."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes * 10**6,) * 2)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "kbf_localization.cli", "map", "info", "office.kbfmap"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        preexec_fn=limit,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert f"limited to {megabytes} MB" in line
+
+
+def test_so_is_a_library_that_no_longer_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ImportError("libscipy_openblas.so: failed to map segment from shared object")
 
     monkeypatch.setattr("kbf_localization.cli.map.check_output", fail)
     assert_one_line(build(tmp_path), "too little memory")

@@ -18,9 +18,9 @@ def faults() -> list[faults_run.Outcome]:
     figures = dict.fromkeys(faults_run.FIGURES, 0.5)
     lost = {**figures, "seconds_to_lost": None, "seconds_to_recover": None}
     return [
-        faults_run.Outcome(fault, building, 0, one)
+        faults_run.Outcome(fault, building, 0, values)
         for fault in ("dim", "kidnapped")
-        for building, one in (("office 0", figures), ("office 1", lost))
+        for building, values in (("office 0", figures), ("office 1", lost))
     ]
 
 
@@ -57,7 +57,7 @@ def recoveries() -> recovery.Outcome:
 # The command, what takes its hours, what stands in its place, and the files with their rows.
 EXPERIMENTS: dict[str, tuple[dict[str, Callable[[], object]], dict[str, int | None]]] = {
     "faults": (
-        {"faults_buildings.Builder.invented": lambda: None, "faults_run.run_faults": faults},
+        {"faults_run.Builder.invented": lambda: None, "faults_run.run_faults": faults},
         {"faults.csv": 4, "faults.png": None},
     ),
     "map-check": (
@@ -79,7 +79,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, Callable[[], object]], dict[str, int | No
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_metrics_tables_and_pictures_are_there_in_the_end(
+def test_metrics_tables_and_plots_are_there_in_the_end(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_ins, files = EXPERIMENTS[name]

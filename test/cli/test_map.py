@@ -7,15 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kbf_localization.cli.map_files import check_output
 from kbf_localization.datasets.floor_plan_image import FREE, write_floor_plan
-from kbf_localization.training_map import TrainingMap, load_map, save_map
+from kbf_localization.mapping import load_map
+from kbf_localization.training_map import TrainingMap, save_map
 from test.cli.kbf import kbf
 from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 
-LIKE = ("--like", "office.kbfmap", "--poses", 5, "--jobs", 1)
+LIKE = ("--vocabulary-from", "office.kbfmap", "--poses", 5, "--jobs", 1)
 
 
 def kbf_map(*words: object, cwd: Path, exit_code: int = 0) -> str:
@@ -39,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with learning_quickly():
         built = kbf_map(
             *("build", "seq1_cloudy1", "--output", "office.kbfmap", "--poses", 10),
-            *("--words", 20, "--jobs", 1, "--parameters", "tuned.yaml"),
+            *("--vocabulary-size", 20, "--jobs", 1, "--parameters", "tuned.yaml"),
             cwd=folder,
         )
     assert "seq1_cloudy1" in built
@@ -52,7 +54,7 @@ def test_build_writes_the_map_with_its_parameters(folder: Path) -> None:
     assert built.parameters["power"] == 8.0
 
 
-def test_info_shows_a_table_and_writes_a_picture(folder: Path) -> None:
+def test_info_shows_a_table_and_writes_a_plot(folder: Path) -> None:
     shown = kbf_map("info", "office.kbfmap", "--output", "shown", cwd=folder)
     for text in ("160 x 120", "cloudy", load_map(folder / "office.kbfmap").identity):
         assert text in shown
@@ -76,7 +78,7 @@ def test_a_floor_plan_given_to_build_stays_in_the_map(folder: Path) -> None:
 
 def test_info_leaves_the_latest_results_where_they_are(folder: Path) -> None:
     shown = kbf_map("info", "office.kbfmap", cwd=folder)
-    path = shown.strip().splitlines()[-1].removeprefix("Picture: ")
+    path = shown.strip().splitlines()[-1].removeprefix("Plot: ")
     assert (folder / path).is_file()
     assert not (folder / "results" / "latest").exists()
 
@@ -101,11 +103,37 @@ def test_a_map_that_is_there_is_replaced_by_force_alone(folder: Path) -> None:
     assert not any(load_map(folder / "sunny.kbfmap").thumbnails)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("build", "seq1_cloudy1", *LIKE),
+        ("merge", "office.kbfmap"),
+        ("remove", "office.kbfmap", "--thumbnails"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_map_that_another_wrote_meanwhile_is_not_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[object, ...]
+) -> None:
+    """Both writers found the name free when they began."""
+    raced = folder / "raced.kbfmap"
+    raced.unlink(missing_ok=True)
+
+    def check_and_be_overtaken(path: Path, force: bool) -> None:
+        check_output(path, force)
+        raced.write_text("of the other writer")
+
+    monkeypatch.setattr("kbf_localization.cli.map.check_output", check_and_be_overtaken)
+    said = kbf_map(*command, "--output", raced.name, cwd=folder, exit_code=2)
+    assert "raced.kbfmap: is there by now" in " ".join(said.split())
+    assert raced.read_text() == "of the other writer"
+
+
 def test_a_drive_is_added_and_removed(folder: Path) -> None:
     make_cold_drive(folder / "seq1_night2", 12, seed=6)
     add = ("add", "office.kbfmap", "seq1_night2", "--poses", 5, "--jobs", 1)
     kbf_map(*add, "--output", "more.kbfmap", cwd=folder)
-    assert [one.name for one in load_map(folder / "more.kbfmap").sources] == [
+    assert [source.name for source in load_map(folder / "more.kbfmap").sources] == [
         "seq1_cloudy1",
         "seq1_night2",
     ]

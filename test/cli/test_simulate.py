@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.vision.camera import PinholeCamera
 from test.cli.kbf import done, refused
 
 
@@ -18,6 +19,18 @@ def test_it_writes_the_drives_and_says_where(tmp_path: Path) -> None:
         assert len(ColdDrive(tmp_path / "office" / name)) == 3
 
 
+def test_another_camera_is_rendered_and_written_where_asked_for(tmp_path: Path) -> None:
+    office = tmp_path / "office"
+    options = ("--runs", 1, "--frames", 2, "--size", "96x72", "--jobs", 1, "--time-offset", 0.05)
+    lens = ("--camera-offset", "-0.2,0,0.1,0.1,-0.05", "--distortion", "-0.15", "--camera-info")
+    done("simulate", office, *options, *lens)
+    drive = ColdDrive(office / "seq1_cloudy1")
+    assert isinstance(drive.camera, PinholeCamera) and drive.camera.distortion[0] == -0.15
+    assert drive.mount is not None
+    assert drive.mount.translation == pytest.approx([-0.2, 0.0, 1.2])
+    assert drive.mount.angles == pytest.approx((0.1, -0.05, 0.0))
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -25,6 +38,10 @@ def test_it_writes_the_drives_and_says_where(tmp_path: Path) -> None:
         (("--office-from", "a.lst"), "--office-from"),
         (("--trajectory", "absent.lst"), "absent.lst"),
         (("--size", "5x5", "--frames", "2"), "5x5"),
+        (("--camera-offset", "1,2"), "--camera-offset 1,2"),
+        (("--camera-offset", "0,0,nan"), "finite"),
+        (("--distortion", "barrel"), "--distortion barrel"),
+        (("--time-offset", "-1e9"), "time offset"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(

@@ -46,8 +46,8 @@ def test_map_and_test_come_from_different_times_and_results_are_marked(
 ) -> None:
     simulated = ("--odometry", "simulate")
     map_path, results = tmp_path / "scene.kbfmap", tmp_path / "results"
-    done("map", "build", scene, "--train", "0:0.5", *simulated, "--poses", 20, "--words", 20,
-        "--jobs", 1, "--output", map_path)  # fmt: skip
+    done("map", "build", scene, "--train", "0:0.5", *simulated, "--poses", 20,
+        "--vocabulary-size", 20, "--jobs", 1, "--output", map_path)  # fmt: skip
     output = done("evaluate", scene, "--test", "0.5:", *simulated, "--map", map_path,
                  "--method", "nn", "--output", results)  # fmt: skip
     metrics = json.loads((results / "metrics.json").read_text())
@@ -60,7 +60,7 @@ def test_map_and_test_come_from_different_times_and_results_are_marked(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--first", "1.5"), "a share of the time"),
+        (("--first", "1.5"), "a fraction of the time"),
         (("--first", "0.5", "--every", "3"), "give one of them"),
         (("--every", "1"), "2 or more"),
         ((), "no wheel odometry"),

@@ -1,0 +1,121 @@
+"""How `kbf map` estimates poses, and what it shows of them."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbf_localization.arrays import Array
+from kbf_localization.cli.console import command_line, print_line, print_table
+from kbf_localization.errors import ParameterError
+
+if TYPE_CHECKING:
+    from kbf_localization.datasets.drive import Drive
+    from kbf_localization.mapping.poses import PosedDrives
+    from kbf_localization.parallel import Workers
+    from kbf_localization.pose_graph import PoseEstimates
+    from kbf_localization.pose_graph.estimate import Anchor
+    from kbf_localization.progress import Progress
+
+_ANCHOR = re.compile(r"([^,@]+),([^,@]+),([^,@]+)@(.+):([^:]+?)s?")
+
+
+@dataclass(frozen=True)
+class MappingOptions:
+    """Options of where the poses come from."""
+
+    poses_from: str
+    anchors: Sequence[str]
+    odometry_scale: float
+    require_joined: bool
+    seed: int
+
+    def with_poses(
+        self, drives: Sequence[Drive], workers: Workers, progress: Progress
+    ) -> PosedDrives:
+        from kbf_localization.mapping.poses import with_poses
+
+        return with_poses(
+            drives,
+            self.poses_from,
+            anchors=[parse_anchor(text, drives) for text in self.anchors],
+            odometry_scale=self.odometry_scale,
+            unjoined="refuse" if self.require_joined else "leave_out",
+            seed=self.seed,
+            workers=workers,
+            progress=progress,
+        )
+
+
+def parse_anchor(text: str, drives: Sequence[Drive]) -> Anchor:
+    """Return the anchor of a text such as 1.5,2,90@cloudy1:12.5s (metres, degrees, seconds)."""
+    from kbf_localization.pose_graph.estimate import Anchor
+
+    found = _ANCHOR.fullmatch(text)
+    wanted = "give x,y,degrees@DRIVE:SECONDS, such as 1.5,2,90@cloudy1:12.5"
+    if found is None:
+        raise ParameterError(f"--anchor {text}: {wanted}")
+    try:
+        x, y, degrees, seconds = (float(found[group]) for group in (1, 2, 3, 5))
+    except ValueError as error:
+        raise ParameterError(f"--anchor {text}: {wanted}") from error
+    if not all(map(math.isfinite, (x, y, degrees, seconds))):
+        raise ParameterError(f"--anchor {text}: {wanted}")
+    names = [drive.name for drive in drives]
+    if found[4] not in names:
+        raise ParameterError(
+            f"--anchor {text}: no drive '{found[4]}'; there are {', '.join(names)}"
+        )
+    number = names.index(found[4])
+    stamps = drives[number].stamps_ns
+    length = float(stamps[-1] - stamps[0]) * 1e-9
+    if not 0.0 <= seconds <= length:
+        raise ParameterError(f"--anchor {text}: the drive has 0 to {length:.1f} s")
+    stamp = int(stamps[0]) + round(seconds * 1e9)
+    return Anchor(number, stamp, (x, y, math.radians(degrees)))
+
+
+def report_mapping(drives: Sequence[Drive], estimates: PoseEstimates, output: Path | None) -> None:
+    """Write `mapping.json` and `mapping.html`, and print the table."""
+    from kbf_localization.evaluation.mapping_metrics import mapping_metrics, metric_rows
+    from kbf_localization.evaluation.mapping_report import write_mapping
+    from kbf_localization.evaluation.results import ResultsFolder
+
+    folder = ResultsFolder.create("map-build", output)
+    metrics = mapping_metrics(drives, estimates)
+    config = {"command": command_line(), "drives": [drive.path for drive in drives]}
+    page = write_mapping(folder, drives, estimates, metrics, config)
+    print_table("Poses from wheels and images", ("What", "Value", ""), metric_rows(metrics))
+    # Without closures nothing shows the wheels' errors.
+    for wheels in estimates.wheels if estimates.closures else ():
+        print_line(wheels.described)
+    print_line(str(metrics["verdict"]))
+    print_line(f"Mapping: {page}")
+
+
+def read_pairs(path: Path) -> Array:
+    """Return the pairs of points (n, 4) of a CSV file; comments and a header are passed over."""
+    from kbf_localization.datasets.files import MAX_TEXT_BYTES, read_regular
+
+    lines = read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
+    rows: list[list[float]] = []
+    for number, fields in enumerate(csv.reader(lines), start=1):
+        if not fields or fields[0].lstrip().startswith("#"):
+            continue
+        try:
+            values = [float(field) for field in fields]
+        except ValueError as error:
+            if not rows and number == 1:
+                continue
+            raise ParameterError(f"{path}: line {number}: not four numbers") from error
+        if len(values) != 4 or not all(map(math.isfinite, values)):
+            raise ParameterError(f"{path}: line {number}: give x_map,y_map,x_to,y_to")
+        rows.append(values)
+    return np.array(rows).reshape(-1, 4)
