@@ -10,7 +10,7 @@ SHARE = f"share/{NAME}"
 
 
 def files(folder: str) -> tuple[str, list[str]]:
-    """The files of `folder` with where they are installed."""
+    """Return the files of `folder` with where they are installed."""
     paths = sorted(path for path in Path(folder).iterdir() if path.is_file())
     return f"{SHARE}/{folder}", [str(path) for path in paths]
 
@@ -23,6 +23,23 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
+    keywords=[
+        "localization",
+        "mobile robots",
+        "kernel mean embedding",
+        "kernel Bayes' rule",
+        "ROS 2",
+    ],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Image Recognition",
+        "Typing :: Typed",
+    ],
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={NAME: ["**/*.html", "**/*.css", "**/*.js", "**/*.json", "py.typed"]},
     data_files=[
@@ -45,7 +62,7 @@ setup(
     ],
     # On a robot rosdep installs what package.xml names.
     extras_require={
-        "bags": ["rosbags>=0.10"],
+        "bags": ["rosbags>=0.11.3"],
         "dask": ["distributed>=2023.1"],
         "live": ["tornado>=6.4"],
         "onnx": ["onnx>=1.15", "onnxruntime>=1.17"],
@@ -54,7 +71,7 @@ setup(
     zip_safe=False,
     entry_points={
         "console_scripts": [
-            f"kbf = {NAME}.cli.main:main",
+            f"kbf = {NAME}.cli.__main__:main",
             f"localizer = {NAME}.ros.localizer_node:main",
         ],
     },

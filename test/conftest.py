@@ -45,7 +45,7 @@ sys.dont_write_bytecode = False
 LONGEST = (
     "test_commands", "test_signals", "test_replay", "test_node_inputs", "test_report_in_browser",
     "test_clocks", "test_transform", "test_check", "test_wheel", "test_demo", "test_bad_images",
-    "test_honesty", "test_live", "test_notebooks", "test_hostile_drives",
+    "test_consistency", "test_live", "test_notebooks", "test_hostile_drives",
 )  # fmt: skip
 
 collect_ignore = [] if HAS_ROS else ["ros", "faults"]
@@ -101,6 +101,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="rclpy cannot be imported"))
     places = _places(dict.fromkeys(item.path for item in items))
     items.sort(key=lambda item: places[item.path])
+
+
+def pytest_report_collectionfinish() -> str:
+    from test.fuzzing import PARSERS, SECONDS
+
+    return f"fuzzed for {SECONDS:g} s each: {', '.join(sorted(PARSERS))}" if SECONDS else ""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    from test.fuzzing import FILES, SECONDS
+
+    if SECONDS:
+        terminalreporter.section("inputs given to each parser")
+        for name, count in sorted(FILES.items()):
+            terminalreporter.write_line(f"{count:>9,}  {name}")
+        terminalreporter.write_line(f"{FILES.total():>9,}  in all")
 
 
 def pytest_collection_finish() -> None:
@@ -175,13 +191,18 @@ def browser() -> "Iterator[Chromium]":
 
 @contextmanager
 def learning_quickly() -> Iterator[None]:
-    """Maps learn from a sixth of the images, and words from a twentieth of the descriptors.
+    """Maps learn from a sixth of the images, words from a twentieth of the descriptors.
 
-    For tests that do not ask how well they learn.
+    And no landmarks are made, which take longest. For tests that do not ask how well they learn.
     """
+    from kbf_localization.evaluation.frame_pool import describe_drives
+    from kbf_localization.mapping.build import build_map
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbf_localization.training_map.probes.RUNS", 4)
-        patch.setattr("kbf_localization.training_map.build.VOCABULARY_DESCRIPTORS", 5_000)
+        patch.setattr("kbf_localization.mapping.held_out.RUNS", 4)
+        patch.setattr("kbf_localization.mapping.build.VOCABULARY_DESCRIPTORS", 5_000)
+        for function in (build_map, describe_drives):
+            patch.setitem(function.__kwdefaults__, "landmarks", False)
         yield
 
 
@@ -233,7 +254,8 @@ def tiny_map(made_once: MadeOnce) -> "TrainingMap":
 
 
 def _map_of_the_hall(made_once: MadeOnce, name: str, poses: int) -> "TrainingMap":
-    from kbf_localization.training_map import load_map, save_map
+    from kbf_localization.mapping import load_map
+    from kbf_localization.training_map import save_map
     from test.filters.synthetic_world import World, synthetic_map
 
     def make(folder: Path) -> None:
@@ -254,11 +276,12 @@ def world_drive(world: "World") -> "SyntheticDrive":
 def office_map(office_drives: tuple[Path, Path], made_once: MadeOnce) -> "TrainingMap":
     """100 poses of the first of the office's drives: a map of one drive."""
     from kbf_localization.datasets.cold import ColdDrive
-    from kbf_localization.training_map import build_map, load_map, save_map
+    from kbf_localization.mapping import build_map, load_map
+    from kbf_localization.training_map import save_map
 
     def make(folder: Path) -> None:
         with learning_quickly():
-            built = build_map([ColdDrive(office_drives[0])], poses=100, words=50)
+            built = build_map([ColdDrive(office_drives[0])], poses=100, words=50, landmarks=True)
         save_map(built, folder / "office.kbfmap")
 
     return load_map(made_once("office-map", make) / "office.kbfmap")

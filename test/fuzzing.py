@@ -5,10 +5,12 @@ Hypothesis keeps what failed in `.hypothesis/` and tries it first the next time.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -76,8 +78,25 @@ def _changed(draw: st.DrawFn, tree: Any) -> Any:
     return copy
 
 
-def fuzzed(*strategies: Any, **named: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Like `given`, for a number of files, or in rounds for KBF_FUZZ_SECONDS."""
+PARSERS: set[str] = set()
+"""What is fuzzed, by name."""
+FILES: Counter[str] = Counter()
+"""How many inputs each has been given in this run."""
+
+
+def _case(parser: str) -> str:
+    """The parser's name with the parameters of the running test."""
+    current = os.environ.get("PYTEST_CURRENT_TEST", "").removesuffix(" (call)")
+    _, bracket, case = current.partition("[")
+    return f"{parser}, {case.removesuffix(']')}" if bracket else parser
+
+
+def fuzzed(parser: str, /, **named: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Like `given`, for a number of files, or in rounds for KBF_FUZZ_SECONDS.
+
+    `parser` names what reads the files; a parametrized test adds its case.
+    """
+    PARSERS.add(parser)
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         how = settings(
@@ -85,7 +104,13 @@ def fuzzed(*strategies: Any, **named: Any) -> Callable[[Callable[..., None]], Ca
             deadline=None,
             suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
         )
-        one_round = how(given(*strategies, **named)(test))
+
+        @functools.wraps(test)
+        def counted(*arguments: Any, **values: Any) -> None:
+            FILES[_case(parser)] += 1
+            test(*arguments, **values)
+
+        one_round = how(given(**named)(counted))
 
         def rounds(**fixtures: Any) -> None:
             end, number = time.monotonic() + SECONDS, 0

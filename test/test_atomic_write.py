@@ -28,6 +28,31 @@ def test_a_file_takes_the_place_of_another_with_the_usual_permissions(tmp_path: 
     assert names(tmp_path) == ["map.png", "plain"]
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_writers_that_replace_nothing_the_second_is_refused(
+    tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not links:  # as on FAT
+
+        def refuse(*_: object) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+    path = tmp_path / "map"
+
+    def write_twice() -> None:
+        with atomic_write(path, replace=False) as second:
+            with atomic_write(path, replace=False) as first:
+                first.write_text("first")
+            second.write_text("second")
+
+    with pytest.raises(FileExistsError):
+        write_twice()
+    assert path.read_text() == "first"
+    assert path.stat().st_nlink == 1
+    assert names(tmp_path) == ["map"]
+
+
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "drive"
     with atomic_write(path) as temporary:

@@ -24,9 +24,9 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
         assert (PROJECT / name).exists() or (PACKAGE / name).exists(), name
 
 
-def test_the_picture_of_the_layers_is_what_import_linter_checks() -> None:
+def test_the_layers_drawn_are_those_that_import_linter_checks() -> None:
     text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    section = text.partition("## Who may import whom")[2]
+    section = text.partition("## Layering")[2]
     *packages, modules = section.split("```")[1].strip().splitlines()
     drawn = [re.findall(r"\b([a-z_]+)(?:/|\.py) ", line) for line in packages] + [
         modules.split(", ")
@@ -36,13 +36,13 @@ def test_the_picture_of_the_layers_is_what_import_linter_checks() -> None:
     assert drawn == [re.split(r" [|:] ", layer) for layer in layers]
 
 
-@pytest.mark.parametrize("way", ["one odometry reading", "one image", "`kbf evaluate`"])
-def test_the_picture_of_a_way_is_how_the_files_import_each_other(way: str) -> None:
+@pytest.mark.parametrize("life", ["an image", "an odometry reading", "a map"])
+def test_the_tree_of_a_life_is_how_the_files_import_each_other(life: str) -> None:
     """A file hangs below one that imports it, or imports its package."""
     text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    picture = text.partition(f"## The way of {way}\n")[2].split("```")[1].strip().splitlines()
+    tree = text.partition(f"## Life of {life}\n")[2].split("```")[1].strip().splitlines()
     path: list[str] = []
-    for line in picture:
+    for line in tree:
         match = re.search(r"[\w/]+\.py", line)
         assert match, line
         name, depth = match.group(), match.start() // 3
@@ -51,7 +51,7 @@ def test_the_picture_of_a_way_is_how_the_files_import_each_other(way: str) -> No
             module = name.removesuffix(".py").replace("/", ".")
             source = (PACKAGE / path[depth - 1]).read_text(encoding="utf-8")
             imported = (module, module.rpartition(".")[0])
-            assert any(f"from kbf_localization.{one} import" in source for one in imported), line
+            assert any(f"from kbf_localization.{name} import" in source for name in imported), line
 
 
 def test_the_version_stands_in_the_manifest_alone() -> None:

@@ -23,6 +23,10 @@ PACKAGE = "kbf_localization"
 LAUNCH_FILES = sorted((PROJECT / "launch").glob("*.launch.xml"))
 HAS_LAUNCH = all(importlib.util.find_spec(name) for name in ("launch_ros", "launch_xml"))
 
+needs_launch = pytest.mark.skipif(
+    not HAS_LAUNCH, reason="launch comes with a ROS installation, not from PyPI"
+)
+
 every_launch_file = pytest.mark.parametrize(
     "path", LAUNCH_FILES, ids=[path.name for path in LAUNCH_FILES]
 )
@@ -174,13 +178,73 @@ def test_localization_connects_to_a_robots_topics_frames_and_namespace() -> None
         assert f"'{topic}" in lets[name]
     assert (remaps["/tf"], remaps["/tf_static"]) == ("tf", "tf_static")
     parameters = {one.get("name"): one.get("value") for one in root.iter("set_parameter")}
-    names = ("image_transport", "autostart", "base_frame_id", "odom_frame_id", "global_frame_id")
+    names = (
+        "image_transport",
+        "camera_info_topic",
+        "autostart",
+        "base_frame_id",
+        "odom_frame_id",
+        "global_frame_id",
+    )
     assert parameters == {name: f"$(var {name})" for name in names}
 
 
 def test_rviz_comes_first_so_that_its_absence_leaves_nothing_running() -> None:
     root = ElementTree.parse(PROJECT / "launch" / "localization.launch.xml").getroot()
     assert [node.get("pkg") for node in root.iter("node")] == ["rviz2", PACKAGE]
+
+
+def test_rviz_has_an_image_display_for_either_transport() -> None:
+    """RViz takes the transport from the display's topic before it is remapped."""
+    displays = yaml.safe_load((PROJECT / "rviz" / "localization.rviz").read_text())
+    topics = {
+        display["Topic"]["Value"]
+        for display in displays["Visualization Manager"]["Displays"]
+        if display["Class"] == "rviz_default_plugins/Image"
+    }
+    root = ElementTree.parse(PROJECT / "launch" / "localization.launch.xml").getroot()
+    (rviz,) = [node for node in root.iter("node") if node.get("pkg") == "rviz2"]
+    assert topics == {"image", "image/compressed"}
+    assert topics <= {remap.get("from") for remap in rviz.iter("remap")}
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+@needs_launch
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, {"image": "image", "image/compressed": "image/compressed"}),
+        (
+            {"image_topic": "/front/image", "image_transport": "raw"},
+            {"image": "/front/image", "image/compressed": "image/compressed"},
+        ),
+        (
+            {"image_topic": "/front/compressed"},
+            {"image": "image", "image/compressed": "/front/compressed"},
+        ),
+    ],
+    ids=["defaults", "raw", "compressed"],
+)
+def test_launched_rviz_shows_the_images_of_the_transport(
+    installed_prefix: Path, arguments: dict[str, str], expected: dict[str, str]
+) -> None:
+    """In RViz's place a program that writes down how it was called."""
+    called = installed_prefix / "called.txt"
+    program = installed_prefix / "lib" / "rviz2" / "rviz2"
+    program.parent.mkdir(parents=True)
+    (installed_prefix / "share/ament_index/resource_index/packages/rviz2").touch()
+    program.write_text(f'#!/bin/sh\necho "$@" > {called}\n')
+    program.chmod(0o755)
+    path = installed_prefix / "share" / PACKAGE / "launch" / "localization.launch.xml"
+    with launched(path, map="/nonexistent", rviz="true", **arguments) as log:
+        parameters_of("/localizer", ["image_transport"])
+        end = time.monotonic() + 60.0
+        while not called.exists() or not called.read_text():
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+    rules = dict(word.split(":=") for word in called.read_text().split() if ":=" in word)
+    assert {topic: rules[topic] for topic in expected} == expected
 
 
 @pytest.fixture
@@ -202,11 +266,6 @@ def installed_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     prefixes = [str(tmp_path), *filter(None, [os.environ.get("AMENT_PREFIX_PATH")])]
     monkeypatch.setenv("AMENT_PREFIX_PATH", os.pathsep.join(prefixes))
     return tmp_path
-
-
-needs_launch = pytest.mark.skipif(
-    not HAS_LAUNCH, reason="launch comes with a ROS installation, not from PyPI"
-)
 
 
 @contextmanager
@@ -258,6 +317,91 @@ def wait_for_line(log: Path, pattern: str, seconds: float = 60.0) -> str:
     return text
 
 
+NAV2_LAYOUT = """
+amcl:
+  ros__parameters:
+    update_min_d: 0.25
+    base_frame_id: "base_footprint"
+    odom_frame_id: "yes"
+map_server:
+  ros__parameters:
+    topic_name: "grid"
+local_costmap:
+  local_costmap:
+    ros__parameters:
+      inflation: 1e-1
+/**:
+  ros__parameters:
+    transform_tolerance: 0.5
+/anna/amcl:
+  ros__parameters:
+    update_min_a: 0.2
+"""
+"""Sections as in nav2_bringup's file, a wildcard, and an absolute section."""
+
+
+def namespaced_params() -> Any:
+    spec = importlib.util.spec_from_file_location(
+        "namespaced_params", PROJECT / "launch" / "namespaced_params.py"
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_relative_sections_of_a_parameter_file_are_put_under_the_namespace() -> None:
+    rewrite = namespaced_params().under_namespace
+    before, text = yaml.safe_load(NAV2_LAYOUT), rewrite(NAV2_LAYOUT, "robots/anna")
+    after = yaml.safe_load(text)
+    assert set(after) == {
+        "/robots/anna/amcl",
+        "/robots/anna/map_server",
+        "/robots/anna/local_costmap",
+        "/**",
+        "/anna/amcl",
+    }
+    for section in ("amcl", "map_server", "local_costmap"):
+        assert after[f"/robots/anna/{section}"] == before[section]
+    assert after["/**"] == before["/**"]
+    assert '"yes"' in text, "a quoted text has become a truth value"
+    assert yaml.safe_load(rewrite(text, "robots/anna")) == after
+
+
+@pytest.mark.parametrize("text", ["- amcl", "amcl", "? {a: b}\n: c"])
+def test_parameter_file_without_sections_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="section"):
+        namespaced_params().under_namespace(text, "anna")
+
+
+@pytest.mark.ros
+def test_node_in_a_namespace_takes_its_section_of_a_rewritten_file(tmp_path: Path) -> None:
+    """As rcl reads it, which matches sections with nodes."""
+    import rclpy
+
+    path = tmp_path / "nav2.yaml"
+    path.write_text(namespaced_params().under_namespace(NAV2_LAYOUT, "anna"))
+    context = rclpy.Context()
+    rclpy.init(args=["--ros-args", "--params-file", str(path)], context=context)
+    try:
+        for name, expected in (
+            ("amcl", {"update_min_d": 0.25, "odom_frame_id": "yes", "update_min_a": 0.2}),
+            ("map_server", {"topic_name": "grid"}),
+        ):
+            node = rclpy.create_node(
+                name,
+                namespace="/anna",
+                context=context,
+                automatically_declare_parameters_from_overrides=True,
+            )
+            expected["transform_tolerance"] = 0.5
+            found = {key: node.get_parameter(key).value for key in expected}
+            assert found == expected
+            node.destroy_node()
+    finally:
+        context.try_shutdown()
+
+
 ROBOT = {
     "namespace": "anna",
     "image_topic": "/camera/image/compressed",
@@ -289,6 +433,63 @@ def test_launched_node_has_what_the_arguments_and_the_file_say(
     expected = {"odom_frame_id": "wheels", "update_min_d": 0.25, **expected}
     with launched(path, map="/nonexistent", params_file=str(file), **arguments) as log:
         assert parameters_of(name, list(expected)) == expected, log.read_text()
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+@needs_launch
+@pytest.mark.parametrize("namespace", ["", "anna", "/robots/anna"])
+def test_launched_node_takes_nav2s_parameter_file_in_every_namespace(
+    installed_prefix: Path, namespace: str
+) -> None:
+    path = installed_prefix / "share" / PACKAGE / "launch" / "localization.launch.xml"
+    file = installed_prefix / "nav2.yaml"
+    file.write_text(NAV2_LAYOUT)
+    expected = {"update_min_d": 0.25, "odom_frame_id": "yes", "transform_tolerance": 0.5}
+    name = f"/{namespace.strip('/')}/amcl".replace("//", "/")
+    arguments = {"namespace": namespace, "amcl_compatible": "true"}
+    with launched(path, map="/nonexistent", params_file=str(file), **arguments) as log:
+        assert parameters_of(name, list(expected)) == expected, log.read_text()
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+@needs_launch
+def test_launched_map_server_takes_nav2s_parameter_file_in_a_namespace(
+    installed_prefix: Path,
+) -> None:
+    """In Nav2's place two programs that write down how they were called."""
+    called = installed_prefix / "map_server.yaml"
+    for package, program in (
+        ("nav2_map_server", "map_server"),
+        ("nav2_lifecycle_manager", "lifecycle_manager"),
+    ):
+        folder = installed_prefix / "lib" / package
+        folder.mkdir(parents=True)
+        (
+            installed_prefix / "share" / "ament_index" / "resource_index" / "packages" / package
+        ).touch()
+        (folder / program).write_text(
+            f"#!{sys.executable}\nimport pathlib, sys\n"
+            "files = [b for a, b in zip(sys.argv, sys.argv[1:]) if a == '--params-file']\n"
+            "text = '\\n---\\n'.join(pathlib.Path(file).read_text() for file in files)\n"
+            f"if {program!r} == 'map_server': pathlib.Path({str(called)!r}).write_text(text)\n"
+        )
+        (folder / program).chmod(0o755)
+    path = installed_prefix / "share" / PACKAGE / "launch" / "nav2_localization.launch.xml"
+    file = installed_prefix / "nav2.yaml"
+    file.write_text(NAV2_LAYOUT)
+    given = {"map": "grid.yaml", "kbf_map": "/nonexistent", "params_file": str(file)}
+    with launched(path, namespace="anna", **given) as log:
+        assert parameters_of("/anna/amcl", ["update_min_d"]) == {"update_min_d": 0.25}
+        end = time.monotonic() + 60.0
+        while not called.exists() or not called.read_text():
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+    found: dict[str, Any] = {}
+    for document in yaml.safe_load_all(called.read_text()):
+        found.update(document.get("/anna/map_server", {}).get("ros__parameters", {}))
+    assert (found["topic_name"], found["yaml_filename"]) == ("grid", "grid.yaml")
 
 
 def parameters_of(node_name: str, names: list[str]) -> dict[str, Any]:

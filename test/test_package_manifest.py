@@ -23,7 +23,7 @@ KEYS = {
     "typer": "python3-typer",
     "yaml": "python3-yaml",
 }
-OPTIONAL = {"av", "distributed", "lz4", "nav2_msgs", "onnx", "onnxruntime", "rosbags"}
+OPTIONAL = {"apsw", "av", "distributed", "lz4", "nav2_msgs", "onnx", "onnxruntime", "rosbags"}
 """Imported where they are there: for films, for --dask, as a part of AMCL's contract, for networks,
 for bags."""
 

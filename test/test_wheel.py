@@ -121,7 +121,17 @@ def test_drive_becomes_a_map_and_is_evaluated_without_ros(installed: Path, tmp_p
     succeed(kbf, "simulate", "drives", "--runs", "2", "--frames", "12", "--size", "160x120",
             "--jobs", "1", cwd=tmp_path)  # fmt: skip
     drives = sorted(str(path) for path in (tmp_path / "drives").iterdir() if path.is_dir())
-    build = ("map", "build", drives[0], "--output", "office.kbfmap", "--poses", "8", "--words", "8")
+    build = (
+        "map",
+        "build",
+        drives[0],
+        "--output",
+        "office.kbfmap",
+        "--poses",
+        "8",
+        "--vocabulary-size",
+        "8",
+    )
     succeed(kbf, *build, "--jobs", "1", cwd=tmp_path)
     succeed(kbf, "evaluate", drives[1], "--map", "office.kbfmap", "--output", "out", cwd=tmp_path)
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())

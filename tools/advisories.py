@@ -15,7 +15,7 @@ SERVICE = os.environ.get("KBF_OSV_SERVICE", "https://api.osv.dev")
 
 
 def known_advisories(pins: list[str]) -> dict[str, list[str]]:
-    """The advisories' names of each pin that has any."""
+    """Return the advisories' names of each pin that has any."""
     queries = []
     for pin in pins:
         name, _, version = pin.partition("==")

@@ -28,7 +28,7 @@ JAZZY_TYPE_HASH = "RIHS01_e369d0f05a23ae52508854b66f6aa0437f3449d652e8cbf22d5abe
 
 
 def build_environment() -> dict[str, str]:
-    """This environment's variables, with its prefix as the one place where ROS is found."""
+    """Return this environment's variables, with its prefix as the one place where ROS is found."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -40,7 +40,7 @@ def build_environment() -> dict[str, str]:
 
 
 def write_package(name: str, folder: Path) -> Path:
-    """The package's interfaces with the files that ament builds them by."""
+    """Return the package's interfaces with the files that ament builds them by."""
     shutil.copytree(INTERFACES / name, folder)
     for file in ("CMakeLists.txt", "package.xml"):
         text = (INTERFACES / f"{file}.in").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def write_wheel(name: str, files: dict[str, bytes], folder: Path) -> Path:
 
 
 def build(name: str, folder: Path) -> Path:
-    """The wheel of one package."""
+    """Return the wheel of one package."""
     work = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     try:
         installed = work / "installed"

@@ -92,7 +92,10 @@ def published(name: str) -> dict[str, str]:
 
 
 def locked_files(pin: str, hashes: dict[str, str]) -> list[tuple[str, str]]:
-    """The names and hashes of the pin's wheels that may be installed, or of its source archive."""
+    """Return the names and hashes of the pin's wheels that may be installed.
+
+    Or of its source archive.
+    """
     version = Version(pin.partition("==")[2])
     wheels, archives = [], []
     for name in sorted(hashes):
@@ -136,7 +139,10 @@ def write_hashes() -> None:
 
 
 def resolved(requirements: list[str], python: str, pins: dict[str, str]) -> dict[str, str]:
-    """The newest versions that go together on a Python and with `pins`, dependencies included."""
+    """Return the newest versions that go together on a Python and with `pins`.
+
+    Dependencies included.
+    """
     with tempfile.TemporaryDirectory() as folder:
         wanted, known = Path(folder) / "wanted.in", Path(folder) / "known.txt"
         wanted.write_text("\n".join(requirements), encoding="utf-8")

@@ -33,7 +33,7 @@ def save_figure(figure: Figure, name: str, width: int) -> None:
 
 
 def picture_of_report(report: Path, frame: int) -> Image.Image:
-    """The report's replay player at a frame, as Chromium shows it."""
+    """Return the report's replay player at a frame, as Chromium shows it."""
     from playwright.sync_api import sync_playwright
 
     executable = shutil.which("chromium") or shutil.which("google-chrome")
@@ -53,7 +53,10 @@ def picture_of_report(report: Path, frame: int) -> Image.Image:
 
 
 def most_undecided(run: Run) -> int:
-    """The frame whose second hypothesis is the most probable: there several are to be seen."""
+    """Return the frame whose second hypothesis is the most probable.
+
+    There several are to be seen.
+    """
 
     def second(row: int) -> float:
         return sorted((0.0, 0.0, *(one.probability for one in run.hypotheses[row])))[-2]
@@ -62,7 +65,7 @@ def most_undecided(run: Run) -> int:
 
 
 def draw_belief(axes: Axes, run: Run, frame: int, map_poses: Array, title: str) -> None:
-    """The weights on the map's poses at one frame: positive discs, negative diamonds."""
+    """Return the weights on the map's poses at one frame: positive discs, negative diamonds."""
     axes.plot(*map_poses[:, :2].T, ".", color="0.8", markersize=3, label="map poses")
     weights = run.beliefs[frame]
     draw_weights(axes, map_poses[weights.rows, :2], weights.values)
@@ -76,7 +79,7 @@ def main(drive_path: str, map_path: str) -> None:
     from kbf_localization.evaluation.plots import draw_error_over_time
     from kbf_localization.evaluation.report import write_report
     from kbf_localization.evaluation.results import ResultsFolder
-    from kbf_localization.training_map import load_map
+    from kbf_localization.mapping import load_map
 
     IMAGES.mkdir(parents=True, exist_ok=True)
     drive, training_map = open_drive(Path(drive_path)), load_map(Path(map_path))

@@ -1,5 +1,6 @@
-"""Write docs/node.md and config/localization.yaml: topics and services as a configured node has
-them, parameters as in their table.
+"""Write docs/node.md and config/localization.yaml.
+
+Topics and services are those of a configured node, parameters those of their table.
 
 python tools/make_node_reference.py [FOLDER]     (default: this project)
 """
@@ -23,8 +24,26 @@ from wheel odometry and one camera, and keeps to AMCL's contract where a camera 
 same names for parameters, topics and services, the transform from map to odom by REP-105, `pose`
 with a covariance.
 
-States: `uninitialized` → `localizing` → `tracking` ⇄ `lost`. No confident pose is published while
-it is lost.
+## States
+
+`uninitialized` → `localizing` → `tracking` ⇄ `degraded` ⇄ `lost`.
+
+| state | meaning | map→odom |
+| --- | --- | --- |
+| `uninitialized` | waits for images and odometry | not sent |
+| `localizing` | the place is not certain, or not precise enough (`max_tracking_sigma`) | sent \
+on a \
+pose given by hand alone |
+| `tracking` | images confirm the pose | sent |
+| `degraded` | odometry alone carries a tracked pose: no usable image for \
+`degraded_after_seconds` or `degraded_after_distance`; or the transform is withheld | sent until \
+the limits below |
+| `lost` | images contradict the pose; its covariance is widened | not sent |
+
+`status`, `/diagnostics` (a warning while degraded), the live page and the marker `state` in RViz
+agree; `status` has `state_since_s`, `dead_reckoned_s`, `dead_reckoned_m` and the growing `sigma_m`.
+Every change of state is logged with its reason, such as "degraded: no usable image for 2.3 s and
+0.6 m".
 
 Every relative name is remapped as in any ROS 2 node; the launch file has arguments for the topics
 and frames of a robot (`ros2 launch kbf_localization localization.launch.xml --show-args`), and its
@@ -33,11 +52,11 @@ argument `amcl_compatible` calls the node `amcl` and its pose `amcl_pose` ([with
 ## When the transform stops
 
 Nav2 drives by the transform, not by `status`. So it is sent only while the pose can be trusted: in
-the state `tracking`, or on a pose given by hand until the images confirm or refute it. Without
-images odometry may carry it for `dead_reckoning_max_seconds` and up to a standard deviation of
-`dead_reckoning_max_sigma`; then it stops, `status` says why, and it comes back with the first image
-that can be trusted. Its stamps are those of the odometry, up to `transform_tolerance` ahead; at an
-image's stamp it is what the pose of that image says.
+the states `tracking` and `degraded`, or on a pose given by hand until the images confirm or refute
+it. Without images odometry may carry it for `dead_reckoning_max_seconds` and up to a standard
+deviation of `dead_reckoning_max_sigma`; then it stops, `status` says why, and it comes back with
+the first image that can be trusted. Its stamps are those of the odometry, up to
+`transform_tolerance` ahead; at an image's stamp it is what the pose of that image says.
 
 ## The odometry's noise
 
@@ -56,6 +75,14 @@ drift. Where no image can be used for `watchdog_timeout`, a warning gives the re
 `kbf check time BAG` estimates the error of the images' stamps from a drive; `camera_time_offset`
 is added to them.
 
+## The camera's calibration and mount
+
+The node reads the calibration from `camera_info` beside the images' topic, or from
+`camera_info_topic`, and looks up the camera's frame in `base_frame_id` in `/tf_static`, and for
+30 s in `/tf`. The first calibration and the first mount count until the node is configured again;
+one that is invalid, changes, or is of images of another aspect ratio causes one warning. `status`
+has both as `camera` and `camera_mount`.
+
 ## Raw images
 
 Fast DDS loses most raw images at its default settings (of 30 images of 1280×720 a second 11 came).
@@ -67,9 +94,28 @@ export FASTRTPS_DEFAULT_PROFILES_FILE=\
 $(ros2 pkg prefix --share kbf_localization)/config/fastdds_large_images.xml
 ```
 
-`status` counts as `images_missing` what the camera's own rhythm lacks. Of the odometry it has
+`status` counts as `images_missing` what the camera's own rhythm lacks; a camera that becomes
+slower, as in the dark, misses nothing. Of the odometry it has
 `odometry_received`, which is `odometry_used` and what was refused, by reason; `odometry_missing`
 never came, by the middleware's own numbers.
+
+## Distributions and processors
+
+| | |
+| --- | --- |
+| Jazzy (rclpy 7.1) | what the tests run with |
+| Kilted (9.1), Rolling | what the node uses of rclpy beside its public interface is in one \
+module, \
+`ros/rclpy_internals.py`, and was compared with the sources of 8.0 and 9.1: the same. Not run \
+there |
+| Humble (3.3) | not supported: its rclpy has no `add_post_set_parameters_callback`, by which live \
+parameters take effect, and does not number messages, by which lost odometry is counted |
+| arm64 | PyPI has no ROS 2 wheels for it: ROS comes from the distribution (`apt`). NumPy, SciPy, \
+OpenCV, h5py, matplotlib, Pillow, PyAV and onnxruntime have arm64 wheels, and this package is \
+plain \
+Python. A compiler is needed for `tf2_msgs`, `bond` and `nav2_msgs` beside PyPI's ROS wheels \
+alone, \
+so not there |
 
 ## Standing still
 
@@ -100,11 +146,15 @@ PUBLISHED = {
     "installed",
     "hypotheses": "the places where the robot may be: ellipses of two standard deviations, arrows "
     "as opaque as they are probable, percentages; made only while somebody subscribes",
-    "best_match/compressed": "the map's picture of highest weight; made only while somebody "
+    "landmarks": "the landmarks on which the pose of the last image rests; made only while "
+    "somebody subscribes",
+    "best_match/compressed": "the map's image of highest weight; made only while somebody "
     "subscribes",
     "floor_plan": "the map's floor plan, where it has one, once, kept for late subscribers",
     "map_poses": "the map's poses, once, kept for late subscribers",
     "path": "the poses so far",
+    "state": "the state and the standard deviation as a text at the pose, in the state's colour; "
+    "made only while somebody subscribes",
     "status": "state, evidence and latency after each image",
     "bond": "heartbeats to Nav2's lifecycle manager; where bond is installed",
     "/diagnostics": "once a second: state, rates, ages, latencies, dropped frames, resets",
@@ -114,6 +164,10 @@ SUBSCRIBED = {
     "takes it from `/tf` and `/tf_static` instead",
     "image": "raw images, with `image_transport: raw`",
     "image/compressed": "JPEG or PNG images, with `image_transport: compressed` (the default)",
+    "camera_info": "the camera's calibration, beside the images' topic or as `camera_info_topic` "
+    "says; once a second",
+    "/tf": "the camera's mount, until it is known; with `odom_source: tf` the odometry",
+    "/tf_static": "the camera's mount",
     "initialpose": "a pose set by hand, as from RViz; its frame must be `global_frame_id`; kept "
     "where the node is configured but not active yet",
     "bond": "heartbeats of Nav2's lifecycle manager",
@@ -185,7 +239,9 @@ def _table(found: list[tuple[str, list[str]]], texts: dict[str, str], latched: s
     types = {}
     for name, kinds in found:
         short = (
-            name if name in ("/tf", "/diagnostics") else name.lstrip("/").split("localizer/")[-1]
+            name
+            if name in ("/tf", "/tf_static", "/diagnostics")
+            else name.lstrip("/").split("localizer/")[-1]
         )
         if not any(part in short for part in COMMON):
             types[short] = kinds[0].replace("/msg/", "/").replace("/srv/", "/")
@@ -238,9 +294,10 @@ def _yaml_value(value: object) -> str:
 
 
 def _write_map(folder: Path) -> Path:
-    """The smallest map that a node configures with."""
+    """Return the smallest map that a node configures with."""
     from kbf_localization.datasets.open import open_drive
-    from kbf_localization.training_map import build_map, save_map
+    from kbf_localization.mapping import build_map
+    from kbf_localization.training_map import save_map
 
     drive = folder / "drive"
     (drive / "std_cam").mkdir(parents=True)

@@ -40,7 +40,7 @@ class SetUpError(Exception):
 
 
 def read_pins(group: str, ubuntu: bool) -> list[str]:
-    """The pins of one group of the constraints file."""
+    """Return the pins of one group of the constraints file."""
     pins: list[str] = []
     replacing: list[str] = []
     replaced: set[str] = set()
@@ -83,7 +83,10 @@ def read_hashes() -> dict[str, list[tuple[str, str]]]:
 
 
 def pip_requirements(pins: list[str]) -> str:
-    """The pins as a requirements file for pip: with hashes, and only wheels where there are any."""
+    """Return the pins as a requirements file for pip.
+
+    With hashes, and only wheels where there are any.
+    """
     known = read_hashes()
     lines = ["--only-binary :all:"]
     for pin in pins:
@@ -97,7 +100,7 @@ def pip_requirements(pins: list[str]) -> str:
 
 
 def fingerprint(arguments: list[str]) -> str:
-    """Changes with anything that the environment is made from."""
+    """Return changes with anything that the environment is made from."""
     digest = hashlib.sha256(repr((arguments, sys.version, str(PROJECT))).encode())
     for path in (*SOURCES, *sorted((TOOLS / "interfaces").rglob("*"))):
         if path.is_file():
@@ -196,7 +199,7 @@ def check_machine(ros_wheels: bool) -> None:
 
 
 def make_run(environment: Environment, ros: str, ubuntu: bool) -> None:
-    """The environment that kbf_localization runs in."""
+    """Return the environment that kbf_localization runs in."""
     check_machine(ros == "wheels")
     environment.create(system_packages=ros == "sourced")
     build = environment.hashed(read_pins("build", ubuntu))

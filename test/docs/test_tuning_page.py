@@ -7,23 +7,27 @@ from dataclasses import fields
 
 import pytest
 
+from kbf_localization.filters.local_posterior import KernelBayesParameters
 from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.parameters import (
     SEARCH_RANGES,
+    ImportanceWeightedParameters,
     KernelParameters,
     MonteCarloParameters,
+    NeighbourParameters,
     NonparametricParameters,
     ParticleParameters,
 )
-from kbf_localization.training_map.view import ViewParameters
 from test.docs.commands import PROJECT
 
 KINDS: dict[str, type] = {
-    "kbf": ViewParameters,
+    "kbf": KernelBayesParameters,
     "paper": KernelParameters,
+    "paper-iw": ImportanceWeightedParameters,
     "fkbf": NonparametricParameters,
     "kmcf": MonteCarloParameters,
     "nn": ParticleParameters,
+    "nn-paper": NeighbourParameters,
 }
 PAGE = (PROJECT / "docs" / "tuning.md").read_text("utf-8")
 
@@ -46,7 +50,7 @@ def test_the_page_lists_the_parameters_of_a_method(method: str) -> None:
     assert listed(method) == {
         one.name: (
             float(one.default),
-            "{:g} to {:g}".format(*ranges[one.name]) if one.name in ranges else "–",
+            "{:.12g} to {:.12g}".format(*ranges[one.name]) if one.name in ranges else "–",
         )
         for one in fields(KINDS[method])
     }

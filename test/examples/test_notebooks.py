@@ -13,7 +13,11 @@ NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
 
 
 # A notebook's sizes, and those that show that it runs.
-SMALLER = {"frames=600": "frames=200", "poses=300": "poses=100"}
+SMALLER = {
+    "frames=600": "frames=200",
+    "poses=300": "poses=100",
+    "samples, trials = 500, 10": "samples, trials = 250, 4",
+}
 
 
 def cells(name: str, kind: str) -> list[dict[str, Any]]:
@@ -77,6 +81,16 @@ def test_belief_is_better_with_its_negative_weights(run) -> None:
     narrow = variables["narrow"]
     assert 10.0 * variables["on_points"].distance(narrow) < variables["clipped"].distance(narrow)
     assert variables["posterior"].distance(variables["exact"]) < 0.25 * variables["exact"].norm()
+
+
+def test_papers_three_observations_hold_in_its_first_figure(run) -> None:
+    name = "reproduce_the_papers_first_figure.ipynb"
+    variables, folder = run(name)
+    assert (folder / picture_of(name)).is_file()
+    known, estimated, learnt = (variables[key] for key in ("known", "estimated", "learnt"))
+    assert abs(known.mean() - estimated.mean()) < 0.2 * known.mean()
+    means = learnt.mean(axis=0)
+    assert known.mean() < 0.5 * means.min() and means.max() > 1.3 * means.min()
 
 
 @pytest.mark.slow

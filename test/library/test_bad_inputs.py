@@ -93,7 +93,7 @@ READINGS: dict[str, Callable[[Localizer], object]] = {
 @pytest.fixture(scope="module")
 def office() -> TrainingMap:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbf_localization.training_map.probes.RUNS", 1)
+        patch.setattr("kbf_localization.mapping.held_out.RUNS", 1)
         return build_map(SyntheticDrive(30), poses=24, words=4)
 
 

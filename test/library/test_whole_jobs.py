@@ -16,7 +16,9 @@ pytestmark = pytest.mark.slow
 def test_map_knows_itself_and_lends_its_words(
     office_map: TrainingMap, office_drives: tuple[Path, Path]
 ) -> None:
-    assert len(office_map) == 100 and office_map.known is not None and office_map.known.drives == 1
+    assert (
+        len(office_map) == 100 and office_map.fitted is not None and office_map.fitted.drives == 1
+    )
     alike = build_map([open_drive(office_drives[0])], poses=20, like=office_map)
     np.testing.assert_array_equal(
         alike.described_by.vocabulary.words, office_map.described_by.vocabulary.words

@@ -12,7 +12,7 @@ OSC_52 = "\x1b]52;c;ZWNobyBoaQ==\x07"
 SHOWN = r"\x1b]52;c;ZWNobyBoaQ==\x07"
 UNEXPECTED = f"""
 import logging, threading
-from kbf_localization.foreign_text import show_errors
+from kbf_localization.sanitize import show_errors
 
 def fail(where):
     raise ValueError(where + {OSC_52!r})
@@ -60,7 +60,7 @@ def test_so_does_the_traceback_of_an_error_that_no_command_expects(
 
     monkeypatch.setattr(main, "app", fail)
     monkeypatch.setattr(main, "show_errors", lambda: None)
-    monkeypatch.setattr(main.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(main, "install", lambda *_: None)
     with pytest.raises(SystemExit, match="1"):
         main.main()
     said = capsys.readouterr().err

@@ -1,0 +1,129 @@
+"""Parsers of one file or one message, fed with changed ones: an answer, or one line of error.
+
+A parser joins by a line in `CASES`: a good input, and what reads it. Those whose answer has rules
+of its own have tests of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import strategies as st
+
+from kbf_localization.datasets.bag_limits import _bounded_qos
+from kbf_localization.datasets.bag_reader import frame_id, ros2_types, stamp_ns
+from kbf_localization.datasets.bag_storages import check_database, check_index
+from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.cold import parse_frame_name
+from kbf_localization.datasets.image_headers import read_header
+from kbf_localization.datasets.trajectory import parse_stamp, read_trajectory
+from kbf_localization.errors import KbfError
+from kbf_localization.live.server import _pose
+from test.datasets.bags import START_NS, MemoryDrive, odometry
+from test.datasets.cold_folders import frame_name
+from test.datasets.public_folders import planar_path, tum_lines
+from test.datasets.test_hostile_files import ENCODED
+from test.fuzzing import PARSERS, edited, edits, fuzzed, token_edits
+
+Parse = Callable[[Path], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A good input, what reads a file of it, and what that may raise for a bad one."""
+
+    good: Callable[[Path], bytes]
+    parse: Parse
+    refuses: tuple[type[Exception], ...] = (KbfError,)
+
+
+def of_bytes(parse: Callable[[bytes], object]) -> Parse:
+    return lambda path: parse(path.read_bytes())
+
+
+def of_text(parse: Callable[[str], object]) -> Parse:
+    return lambda path: parse(path.read_bytes().decode("utf-8", "surrogateescape"))
+
+
+def bag(storage: str) -> Callable[[Path], bytes]:
+    def make(folder: Path) -> bytes:
+        write_bag(MemoryDrive(frames=2), folder / storage, storage=storage)
+        (file,) = (one for one in (folder / storage).iterdir() if one.suffix != ".yaml")
+        return file.read_bytes()
+
+    return make
+
+
+def odometry_message(_: Path) -> bytes:
+    message = odometry(START_NS, 1.0, 2.0, 0.5)
+    return bytes(ros2_types().serialize_cdr(message, "nav_msgs/msg/Odometry"))
+
+
+def trajectory(_: Path) -> bytes:
+    return tum_lines(planar_path(5)).encode()
+
+
+QOS = b"- history: 1\n  depth: 10\n  reliability: 1\n  durability: 2\n"
+
+CASES = {
+    "trajectory of TUM": Case(trajectory, read_trajectory),
+    "stamp": Case(lambda _: b"1305031526.671473", of_text(parse_stamp), (ValueError,)),
+    "name of a COLD image": Case(
+        lambda _: frame_name(3).encode(), of_text(parse_frame_name), (ValueError,)
+    ),
+    "SQLite schema of a bag": Case(bag("sqlite3"), check_database, (KbfError, apsw.Error)),
+    "index of an MCAP bag": Case(bag("mcap"), check_index, (KbfError, struct.error)),
+    "QoS profiles of a bag": Case(
+        lambda _: QOS, of_text(_bounded_qos(lambda text: text)), (ValueError,)
+    ),
+    "header of a CDR message": Case(
+        odometry_message, of_bytes(lambda cdr: (stamp_ns(cdr), frame_id(cdr)))
+    ),
+    "header of an image": Case(lambda _: ENCODED["progressive"], of_bytes(read_header)),
+    "pose clicked on the live page": Case(
+        lambda _: b"[1.5, -2.0, 0.7]", of_bytes(lambda text: _pose(json.loads(text))), (ValueError,)
+    ),
+}
+PARSERS.update(CASES)
+
+tokens = token_edits(
+    b"nan", b"inf", b"-", b"\n", b" ", b"1e400", b"9" * 5000, b"\x00", b"../", b"\xff" * 8, b"[",
+    b"{", b"&a ", b"*a", b"<<: ", b",", b":", b"/", b"\x1b]52;c;eA==\x07", b"true", b'"',
+)  # fmt: skip
+cut_off = st.tuples(st.floats(0.0, 1.0), st.just(10**9), st.just(b"")).map(lambda cut: [cut])
+
+
+@cache
+def good_input(name: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return CASES[name].good(Path(folder))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_good_input_is_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(good_input(name))
+    CASES[name].parse(tmp_path / "input")
+
+
+@pytest.mark.parametrize("name", CASES)
+@fuzzed("one input", changes=edits | tokens | cut_off)
+def test_a_changed_input_is_read_or_refused(
+    name: str,
+    tmp_path: Path,
+    changes: list[tuple[float, int, bytes]],
+) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(edited(good_input(name), changes))
+    try:
+        CASES[name].parse(path)
+    except CASES[name].refuses as error:
+        if isinstance(error, KbfError):
+            assert "\n" not in str(error)
