@@ -121,7 +121,9 @@ def demo(
             "map_identity": training_map.identity,
             "data": DATA,
         }
-        results = [SourceResult(drive, {"node": node, "nai": offline.runs["nai"]})]
+        results = [
+            SourceResult(drive, {"node": node, "nai": offline.runs["nai"]}, offline.descriptions)
+        ]
         metrics = write_results(
             folder, results, training_map, config, progress=progress, plots=True
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -24,6 +24,7 @@ from kbf_localization.errors import KbfError
 
 if TYPE_CHECKING:
     from kbf_localization.ros.replay import Replayed
+    from kbf_localization.vision.describer import ImageDescription
 
 app = typer.Typer(add_completion=False)
 
@@ -67,10 +68,12 @@ def replay(
             drive, map_path, settings, parameters=of_node, progress=progress
         )
         run = replayed.run
+        descriptions: Sequence[ImageDescription | None] = ()
         if files.report and len(run) == len(drive):
             # The node publishes poses alone; the report's player also shows what it believed.
             (offline,) = evaluate_drives([drive], training_map, ["kbf"], progress=progress)
             run, _ = with_beliefs(run, offline.runs["kbf"])
+            descriptions = offline.descriptions
         folder = ResultsFolder.create("replay", files.output)
         config = {
             "command": command_line(),
@@ -82,7 +85,7 @@ def replay(
             "duration_s": duration,
             "image_queue_depth": queue,
         }
-        results = [SourceResult(drive, {"node": run})]
+        results = [SourceResult(drive, {"node": run}, descriptions)]
         metrics = write_results(
             folder, results, training_map, config, progress=progress, **files.wanted
         )

@@ -1,5 +1,8 @@
 """Render drives through a simulated office, in COLD's layout.
 
+Folder name and lighting decide which paths are driven, so that the drives of two calls differ; the
+same call again gives the same drives.
+
 Example: `kbf simulate office --runs 3 --seed 2` writes three drives of one office;
 `kbf simulate along --trajectory seq1/localization/places.lst` renders at a real drive's poses and
 stamps.
@@ -7,6 +10,7 @@ stamps.
 
 from __future__ import annotations
 
+import zlib
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 
+MAX_RUNS = 1000
+
+
 class Condition(str, Enum):
     cloudy = "cloudy"
     night = "night"
@@ -34,7 +41,7 @@ class Condition(str, Enum):
 
 _RUNS = Option(
     min=1,
-    max=1000,
+    max=MAX_RUNS,
     help="Number of drives (default: 3); with --trajectory, further drives follow a "
     "perturbed version of the longest.",
 )
@@ -60,6 +67,10 @@ _TIME_OFFSET = Option(help="Seconds by which the images' stamps are late.")
 _CAMERA_INFO = Option(
     "--camera-info", help="Write the true lens and mount into each drive's camera.yaml."
 )
+_SAME_PATHS = Option(
+    "--same-paths",
+    help="Drive the same paths at the same times in every call: only light and camera differ.",
+)
 
 
 @app.command()
@@ -76,6 +87,7 @@ def simulate(
     distortion: Annotated[Optional[str], _DISTORTION] = None,
     time_offset: Annotated[float, _TIME_OFFSET] = 0.0,
     camera_info: Annotated[bool, _CAMERA_INFO] = False,
+    same_paths: Annotated[bool, _SAME_PATHS] = False,
     jobs: Jobs = -1,
 ) -> None:
     from kbf_localization import simulator
@@ -84,6 +96,7 @@ def simulate(
         raise ParameterError("--office-from needs --trajectory: without one the office is invented")
     how: dict[str, Any] = {"condition": condition.value, "seed": seed}
     how["camera"] = _camera(camera_offset, distortion, time_offset, camera_info)
+    how["first_drive"] = 0 if same_paths else first_drive(folder, condition)
     how |= {"size": parse_image_size(size), "workers": make_workers(jobs)}
     with show_progress() as progress:
         if trajectory:
@@ -102,6 +115,15 @@ def simulate(
             )
     for path in written:
         print_line(str(path))
+
+
+def first_drive(folder: Path, condition: Condition) -> int:
+    """Return the number of a call's first drive, by the names of folder and lighting.
+
+    Each of 1000 blocks of numbers belongs to the names of one checksum; 0 to 999 to --same-paths.
+    """
+    name = f"{folder.resolve().name}/{condition.value}"
+    return MAX_RUNS * (1 + zlib.crc32(name.encode("utf-8", "surrogateescape")) % 1000)
 
 
 def _camera(

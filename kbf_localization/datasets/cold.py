@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kbf_localization.arrays import Array, Stamps
+from kbf_localization.datasets.agreement import agreement, disagreements
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog
 from kbf_localization.datasets.files import (
     LineError,
@@ -38,6 +39,7 @@ SIMULATED_NOTE = "SIMULATED"
 OTHER_CAMERA = "Its camera is not the simulator's usual one"
 """A sentence of that file: the reader must not take the camera for known."""
 CONDITIONS = ("cloudy", "sunny", "night")
+MAX_HEADING_RAD = 6.3
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _FRAME_NAME = re.compile(
@@ -142,6 +144,8 @@ class ColdDrive(ImageFiles):
                 f"{self.path}: no image was taken while {ODOMETRY} was recorded; "
                 "are they of the same drive?"
             )
+        found = agreement(self.poses, self.stamps_ns, self.odometry)
+        self._warnings += [f"{self.name}: {line}" for line in disagreements(found)]
 
     @staticmethod
     def recognizes(path: Path) -> bool:
@@ -187,6 +191,12 @@ class ColdDrive(ImageFiles):
             raise DatasetError(
                 f"{folder}: {len(frames)} images named like t1152212857.193444_x0.3_"
                 f"y-0.0_a-0.1.jpeg{reason}; a drive needs two or more"
+            )
+        turned = max(frames, key=lambda frame: abs(frame.pose[2]))
+        if abs(turned.pose[2]) > MAX_HEADING_RAD:
+            raise DatasetError(
+                f"{folder}: the heading {turned.pose[2]:g} of {turned.name} is beyond 2π; a name "
+                "has seconds, metres and radians: t1152212857.193444_x0.3_y-0.0_a-0.1.jpeg"
             )
         frames.sort(key=lambda frame: frame.stamp_ns)
         _, first, warnings = in_time_order(folder, [frame.stamp_ns for frame in frames], "images")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
+from kbf_localization.datasets.agreement import agreement, disagreements
 from kbf_localization.datasets.camera_file import CAMERA_FILE, read_camera_file
 from kbf_localization.datasets.drive import MEASURED, NO_ODOMETRY, OdometryLog, summary
 from kbf_localization.datasets.files import (
@@ -21,7 +22,13 @@ from kbf_localization.datasets.files import (
 )
 from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.datasets.image_messages import grey_from_compressed
-from kbf_localization.datasets.planar import Axes, PlanarMotion, guess_axes, to_plane
+from kbf_localization.datasets.planar import (
+    STEEPEST_VIEW_RAD,
+    Axes,
+    PlanarMotion,
+    guess_axes,
+    to_plane,
+)
 from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, LONGEST_GAP_NS, known_poses
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp
 from kbf_localization.errors import DatasetError, KbfError
@@ -30,6 +37,7 @@ from kbf_localization.vision.camera.camera_info import fitted
 from kbf_localization.vision.camera.mount import Mount
 
 SIZES_LOOKED_AT = 50
+STEEPEST_DEG = float(np.degrees(STEEPEST_VIEW_RAD))
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
 
 
@@ -128,8 +136,11 @@ class ImageFilesDrive(ImageFiles):
         # The planar pose of a camera is that of a base below it, in which it may be tilted.
         self.mount = self.motion.mount if axes is Axes.CAMERA else None
         self._calibrate(known_camera)
-        self.poses: Array = self._match(truth)
+        self.poses: Array = self._match(truth, axes)
         self._odometry = None if odometry is None else planar_odometry(path, odometry)
+        if self._odometry is not None:
+            found = agreement(self.poses, self.stamps_ns, self._odometry)
+            self._warnings += [f"{self.name}: {line}" for line in disagreements(found)]
         self._warnings.append(
             f"{self.name}: {truth.length_m:.1f} m in {truth.duration_s:.0f} s, seen from above"
             f"; {self.motion.described}"
@@ -182,24 +193,62 @@ class ImageFilesDrive(ImageFiles):
             told = ", ".join(f"{w}x{h} ({count})" for (w, h), count in sizes.most_common())
             self._warnings.append(f"{self.path}: images of several sizes, {told}; resized to one")
 
-    def _match(self, truth: Trajectory) -> Array:
+    def _match(self, truth: Trajectory, axes: Axes) -> Array:
         """Return the known poses (t, 3) at the images' stamps, NaN where there is none."""
         poses = known_poses(OdometryLog(truth.stamps_ns, self.motion.poses), self.stamps_ns)
-        missing = int(np.isnan(poses).any(axis=1).sum())
-        if missing == len(poses):
-            first, last = (self.stamps_ns[[0, -1]] - truth.stamps_ns[0]) * 1e-9
-            raise DatasetError(
-                f"{self.path}: no image has a known pose: they were taken {first:.1f} to "
-                f"{last:.1f} s after the trajectory's begin, which is {truth.duration_s:.1f} s long"
-            )
+        missing = np.isnan(poses).any(axis=1)
+        positions = np.column_stack([truth.positions[:, :2], np.zeros(len(truth))])
+        in_time = known_poses(OdometryLog(truth.stamps_ns, positions), self.stamps_ns)
+        late = np.isnan(in_time).any(axis=1)
+        if late.all():
+            raise DatasetError(f"{self.path}: no image has a known pose: {self._clocks(truth)}")
+        if missing.all():
+            raise DatasetError(f"{self.path}: {_too_steep(truth, axes)}")
         self._warnings += counted(
             self.path,
-            missing,
-            f"of {len(poses)} images have no known pose (none within "
-            f"{LONGEST_GAP_NS * 1e-9:.0f} s or {FARTHEST_GAP_M} m, or the view too steep); "
-            "left out of maps and of errors",
+            int((late & missing).sum()),
+            f"of {len(poses)} images have no known pose within {LONGEST_GAP_NS * 1e-9:.0f} s or "
+            f"{FARTHEST_GAP_M} m; left out of maps and of errors",
+        )
+        self._warnings += counted(
+            self.path,
+            int((missing & ~late).sum()),
+            f"of {len(poses)} images look up or down by more than {STEEPEST_DEG:.0f}°, where a "
+            "heading means nothing; left out of maps and of errors",
         )
         return poses
+
+    def _clocks(self, truth: Trajectory) -> str:
+        """Say how the images' stamps lie to the trajectory's, and which unit would explain it."""
+        first, last = (self.stamps_ns[[0, -1]] - truth.stamps_ns[0]) * 1e-9
+        text = (
+            f"they were taken {first:.1f} to {last:.1f} s after the trajectory's begin, which is "
+            f"{truth.duration_s:.1f} s long"
+        )
+        ratio = (last - first) / max(truth.duration_s, 1e-9)
+        for whose, factor in (("images'", ratio), ("trajectory's", 1.0 / max(ratio, 1e-12))):
+            for unit, per_second in (("milliseconds", 1e3), ("microseconds", 1e6)):
+                if 0.5 * per_second < factor < 2.0 * per_second:
+                    return f"{text}; are the {whose} stamps in {unit}? Both must be in seconds"
+        return text
+
+
+def _too_steep(truth: Trajectory, axes: Axes) -> str:
+    """Say that a body with such `axes` points up or down, and whether others would be level."""
+    read_as = {Axes.CAMERA: "a camera's (z forward, y down)", Axes.BASE: "a robot's (x forward)"}
+    other = Axes.BASE if axes is Axes.CAMERA else Axes.CAMERA
+    level = np.isfinite(to_plane(truth, other).poses).all(axis=1).mean() > 0.5
+    hint = f"read as {read_as[other]} they are level: " if level else ""
+    remedy = (
+        "turn the poses into the expected axes, or name the list of images images.txt, whose "
+        "trajectory may be of either"
+        if level and axes is Axes.CAMERA
+        else "give poses of a camera that looks ahead"
+    )
+    return (
+        f"the stamps agree, but no pose has a heading: read as {read_as[axes]}, all look up or down"
+        f" by more than {STEEPEST_DEG:.0f}°; {hint}{remedy}"
+    )
 
 
 def planar_odometry(path: Path, trajectory: Trajectory) -> OdometryLog:

@@ -25,7 +25,12 @@ from kbf_localization.datasets.known_cameras import (
     tum_camera,
 )
 from kbf_localization.datasets.planar import Axes
-from kbf_localization.datasets.trajectory import Trajectory, parse_stamp, read_trajectory
+from kbf_localization.datasets.trajectory import (
+    Trajectory,
+    parse_stamp,
+    read_trajectory,
+    sense_of_scale,
+)
 from kbf_localization.errors import DatasetError
 from kbf_localization.limits import FARTHEST_M
 from kbf_localization.vision.camera.base import Camera
@@ -129,7 +134,12 @@ class SevenScenesDrive(ImageFilesDrive):
         numbered = sorted((int(match[1]), match[0]) for match in matches if match)
         stamps = [BEGIN_NS + number * KINECT_PERIOD_NS for number, _ in numbered]
         matrices = [_read_matrix(path / f"frame-{number:06d}.pose.txt") for number, _ in numbered]
-        truth, warnings = _trajectory(path, stamps, matrices, "images have no usable pose file")
+        truth, warnings = _trajectory(
+            path,
+            stamps,
+            matrices,
+            "images have no usable pose file (a rigid transform of 4 x 4 numbers)",
+        )
         warnings.append(f"{path}: no stamps in this data set; 30 images a second assumed")
         super().__init__(
             path,
@@ -174,7 +184,12 @@ class KittiDrive(ImageFilesDrive):
             stamps = [BEGIN_NS + parse_stamp(time) for time in times[:count]]
         except ValueError as error:
             raise DatasetError(f"{path / 'times.txt'}: {error}") from error
-        truth, more = _trajectory(poses, stamps, matrices[:count], "lines hold no pose")
+        truth, more = _trajectory(
+            poses,
+            stamps,
+            matrices[:count],
+            "lines hold no pose (12 numbers: the upper rows of a rigid transform)",
+        )
         # An image's number is its line in times.txt, also where some images are missing.
         numbers = {file: int(file.stem) for file in files if file.stem.isdecimal()}
         usable = {file: stamps[number] for file, number in numbers.items() if number < count}
@@ -273,7 +288,10 @@ def _trajectory(
     Those that are not have the `fault`.
     """
     known = [(stamp, matrix) for stamp, matrix in zip(stamps, matrices) if matrix is not None]
+    if not known:
+        raise DatasetError(f"{path}: {len(matrices)} {fault}")
     stamps_ns, first, warnings = in_time_order(path, [stamp for stamp, _ in known], "known poses")
     warnings += counted(path, len(matrices) - len(known), fault)
     stacked = np.array([known[row][1] for row in first])
-    return Trajectory(stamps_ns, stacked[:, :, 3], stacked[:, :, :3]), warnings
+    trajectory = Trajectory(stamps_ns, stacked[:, :, 3], stacked[:, :, :3])
+    return trajectory, warnings + sense_of_scale(path, trajectory)

@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 
 from kbf_localization.arrays import Array, Image, Stamps
+from kbf_localization.datasets.agreement import agreement, disagreements
 from kbf_localization.datasets.bag_reader import (
     TRANSFORMS,
     BagReader,
@@ -91,7 +92,8 @@ class RosbagDrive:
         self.camera: Camera | None = scan.camera
         self.poses: Array | None = scan.poses(self.stamps_ns, required=pose_topic is not None)
         self.mount: Mount | None = scan.mount()
-        self.warnings = scan.warnings()
+        found = agreement(self.poses, self.stamps_ns, self.odometry)
+        self.warnings = (*scan.warnings(), *disagreements(found))
 
     __repr__ = summary
 

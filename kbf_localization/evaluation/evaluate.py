@@ -28,6 +28,7 @@ from kbf_localization.localization.result import LocalizerSettings
 from kbf_localization.mapping.build import build_map
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.vision.describer import ImageDescription
 from kbf_localization.vision.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -39,10 +40,14 @@ Metrics = dict[str, float]
 
 @dataclass(frozen=True, repr=False)
 class SourceResult:
-    """One drive and each method's estimates, by the method's name."""
+    """One drive and each method's estimates, by the method's name.
+
+    `descriptions` of its images by the map's descriptor, where they were made here.
+    """
 
     drive: Drive
     runs: Mapping[str, Run]
+    descriptions: Sequence[ImageDescription | None] = ()
 
     def __repr__(self) -> str:
         return f"SourceResult({self.drive.name}: {', '.join(self.runs)})"
@@ -83,7 +88,7 @@ def evaluate_drives(
                 runs[smooth_run.method] = smooth_run
         if not any(len(run) for run in runs.values()):
             raise DatasetError(f"{drive.path}: no image got an estimate; {_why(runs)}")
-        results.append(SourceResult(drive, runs))
+        results.append(SourceResult(drive, runs, described.descriptions))
     return results
 
 
@@ -116,7 +121,9 @@ def write_results(
         "odometry": SIMULATED if simulated else MEASURED,
         "methods": metrics_by_method(results),
     }
-    warnings = [training_warning(training_map, result.drive) for result in results]
+    warnings = [
+        training_warning(training_map, result.drive, result.descriptions) for result in results
+    ]
     if any(warnings):
         metrics["warnings"] = [line for line in warnings if line]
     if lights := sorted({result.drive.condition for result in results if result.drive.condition}):

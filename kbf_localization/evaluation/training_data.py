@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.spatial import cKDTree
 
@@ -9,27 +11,43 @@ from kbf_localization.arrays import Array, Flags
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.training_map import Source, TrainingMap
+from kbf_localization.vision.describer import ImageDescription
 
 MAX_SAME_POSE_M = 1e-6
 """No second drive comes through a pose so exactly; poses that went through a file still do."""
 
 MIN_FRACTION_IN_MAP = 0.02
-"""Of a drive's images: a robot that starts on its dock may know a few poses exactly."""
+"""Of a drive's images: a covered lens, or a dock seen without noise, gives a few equal images."""
 
 
-def training_warning(training_map: TrainingMap, drive: Drive) -> str | None:
+def training_warning(
+    training_map: TrainingMap, drive: Drive, descriptions: Sequence[ImageDescription | None] = ()
+) -> str | None:
     """Return a line about a drive whose own images are in the map; None for others.
 
-    It is known by its poses, or by name and stamps: a drive of the same name is another if it
-    was recorded before or after the map's, and a drive of another name is the same if it begins and
-    ends at the same nanosecond.
+    Images are compared by content: two with the same description, to the last bit, are the same
+    image. A drive is also known by name and recording time together. `descriptions` are those of
+    the drive's images by the map's descriptor; without any, stamps and names alone are compared.
     """
-    fraction = _fraction_in(training_map, drive)
-    source = next((source for source in training_map.sources if _is_of(drive, source)), None)
-    if fraction >= MIN_FRACTION_IN_MAP:
-        how = f"{100 * fraction:.0f} % of the images of {drive.name} are in the map themselves"
-    elif source is not None:
-        how = f"{drive.name} was recorded at the time of {source.name}, which is in the map"
+    images = {description.features.tobytes() for description in descriptions if description}
+    in_map = images & {row.tobytes() for row in training_map.features} if images else set()
+    namesake = _recorded_as(training_map, drive, same_name=True)
+    copy = _recorded_as(training_map, drive, same_name=False)
+    if len(in_map) > MIN_FRACTION_IN_MAP * len(images) or (in_map and copy):
+        how = (
+            f"{len(in_map)} of {len(images)} different images of {drive.name} are in the map "
+            "(compared by content)"
+        )
+    elif namesake is not None:
+        how = (
+            f"{drive.name} has the name and the recording time of a drive in the map "
+            "(compared by name and stamps)"
+        )
+    elif copy is not None and not images:
+        how = (
+            f"{drive.name} begins and ends at the same nanosecond as {copy.name}, which is in the "
+            "map (compared by stamps)"
+        )
     else:
         return None
     return (
@@ -38,25 +56,26 @@ def training_warning(training_map: TrainingMap, drive: Drive) -> str | None:
     )
 
 
-def _fraction_in(training_map: TrainingMap, drive: Drive) -> float:
-    """Return the fraction of the drive's poses that the map has exactly."""
-    if drive.poses is None:
-        return 0.0
-    known = np.isfinite(drive.poses).all(axis=1)
-    return float(are_in(training_map, drive.poses[known]).mean()) if known.any() else 0.0
-
-
 def are_in(training_map: TrainingMap, poses: Array) -> Flags:
     """Return which of the poses (t, 3) the map has exactly."""
     distances, _ = cKDTree(embed(training_map.poses)).query(embed(poses))
     return np.asarray(distances < MAX_SAME_POSE_M)
 
 
-def _is_of(drive: Drive, source: Source) -> bool:
-    """Return whether name and stamps say that the drive is the map's `source`."""
-    if source.stamps_ns is None or len(drive.stamps_ns) == 0:
-        return False
+def _recorded_as(training_map: TrainingMap, drive: Drive, same_name: bool) -> Source | None:
+    """Return the map's source that was recorded with the drive.
+
+    Of the same name: at overlapping times. Of any name: from the same first to the same last stamp.
+    """
+    if len(drive.stamps_ns) == 0:
+        return None
     first, last = int(drive.stamps_ns[0]), int(drive.stamps_ns[-1])
-    if drive.name == source.name:
-        return first <= source.stamps_ns[1] and last >= source.stamps_ns[0]
-    return (first, last) == source.stamps_ns
+    for source in training_map.sources:
+        if source.stamps_ns is None:
+            continue
+        overlaps = first <= source.stamps_ns[1] and last >= source.stamps_ns[0]
+        if same_name and source.name == drive.name and overlaps:
+            return source
+        if not same_name and (first, last) == source.stamps_ns:
+            return source
+    return None

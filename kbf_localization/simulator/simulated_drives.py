@@ -46,6 +46,8 @@ _CHUNK = 50
 _JPEG_QUALITY = 90
 _FIRST_STAMP_NS = 1_152_200_000_000_000_000
 _HOUR_NS = 3_600_000_000_000
+_MAX_DRIVE = 1_500_000
+"""An hour each: stamps stay within 64 bits of nanoseconds."""
 
 
 def simulate(
@@ -58,6 +60,7 @@ def simulate(
     size: tuple[int, int] = (640, 480),
     camera_turned_rad: float | Sequence[float] = 0.0,
     camera: SimulatedCamera = USUAL_CAMERA,
+    first_drive: int = 0,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Path]:
@@ -66,7 +69,9 @@ def simulate(
     The drives differ in path, time of day and people; `condition` is one for all or one for each,
     and so is `camera_turned_rad`, by how much the camera looks to the left of where the robot goes.
     `camera` has another mount, lens or clock than the usual camera; `camera_turned_rad` comes on
-    top of its mount. They are named `seq1_<condition><number>` in `folder`.
+    top of its mount. They are named `seq1_<condition><number>` in `folder`. A drive's number in the
+    office, counted from `first_drive`, decides path, time, people and wheel slip: calls with other
+    numbers give other drives.
     """
     conditions = [condition] * runs if isinstance(condition, str) else list(condition)
     turned = np.broadcast_to(camera_turned_rad, runs)
@@ -77,11 +82,11 @@ def simulate(
         )
     plan = plan_office(seed)
     drives = []
-    for k in range(runs):
-        start = _FIRST_STAMP_NS + k * _HOUR_NS
-        trajectory = drive_through(plan, np.random.default_rng([seed, 20, k]), start, frames)
+    for k, number in enumerate(_drive_numbers(first_drive, runs)):
+        start = _FIRST_STAMP_NS + number * _HOUR_NS
+        trajectory = drive_through(plan, np.random.default_rng([seed, 20, number]), start, frames)
         name = f"seq1_{conditions[k]}{k + 1}"
-        drives.append(_Drive(name, trajectory, conditions[k], k, float(turned[k])))
+        drives.append(_Drive(name, trajectory, conditions[k], number, float(turned[k])))
     return _write(folder, plan, drives, size, camera, workers, progress)
 
 
@@ -97,6 +102,7 @@ def simulate_along(
     size: tuple[int, int] = (640, 480),
     camera_turned_rad: float = 0.0,
     camera: SimulatedCamera = USUAL_CAMERA,
+    first_drive: int = 0,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Path]:
@@ -106,9 +112,9 @@ def simulate_along(
     one frame. The office is built round all of them and those of `office_from`, so that drives
     rendered by several calls share an office when the union and the seed are the same. Stamps,
     poses, labels and file names are the originals'. `extra_drives` further drives follow a
-    perturbed version of the longest trajectory. The camera looks by `camera_turned_rad` to the left
-    of where the robot goes, beyond the mount of `camera`. To train on seq2 and one further drive
-    and to test on seq1:
+    perturbed version of the longest trajectory, numbered from `first_drive`. The camera looks by
+    `camera_turned_rad` to the left of where the robot goes, beyond the mount of `camera`. To train
+    on seq2 and one further drive and to test on seq1:
 
         seq2, seq1, extra = simulate_along(folder, [seq2_places, seq1_places], extra_drives=1)
 
@@ -131,12 +137,19 @@ def simulate_along(
         for k, (path, trajectory) in enumerate(zip(places, real))
     ]
     longest = max(real, key=len)
-    for k in range(len(real), len(real) + extra_drives):
-        start = int(longest.stamps_ns[-1]) + (k - len(real) + 1) * _HOUR_NS
-        further = perturbed(longest, np.random.default_rng([seed, 21, k]), start)
-        name = f"further_{condition}{k - len(real) + 1}"
-        drives.append(_Drive(name, further.first(frames), condition, k, camera_turned_rad))
+    for k, drive in enumerate(_drive_numbers(first_drive, extra_drives), start=1):
+        number = len(real) + drive
+        start = int(longest.stamps_ns[-1]) + (drive + 1) * _HOUR_NS
+        further = perturbed(longest, np.random.default_rng([seed, 21, number]), start)
+        name = f"further_{condition}{k}"
+        drives.append(_Drive(name, further.first(frames), condition, number, camera_turned_rad))
     return _write(folder, plan, drives, size, camera, workers, progress)
+
+
+def _drive_numbers(first: int, count: int) -> range:
+    if not 0 <= first <= _MAX_DRIVE:
+        raise DatasetError(f"drive {first}: the first number is 0 to {_MAX_DRIVE}")
+    return range(first, first + count)
 
 
 @dataclass(frozen=True)

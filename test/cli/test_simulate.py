@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
@@ -49,3 +51,27 @@ def test_a_mistake_is_named_in_one_line(
 ) -> None:
     assert named in refused("simulate", tmp_path / "office", *arguments)
     assert not (tmp_path / "office").exists()
+
+
+def test_other_calls_and_lights_drive_other_paths_at_other_times(tmp_path: Path) -> None:
+    """Else a map of one call would know the paths, to the bit, that it is tested on."""
+
+    def simulated(folder: str, condition: str, *options: str) -> ColdDrive:
+        how = ("--condition", condition, "--frames", 3, "--size", "64x48", "--jobs", 1)
+        done("simulate", tmp_path / folder, "--runs", 1, *how, *options)
+        return ColdDrive(tmp_path / folder / f"seq1_{condition}1")
+
+    drives = [
+        simulated("day", "cloudy"),
+        simulated("other", "cloudy"),
+        simulated("night", "night"),
+    ]
+    again = simulated("again/day", "cloudy")
+    assert np.array_equal(again.poses, drives[0].poses)
+    for one, other in combinations(drives, 2):
+        assert not np.allclose(one.poses, other.poses, atol=0.01)
+        assert one.stamps_ns[-1] < other.stamps_ns[0] or other.stamps_ns[-1] < one.stamps_ns[0]
+    lights = ("cloudy", "sunny")
+    same = [simulated(light, light, "--same-paths") for light in lights]
+    assert np.array_equal(same[0].poses, same[1].poses)
+    assert np.array_equal(same[0].stamps_ns, same[1].stamps_ns)
