@@ -51,6 +51,16 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console.print(table)
 
 
+def print_findings(title: str, findings: Iterable[tuple[str, str, str, str]]) -> None:
+    """Print what was looked at, what was found in which style, and what to do about it."""
+    table = Table(title=title, title_justify="left")
+    for column in ("Aspect", "Found", "Advice"):
+        table.add_column(column, overflow="fold")
+    for aspect, value, style, advice in findings:
+        table.add_row(aspect, Text(shown(value), style=style), Text(shown(advice)))
+    console.print(table)
+
+
 def format_cell(value: object) -> str:
     """Return numbers with three significant digits, or all their digits before the point."""
     if value is None:

@@ -32,7 +32,7 @@ from kbf_localization.child_process import ignore_drawing_settings_here
 from kbf_localization.cli.interruption import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from kbf_localization.cli.interruption import EXIT_TERMINATED as EXIT_TERMINATED
 from kbf_localization.cli.interruption import at_work, install, was_interrupted
-from kbf_localization.errors import KbfError, naming_missing_extras
+from kbf_localization.errors import DatasetError, KbfError, naming_missing_extras
 from kbf_localization.limits import LEAST_COMMAND_BYTES, check_address_space
 from kbf_localization.sanitize import show_errors, shown, shown_traceback
 
@@ -178,7 +178,7 @@ class LazyCommands(TyperGroup):
             with naming_missing_extras(), at_work():
                 return self._invoke(ctx)
         except KbfError as error:
-            _say(f"Error: {error}")
+            _say(f"Error: {error}{_whole_recording(ctx, error)}")
             raise typer.Exit(EXIT_KNOWN_ERROR) from error
         except OSError as error:
             if error.errno not in FAULTS_OF_THE_MACHINE:
@@ -198,6 +198,13 @@ class LazyCommands(TyperGroup):
             # An argument may be the name of a file that the shell has put in for a pattern.
             error.message = shown(error.message)
             raise
+
+
+def _whole_recording(ctx: Any, error: KbfError) -> str:
+    """Point from a drive that no map can be built from to the check of all of it."""
+    if ctx.invoked_subcommand != "map" or not isinstance(error, DatasetError):
+        return ""
+    return " (kbf check SOURCE looks at the whole recording)"
 
 
 def _with_new_names(args: list[str], renamed: Mapping[str, str]) -> list[str]:

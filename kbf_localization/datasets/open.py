@@ -40,10 +40,10 @@ def open_drive(
 
 def is_drive(path: Path) -> bool:
     """Tell whether `open_drive` would know what this is."""
-    return any(reader.recognizes(path) for reader in READERS) or _is_bag(path)
+    return any(reader.recognizes(path) for reader in READERS) or is_bag(path)
 
 
-def _is_bag(path: Path) -> bool:
+def is_bag(path: Path) -> bool:
     """Tell whether the path looks like a bag: a rosbag2 folder, or a bag's file."""
     files = path.iterdir() if path.is_dir() else (path,)
     return (path / "metadata.yaml").is_file() or any(one.suffix in BAG_SUFFIXES for one in files)
@@ -58,12 +58,12 @@ def _open(path: Path, topics: dict[str, str | None], follow_links: bool) -> Driv
                 if not follow_links:
                     _check_links(path, reader)
                 return reader(path)
-        is_bag = _is_bag(path)
-        if is_bag and path.is_dir() and not follow_links:
+        of_bag = is_bag(path)
+        if of_bag and path.is_dir() and not follow_links:
             check_links(path)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
-    if is_bag:
+    if of_bag:
         with naming_missing_extras():
             from kbf_localization.datasets.rosbag import RosbagDrive
 

@@ -86,6 +86,7 @@ class RosbagDrive:
         self.odometry_origin: str = SIMULATED if noted == SIMULATED else MEASURED
         self.image_topic, self.odom_topic, self.pose_topic = scan.image, scan.odom, scan.pose
         self.odom_frame, self.base_frame = scan.odom_frame, scan.base_frame
+        self.image_frame, self.image_encoding = scan.image_frame, scan.image_encoding
         self.stamps_ns: Stamps = np.array(scan.image_stamps, dtype=np.int64)
         self.recorded_ns: Stamps = np.array(scan.image_recorded, dtype=np.int64)
         self.odometry: OdometryLog = scan.odometry
@@ -169,7 +170,7 @@ class _Scan:
         self.image = image_topic(bag.path, bag.topics, image)
         self.pose = pose_topic(bag.path, bag.topics, pose)
         self.image_stamps, self.image_recorded = array("q"), array("q")
-        self.odom_frame = self.base_frame = self._image_frame = ""
+        self.odom_frame = self.base_frame = self.image_frame = self.image_encoding = ""
         self._late_images = self._damaged = 0
         self._notes: list[str] = []
         self._odometry, self._known = PoseLog(), PoseLog()
@@ -182,7 +183,7 @@ class _Scan:
         topics = {one for one in wanted if one is not None}
         for topic, recorded_ns, cdr in bag.messages(topics):
             if topic == self.image:
-                self._image_frame = self._image_frame or frame_id(cdr)
+                self.image_frame = self.image_frame or frame_id(cdr)
                 self._add_image(stamp_ns(cdr), recorded_ns)
                 first_image = first_image or bytes(cdr)
                 continue
@@ -205,6 +206,8 @@ class _Scan:
         if self.odom.type == TRANSFORMS:
             self.odometry = self._odometry_from_transforms()
         self._refuse_what_has_no_stamps()
+        message = _decoded(bag, first_image, self.image)
+        self.image_encoding = getattr(message, "encoding", getattr(message, "format", ""))
         self._calibrate(bag, infos, first_image)
         self._find_mount(bag)
 
@@ -236,13 +239,13 @@ class _Scan:
         bases = [frame for frame in (self.base_frame, *BASE_FRAMES) if frame]
         moving = moving_transforms_topic(bag.topics)
         try:
-            self._mount = self._transforms.mount(self._image_frame, bases)
+            self._mount = self._transforms.mount(self.image_frame, bases)
             if self._mount is None and moving not in (None, self.odom, self.pose):
                 for _, _, cdr in islice(bag.messages([moving]), MAX_MOUNT_MESSAGES):
                     self._transforms.add(bag.decode(cdr, moving.type))
-                self._mount = self._transforms.mount(self._image_frame, bases)
+                self._mount = self._transforms.mount(self.image_frame, bases)
         except KbfError as error:
-            self._notes.append(f"mount of '{self._image_frame}' not used: {error}")
+            self._notes.append(f"mount of '{self.image_frame}' not used: {error}")
 
     def mount(self) -> Mount | None:
         """Where the camera sits; ask after `poses`, which may be the camera's own."""
@@ -318,12 +321,12 @@ class _Scan:
 
     def _camera_from_transforms(self) -> OdometryLog | None:
         """Return the camera's pose seen from above, where motion capture knows that and no base."""
-        trajectory = self._transforms.camera_in_world(self._image_frame, self.odom_frame)
+        trajectory = self._transforms.camera_in_world(self.image_frame, self.odom_frame)
         if trajectory is None:
             return None
-        optical = self._image_frame.endswith("optical_frame")
+        optical = self.image_frame.endswith("optical_frame")
         motion = to_plane(trajectory, Axes.CAMERA if optical else guess_axes(trajectory))
-        self._notes.append(f"known poses are those of {self._image_frame}; {motion.described}")
+        self._notes.append(f"known poses are those of {self.image_frame}; {motion.described}")
         self._mount = motion.mount
         return OdometryLog(trajectory.stamps_ns, motion.poses)
 

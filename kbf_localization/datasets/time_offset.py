@@ -18,6 +18,8 @@ LONGEST_STEP_NS = 500_000_000
 SEARCHED_S, STEP_S = 1.0, 0.01
 LEAST_PAIRS, LEAST_TURN_RAD_PER_S, LEAST_CORRELATION = 40, 0.05, 0.6
 """Pairs of images, standard deviation of the yaw rate, and fit, below which no estimate is made."""
+FITTING_OFFSET_S = 0.02
+"""Offsets up to this hardly matter: a robot that turns by 1 rad/s turns by a degree meanwhile."""
 RESAMPLED, BLOCKS = 100, 10
 ITERATIONS = 8
 
@@ -50,6 +52,8 @@ def estimate_time_offset(drive: Drive, progress: Progress = no_progress) -> Time
             f"{drive.path}: {len(shifts)} pairs of consecutive images, {LEAST_PAIRS} are needed to "
             "tell the clocks' offset"
         )
+    if not weights.any():
+        raise DatasetError(f"{drive.path}: the images show nothing whose motion could be seen")
     seconds = np.diff(stamps, axis=1)[:, 0] * 1e-9
     lags = np.arange(-SEARCHED_S, SEARCHED_S + STEP_S / 2, STEP_S)
     rates = np.stack([_yaw_rates(drive, stamps, lag) for lag in lags])

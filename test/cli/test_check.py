@@ -1,0 +1,52 @@
+"""`kbf check` prints topics, findings and a verdict, and exits by it."""
+
+from pathlib import Path
+
+import pytest
+
+from test.cli.kbf import kbf, refused
+from test.datasets.cold_folders import make_cold_drive
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from kbf_localization.datasets.bag_writer import write_bag
+    from kbf_localization.datasets.cold import ColdDrive
+
+    folder = tmp_path_factory.mktemp("check")
+    write_bag(ColdDrive(make_cold_drive(folder / "straight")), folder / "bag")
+    return folder / "bag"
+
+
+def test_a_straight_drive_is_usable_with_warnings(bag: Path) -> None:
+    result = kbf("check", bag)
+    assert result.exit_code == 1
+    for topic, use in (("/odom", "odometry"), ("/ground_truth", "known poses")):
+        assert any(topic in line and use in line for line in result.output.splitlines())
+    assert "Frames: odometry odom" in result.output
+    verdict = next(line for line in result.output.splitlines() if line.startswith("Usable"))
+    assert "clocks of camera and odometry" in verdict and "places seen again" in verdict
+
+
+def test_what_cannot_be_opened_is_unusable_and_its_topics_are_shown(bag: Path) -> None:
+    result = kbf("check", bag, "--image-topic", "/front", width=400)
+    assert result.exit_code == 2
+    assert "no topic /front" in result.output
+    assert "Unusable for a map: reading." in result.output
+    assert any("/image/compressed" in line for line in result.output.splitlines())
+    assert kbf("check", bag.parent / "absent").exit_code == 2
+
+
+def test_the_worst_of_several_recordings_decides(bag: Path) -> None:
+    result = kbf("check", bag, bag.parent / "absent")
+    assert result.exit_code == 2
+    assert "Usable, with warnings" in result.output and "Unusable" in result.output
+
+
+def test_the_clocks_alone_are_checked_by_name(bag: Path) -> None:
+    assert "29 pairs of consecutive images, 40 are needed" in refused("check", "time", bag)
+
+
+def test_an_error_of_map_build_points_to_the_check(tmp_path: Path) -> None:
+    message = refused("map", "build", tmp_path / "absent", "--output", tmp_path / "m.kbfmap")
+    assert "kbf check SOURCE looks at the whole recording" in message
