@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.described_drive import DescribedDrive
-from kbf_localization.filters.local_posterior import kernel_bayes_parameters
+from kbf_localization.filters.kernel_step import kernel_bayes_parameters
 from kbf_localization.geometry import embed
 from kbf_localization.mapping.build import build_map, map_of_frames
 from kbf_localization.mapping.describing import Described, describe_frames

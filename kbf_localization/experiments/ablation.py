@@ -16,7 +16,7 @@ from kbf_localization.experiments.localization_drives import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import Trial, plus_minus, summaries
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
-from kbf_localization.filters.local_posterior import kernel_bayes_parameters
+from kbf_localization.filters.kernel_step import kernel_bayes_parameters
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked

@@ -22,7 +22,7 @@ from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.localization_drives import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import nested_summaries, plus_minus
-from kbf_localization.filters.local_posterior import map_spacing
+from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import embed

@@ -13,7 +13,7 @@ from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.sum_rules import NonparametricSumRule
 from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, Weights
-from kbf_localization.filters.local_posterior import map_spacing
+from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.filters.paper_filter import (
     NEGLIGIBLE,
     Belief,

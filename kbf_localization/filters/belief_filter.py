@@ -23,30 +23,39 @@ from kbf_localization.filters.base import (
     HypothesisEstimate,
     Weights,
 )
-from kbf_localization.filters.continuity import MIN_DISCONTINUITY, Continuity, ContinuityMonitor
-from kbf_localization.filters.estimate_selector import (
-    CONFIRMED_PROBABILITY,
-    Association,
-    EstimateSelector,
-)
-from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose
-from kbf_localization.filters.kernel_belief import KernelBelief, Merged, merge_and_prune
-from kbf_localization.filters.kernel_step import Birthplace, KernelStep
-from kbf_localization.filters.landmark_update import (
+from kbf_localization.filters.hypothesis import (
     LANDMARK_ROWS,
     MAX_MEASURED,
     MIN_MEASURED_PROBABILITY,
+    Hypothesis,
+    MeasuredPose,
     from_fix,
     is_sound,
     landmark_update,
     log_ratio,
 )
-from kbf_localization.filters.local_posterior import (
+from kbf_localization.filters.kernel_belief import (
+    CONFIRMED_PROBABILITY,
+    Association,
+    EstimateSelector,
+    KernelBelief,
+    Merged,
+    merge_and_prune,
+)
+from kbf_localization.filters.kernel_step import (
+    Birthplace,
     KernelBayesParameters,
+    KernelStep,
     LocalKernelBayes,
     LocalPosterior,
 )
-from kbf_localization.filters.null_hypothesis import posterior_weights, transfer
+from kbf_localization.filters.null_hypothesis import (
+    MIN_DISCONTINUITY,
+    Continuity,
+    ContinuityMonitor,
+    posterior_weights,
+    transfer,
+)
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.motion.noise import AdaptiveMotionNoise

@@ -21,9 +21,8 @@ from kbf_localization.embeddings.posterior_weights import Form, relative_posteri
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
 from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, Weights
-from kbf_localization.filters.image_gram_cache import ImageGramCache
+from kbf_localization.filters.map_kernels import ImageGramCache, PoseSpace
 from kbf_localization.filters.parameters import KernelParameters
-from kbf_localization.filters.pose_space import PoseSpace
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
 from kbf_localization.training_map.observation import MapObservation

@@ -12,7 +12,7 @@ from kbf_localization.filters.baselines import (
     NonparametricFilter,
 )
 from kbf_localization.filters.belief_filter import BeliefFilter
-from kbf_localization.filters.local_posterior import kernel_bayes_parameters
+from kbf_localization.filters.kernel_step import kernel_bayes_parameters
 from kbf_localization.filters.methods import unknown_method
 from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
 from kbf_localization.filters.parameters import (

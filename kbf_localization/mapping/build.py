@@ -13,7 +13,8 @@ from kbf_localization.arrays import Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import read_floor_plan
 from kbf_localization.errors import MapError
-from kbf_localization.filters.local_posterior import kernel_bayes_parameters, map_spacing
+from kbf_localization.filters.kernel_step import kernel_bayes_parameters
+from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.geometry import embed
 from kbf_localization.landmarks.build import KeypointSource, KeypointStore
 from kbf_localization.mapping.calibrate import calibrate, fit_kernel_scales

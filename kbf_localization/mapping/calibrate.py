@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.filters.local_posterior import (
+from kbf_localization.filters.kernel_step import (
     KernelBayesParameters,
     LocalKernelBayes,
     LocalPosterior,
-    map_spacing,
 )
+from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.limits import SCALES
 from kbf_localization.mapping.held_out import (

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from kbf_localization.filters.local_posterior import KernelBayesParameters
+from kbf_localization.filters.kernel_step import KernelBayesParameters
 from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.parameters import (
     SEARCH_RANGES,

@@ -14,7 +14,7 @@ from kbf_localization.experiments.ablation import (
 )
 from kbf_localization.experiments.localization_drives import Fold, Setup
 from kbf_localization.filters.belief_filter import Ablation
-from kbf_localization.filters.local_posterior import KernelBayesParameters, kernel_bayes_parameters
+from kbf_localization.filters.kernel_step import KernelBayesParameters, kernel_bayes_parameters
 from kbf_localization.parallel import Serial
 from kbf_localization.simulator import simulate
 

@@ -7,7 +7,7 @@ import pytest
 
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
-from kbf_localization.filters.local_posterior import KernelBayesParameters
+from kbf_localization.filters.kernel_step import KernelBayesParameters
 from kbf_localization.filters.smoothing import smooth
 from kbf_localization.training_map.observation import MapObservation
 from test.filters.synthetic_world import BLACK, World, drive, loop, map_of, position_errors, run

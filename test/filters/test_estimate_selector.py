@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from kbf_localization.filters.estimate_selector import (
+from kbf_localization.filters.hypothesis import Hypothesis
+from kbf_localization.filters.kernel_belief import (
     EVIDENCE_MEMORY,
     Association,
     EstimateSelector,
 )
-from kbf_localization.filters.hypothesis import Hypothesis
-from kbf_localization.filters.local_posterior import LocalPosterior
+from kbf_localization.filters.kernel_step import LocalPosterior
 
 COVERED = {1: 1.0, 2: 1.0}
 

@@ -8,8 +8,12 @@ import pytest
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.filters.hypothesis import Hypothesis
-from kbf_localization.filters.kernel_step import KernelStep, effective_cells
-from kbf_localization.filters.local_posterior import KernelBayesParameters, LocalKernelBayes
+from kbf_localization.filters.kernel_step import (
+    KernelBayesParameters,
+    KernelStep,
+    LocalKernelBayes,
+    effective_cells,
+)
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.calibration import SimilarityModel
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from kbf_localization.filters.hypothesis import Hypothesis, MeasuredPose
-from kbf_localization.filters.landmark_update import (
+from kbf_localization.filters.hypothesis import (
     MAX_LOG_RATIO,
     MIN_INLIERS,
     REANCHOR_INLIERS,
+    Hypothesis,
+    MeasuredPose,
     from_fix,
     landmark_update,
     log_ratio,

@@ -5,12 +5,12 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
 from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
-from kbf_localization.filters.local_posterior import (
+from kbf_localization.filters.kernel_step import (
     LocalKernelBayes,
     kernel_bayes_parameters,
-    map_spacing,
     mean_pose,
 )
+from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.geometry import compose, embed
 from kbf_localization.training_map import subset
 from kbf_localization.training_map.calibration import RelativePoseModel, SimilarityModel

@@ -235,7 +235,7 @@ def test_a_map_is_calibrated_on_its_own_poses(world_map):
 
 def test_evidence_is_negative_in_another_world(world_map):
     """Evidence at the best match: positive for this hall, negative for another one."""
-    from kbf_localization.filters.local_posterior import LocalKernelBayes
+    from kbf_localization.filters.kernel_step import LocalKernelBayes
 
     calibration = world_map.calibration
     kernel_step = LocalKernelBayes(world_map, calibration.similarity)

@@ -15,7 +15,7 @@ from kbf_localization.evaluation.frame_pool import map_coverage
 from kbf_localization.evaluation.metrics import GROSS_ERROR_M
 from kbf_localization.evaluation.run import Run, localize_drive, replay
 from kbf_localization.evaluation.training_data import are_in
-from kbf_localization.filters.local_posterior import (
+from kbf_localization.filters.kernel_step import (
     LocalKernelBayes,
     LocalPosterior,
     kernel_bayes_parameters,
