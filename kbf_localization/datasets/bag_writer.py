@@ -17,7 +17,6 @@ from rosbags.interfaces import (
     QosTime,
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
-from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.bag_reader import CAMERA_INFO, TRANSFORMS, ros2_types
@@ -230,7 +229,7 @@ def camera_info_message(stamp_ns: int, camera: Camera) -> Any:
 def mount_message(stamp_ns: int, mount: Mount) -> Any:
     """Return a tf2_msgs/TFMessage of the camera's optical frame in the base's."""
     x, y, z = (float(value) for value in mount.translation)
-    qx, qy, qz, qw = (float(value) for value in Rotation.from_matrix(mount.rotation).as_quat())
+    qx, qy, qz, qw = mount.quaternion
     place = new("geometry_msgs/msg/Vector3", x=x, y=y, z=z)
     turn = new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw)
     transform = new(

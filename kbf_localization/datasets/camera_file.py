@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
-from scipy.spatial.transform import Rotation
 
 from kbf_localization.datasets.files import read_yaml
 from kbf_localization.errors import DatasetError, ParameterError
@@ -54,10 +53,9 @@ def write_camera_file(path: Path, camera: Camera, mount: Mount | None = None) ->
             "data": coefficients,
         }
     if mount is not None:
-        quaternion = Rotation.from_matrix(mount.rotation).as_quat()
         values["mount"] = {
             "translation": mount.translation.tolist(),
-            "quaternion": [float(value) for value in quaternion],
+            "quaternion": list(mount.quaternion),
         }
     path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="ascii")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array
 from kbf_localization.errors import ParameterError
@@ -122,6 +123,13 @@ class Mount:
         yaw = math.atan2(body[1, 0], body[0, 0])
         pitch = math.asin(min(max(-body[2, 0], -1.0), 1.0))
         return yaw, pitch, math.atan2(body[2, 1], body[2, 2])
+
+    @property
+    def quaternion(self) -> tuple[float, float, float, float]:
+        """(x, y, z, w) as `from_transform` takes them."""
+        # A copy: SciPy 1.11 refuses read-only arrays.
+        x, y, z, w = Rotation.from_matrix(self.rotation.copy()).as_quat().tolist()
+        return x, y, z, w
 
     @property
     def is_upside_down(self) -> bool:
