@@ -36,6 +36,7 @@ class Event(str, Enum):
     IMAGES_MISSING = "images_missing"
     INITIAL_POSE_WRONG_FRAME = "initial_pose_wrong_frame"
     INITIAL_POSE_INVALID = "initial_pose_invalid"
+    INITIAL_POSE_OFF_MAP = "initial_pose_off_map"
     POSE_NOT_SAVED = "pose_not_saved"
     UNEXPECTED_ERROR = "unexpected_error"
 

@@ -25,6 +25,7 @@ from kbf_localization.datasets.bag_reader import (
 )
 from kbf_localization.datasets.bag_topics import (
     COMPRESSED_IMAGE,
+    ODOMETRY,
     camera_info_topic,
     image_topic,
     moving_transforms_topic,
@@ -171,6 +172,7 @@ class _Scan:
         self.pose = pose_topic(bag.path, bag.topics, pose)
         self.image_stamps, self.image_recorded = array("q"), array("q")
         self.odom_frame = self.base_frame = self.image_frame = self.image_encoding = ""
+        self._pose_frame = ""
         self._late_images = self._damaged = 0
         self._notes: list[str] = []
         self._odometry, self._known = PoseLog(), PoseLog()
@@ -201,6 +203,7 @@ class _Scan:
             if topic == self.odom:
                 self._add_odometry(stamp_ns(cdr), message)
             if topic == self.pose:
+                self._pose_frame = self._pose_frame or frame_id(cdr)
                 self._known.add(stamp_ns(cdr), pose_of_message(message))
         self.odometry = self._reported_odometry()
         if self.odom.type == TRANSFORMS:
@@ -307,6 +310,12 @@ class _Scan:
             )
         if known is None or len(known.stamps_ns) == 0:
             return None
+        if self.pose.type == ODOMETRY and self._pose_frame == self.odom_frame:
+            self._notes.append(
+                f"{self.pose.name} is taken for the known poses, but it is odometry (frame "
+                f"'{self._pose_frame}'), which drifts; without --pose-topic, --poses-from odometry "
+                "estimates the poses of a map from odometry and images"
+            )
         # What tf says is carried along the odometry already.
         if self._by_transforms:
             poses, how = known_poses(known, at_ns), "interpolated"

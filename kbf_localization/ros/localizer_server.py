@@ -66,6 +66,8 @@ _TRACE_PERIOD_S = 5.0
 """Shortest period between two tracebacks in the log."""
 _MIN_PATIENT_DEPTH = 100
 """A queue of fewer messages is emptied at once, also while the robot stands."""
+_MAX_OFF_MAP = 2.0
+"""In units of d₀, beyond which the similarity of images is at background level."""
 _MIN_PRIOR_COVARIANCE = np.diag([0.01, 0.01, 0.01]) ** 2
 """Added to a given pose (m, m, rad): from a certain one no image could lead away."""
 
@@ -396,10 +398,22 @@ class LocalizerServer:
         self.localizer.set_pose(
             GaussianPrior(pose, covariance + _MIN_PRIOR_COVARIANCE), stamp_ns or None
         )
+        self.warn_off_map(pose)
         self._moved()
         self._log.info(
             f"starting from the given pose ({pose[0]:.2f}, {pose[1]:.2f}, {pose[2]:.2f})"
         )
+
+    def warn_off_map(self, pose: Array) -> None:
+        """Warn of a given pose at which no image of the map resembles the camera's."""
+        training_map = self.localizer.training_map
+        distance = training_map.distance_m(pose)
+        if distance > _MAX_OFF_MAP * training_map.calibration.similarity.distance_m:
+            self.refuse(
+                Event.INITIAL_POSE_OFF_MAP,
+                f"the given pose ({pose[0]:.2f}, {pose[1]:.2f}, {pose[2]:.2f}) is {distance:.1f} m "
+                "from the nearest map pose: images cannot confirm it there",
+            )
 
     def _on_odometry(self, cdr: bytes) -> None:
         self._odometry_received += 1

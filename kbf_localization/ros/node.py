@@ -93,6 +93,7 @@ class LocalizerNode(SafeLifecycleNode):
         prior, origin = first_pose(values, self._map_identity)
         if prior is not None:
             localizer.set_pose(prior)
+            self._server.warn_off_map(prior.pose)
         self._listen_while_configured(self._server)
         count, method = len(training_map.poses), values["method"]
         self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {origin}")

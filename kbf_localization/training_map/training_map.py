@@ -134,6 +134,10 @@ class TrainingMap:
             raise MapError("the map is not calibrated: calibrate it with mapping.calibrate")
         return self.fitted
 
+    def distance_m(self, pose: Array) -> float:
+        """Return the distance from a pose (3,) to the nearest of the map's poses."""
+        return float(np.hypot(*(self.poses[:, :2] - pose[:2]).T).min())
+
     def with_camera(self, camera: Camera | None, mount: Mount | None) -> TrainingMap:
         """Return the map for images of another camera; None keeps the map's own."""
         if self.landmarks is None or (camera is None and mount is None):

@@ -62,6 +62,16 @@ def test_known_poses_come_from_any_kind_of_topic(
     close(RosbagDrive(bag, odom_topic=odom, pose_topic=topic).poses, DRIVE.poses)
 
 
+def test_odometry_named_as_the_known_pose_is_warned_of(tmp_path: Path) -> None:
+    bag = write_messages(tmp_path / "bag", drive_messages(DRIVE, "mocap"))
+    drifting = RosbagDrive(bag, odom_topic="/odom", pose_topic="/odom")
+    close(drifting.poses, circle(DRIVE.stamps_ns, 0.7))
+    (note,) = (line for line in drifting.warnings if "drifts" in line)
+    assert "/odom is taken for the known poses" in note and "--poses-from odometry" in note
+    mocap = RosbagDrive(bag, odom_topic="/odom", pose_topic="/mocap")
+    assert not any("drifts" in line for line in mocap.warnings)
+
+
 def test_map_to_odom_is_composed_with_the_odometry(tmp_path: Path) -> None:
     log = DRIVE.odometry
     map_to_odom = compose(circle(log.stamps_ns, 0.0), relative(log.poses, np.zeros_like(log.poses)))

@@ -86,6 +86,17 @@ def test_initial_pose_that_is_not_finite_is_refused(robot: Robot) -> None:
     assert robot.state == "tracking"
 
 
+def test_initial_pose_off_the_map_is_used_and_warned_of(robot: Robot) -> None:
+    robot.drive_until_tracking()
+    warned = robot.count("initial_pose_off_map")
+    robot.give_pose(robot.pose)
+    robot.give_pose(np.array([1e4, 0.0, 0.0]))
+    assert robot.wait_for(lambda: robot.count("initial_pose_off_map") == warned + 1)
+    assert robot.state != "tracking"
+    robot.call_empty("reinitialize_global_localization")
+    robot.drive_until_tracking()
+
+
 def test_reinitialization_starts_from_anywhere(robot: Robot) -> None:
     robot.drive_until_tracking()
     robot.call_empty("reinitialize_global_localization")
