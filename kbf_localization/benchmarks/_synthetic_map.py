@@ -11,7 +11,7 @@ from kbf_localization.geometry import relative
 from kbf_localization.mapping.calibrate import calibrate_from_map
 from kbf_localization.training_map import Source, TrainingMap
 from kbf_localization.vision.describer import ImageDescription
-from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 

@@ -17,12 +17,11 @@ from kbf_localization.datasets.files import read_yaml
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.limits import MAX_PARAMETER_FILE_BYTES, shortened
 from kbf_localization.vision.camera.base import Camera
-from kbf_localization.vision.camera.camera_info import camera_of_calibration
+from kbf_localization.vision.camera.camera_info import camera_from_dict, camera_of_calibration
 from kbf_localization.vision.camera.fisheye import FisheyeCamera
 from kbf_localization.vision.camera.mount import Mount
 from kbf_localization.vision.camera.panorama import LINEAR, PanoramaCamera
 from kbf_localization.vision.camera.pinhole import PinholeCamera
-from kbf_localization.vision.camera.stored import camera_from_dict
 
 CAMERA_FILE = "camera.yaml"
 _ROS_COEFFICIENTS = {0: "plumb_bob", 4: "plumb_bob", 5: "plumb_bob", 8: "rational_polynomial"}

@@ -17,8 +17,7 @@ from kbf_localization.events import Event
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.smoothing import Step, smooth
 from kbf_localization.geometry import compose, relative, wrap_angle
-from kbf_localization.localization.result import State
-from kbf_localization.localization.state_monitor import FIRST_PROOF
+from kbf_localization.localization.result import FIRST_PROOF, State
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.observation import MapObservation
 

@@ -20,9 +20,8 @@ from kbf_localization.landmarks.pose_solver import LandmarkFix, LandmarkSolver
 from kbf_localization.landmarks.table import LandmarkTable
 from kbf_localization.limits import Range, check_number
 from kbf_localization.vision.camera.base import Camera
-from kbf_localization.vision.camera.camera_info import fitted
+from kbf_localization.vision.camera.camera_info import camera_from_dict, fitted
 from kbf_localization.vision.camera.mount import Mount
-from kbf_localization.vision.camera.stored import camera_from_dict
 from kbf_localization.vision.keypoints import Keypoints
 
 SIGMAS: Range = (1e-6, 1e3)

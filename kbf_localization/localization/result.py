@@ -1,7 +1,8 @@
-"""What the localizer is set to, and what it gives."""
+"""What the localizer is set to and gives, and when it is tracking or lost."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -10,7 +11,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.errors import ParameterError
-from kbf_localization.filters.base import Estimate
+from kbf_localization.filters.base import Confidence, Estimate
 from kbf_localization.geometry import position_sigma, sound_covariance
 
 LOST_SIGMA = np.array([2.0, 2.0, 1.0])
@@ -108,3 +109,46 @@ class Localization:
         whole = self.estimate.whole_covariance + self.covariance - self.estimate.covariance
         lost = np.diag(LOST_SIGMA**2) if self.state is State.LOST else 0.0
         return sound_covariance(whole + lost)
+
+
+FIRST_PROOF, PROOF_AFTER_LOSS, DOUBT = 0.9, 0.98, 0.5
+"""Probabilities: to say "tracking" at first, to say it again after "lost", and to say "lost"."""
+
+
+class StateMonitor:
+    """Derives the state from the confidence of the estimates."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Return to "uninitialized"."""
+        self.state = State.UNINITIALIZED
+
+    def update(
+        self, confidence: Confidence | None, sigma_m: float, max_sigma_m: float = math.inf
+    ) -> State:
+        """Return the state after one more estimate.
+
+        `sigma_m` is the standard deviation of the position in its worst direction. Beyond the
+        map's own bound a tracked pose is lost; beyond `max_sigma_m` alone it is only not precise
+        enough: "localizing". A filter without a confidence never says more than "localizing".
+        """
+        if confidence is None:
+            self.state = State.LOCALIZING
+            return self.state
+        certain = sigma_m <= confidence.max_sigma_m
+        fits = confidence.evidence >= confidence.min_evidence
+        if self.state is State.TRACKING:
+            if not (certain and fits and confidence.probability >= DOUBT):
+                self.state = State.LOST
+            elif sigma_m > max_sigma_m:
+                self.state = State.LOCALIZING
+            return self.state
+        proof = PROOF_AFTER_LOSS if self.state is State.LOST else FIRST_PROOF
+        precise = certain and sigma_m <= max_sigma_m
+        if precise and confidence.evidence > 0.0 and confidence.probability >= proof:
+            self.state = State.TRACKING
+        elif self.state is State.UNINITIALIZED:
+            self.state = State.LOCALIZING
+        return self.state

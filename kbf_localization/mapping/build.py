@@ -44,7 +44,7 @@ from kbf_localization.training_map.calibration import SimilarityModel, triple
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import Source, TrainingMap
 from kbf_localization.vision.describer import Describer
-from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber
 from kbf_localization.vision.recipe import Recipe
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary

@@ -19,9 +19,13 @@ from kbf_localization.mapping.frames import Frames
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
 from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.describer import Describer, ImageDescriber, ImageDescription
+from kbf_localization.vision.describer import (
+    Describer,
+    ImageDescriber,
+    ImageDescription,
+    prepare_image,
+)
 from kbf_localization.vision.keypoints import Keypoints, detect_keypoints
-from kbf_localization.vision.prepare import prepare_image
 from kbf_localization.vision.settings import DescriberSettings
 
 Result = TypeVar("Result")

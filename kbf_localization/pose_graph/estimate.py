@@ -16,7 +16,6 @@ from kbf_localization.landmarks.bearings import spatial
 from kbf_localization.landmarks.build import relative_to
 from kbf_localization.motion.noise import MotionNoise, errors_over_windows, noise_growth
 from kbf_localization.parallel import Serial, Workers
-from kbf_localization.pose_graph.adjustment import Adjusted, adjust_with_odometry
 from kbf_localization.pose_graph.closures import (
     OUTLIER,
     Closure,
@@ -32,18 +31,21 @@ from kbf_localization.pose_graph.closures import (
 from kbf_localization.pose_graph.graph import (
     GAUGE_SIGMA,
     REJECTED_CHI2,
+    Adjusted,
     Anchors,
     Edges,
     OdometryEdges,
     PoseGraph,
     Solution,
+    adjust_with_odometry,
     whitening_of,
 )
-from kbf_localization.pose_graph.held_out import choose, folds, prediction_errors
 from kbf_localization.pose_graph.keyframes import (
     DriveOdometry,
     Keyframes,
+    candidates,
     choose_keyframes,
+    describe,
     detect,
     has_moved,
     odometry_at_images,
@@ -57,8 +59,10 @@ from kbf_localization.pose_graph.result import (
     HeldOutScore,
     PoseEstimates,
     WheelErrors,
+    choose,
+    folds,
+    prediction_errors,
 )
-from kbf_localization.pose_graph.retrieval import candidates, describe
 from kbf_localization.pose_graph.tracks import (
     COARSE_SIGMA_PX,
     FINE_SIGMA_PX,

@@ -1,14 +1,21 @@
-"""What the estimation of poses gives: trajectories, closures, the wheels' errors, its doubts."""
+"""What the estimation of poses gives: trajectories, closures, the wheels' errors, its doubts.
+
+Closures that are left out decide which method is used. Images help where they are right, and hurt
+where they are not: a tilting camera bends visual odometry. Which it is shows in closures that took
+no part: their motion is measured, and each method predicts it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from kbf_localization.arrays import Array
+from kbf_localization.arrays import Array, Flags
+from kbf_localization.geometry import relative, wrap_angle
 from kbf_localization.pose_graph.closures import Closure, Rejected
+from kbf_localization.pose_graph.graph import Edges
 from kbf_localization.pose_graph.keyframes import Keyframes
 from kbf_localization.vision.camera import Camera, Mount
 
@@ -84,3 +91,49 @@ class PoseEstimates:
     mount: Mount | None
     warnings: tuple[str, ...]
     cpu_s: float
+
+
+BLOCK_M = 5.0
+"""Closures of a stretch of path this long are left out together: neighbours are nearly the same."""
+PERIOD = 3
+"""Every third stretch is left out."""
+MIN_HELD_OUT = 6
+MAX_ERROR_M = 0.5
+"""A larger error counts as that: a wrong closure must not decide."""
+METRES_PER_RADIAN = 2.0
+"""An error of the heading counts as much as it moves what is 2 m away."""
+MARGIN = 0.97
+"""A method that relies on images must predict better than the wheels by 3 %."""
+VISUAL_MARGIN = 0.85
+"""Visual edges must predict better than the adjustment, which has the wheels too, by 15 %."""
+
+
+def folds(closures: Sequence[Closure], keyframes: Keyframes) -> Flags | None:
+    """Return which closures (c,) are left out; None where too few would be left out or kept."""
+    if not closures:
+        return None
+    later = np.array([max(closure.first, closure.second) for closure in closures], dtype=np.intp)
+    block = np.floor(keyframes.path_m[later] / BLOCK_M).astype(np.intp)
+    _, number = np.unique(
+        np.stack((keyframes.piece_of[later], block), axis=1), axis=0, return_inverse=True
+    )
+    out: Flags = number.ravel() % PERIOD == 1
+    if min(int(out.sum()), int((~out).sum())) < MIN_HELD_OUT:
+        return None
+    return out
+
+
+def prediction_errors(held_out: Edges, poses: Array) -> Array:
+    """Return the errors (c,) in metres, at most 0.5, of predicted closures."""
+    away = relative(poses[held_out.first], poses[held_out.second]) - held_out.motions
+    error = np.hypot(away[:, 0], away[:, 1]) + METRES_PER_RADIAN * np.abs(wrap_angle(away[:, 2]))
+    return np.minimum(error, MAX_ERROR_M)
+
+
+def choose(errors: Mapping[str, Array]) -> str:
+    """Return the method that predicts best; of about equal ones, that which trusts images less."""
+    means = {method: float(values.mean()) for method, values in errors.items()}
+    by_images = ADJUSTMENT
+    if means[VISUAL_EDGES] < VISUAL_MARGIN * means[ADJUSTMENT]:
+        by_images = VISUAL_EDGES
+    return by_images if means[by_images] < MARGIN * means[ODOMETRY_EDGES] else ODOMETRY_EDGES

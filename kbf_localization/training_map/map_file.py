@@ -54,7 +54,7 @@ from kbf_localization.training_map.calibration import (
 )
 from kbf_localization.training_map.training_map import Source, TrainingMap
 from kbf_localization.vision.describer import Describer, specification
-from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber
 from kbf_localization.vision.registry import make_describer, use_network
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary

@@ -1,7 +1,15 @@
-"""Local features of an image: where they are, and bytes that tell them apart."""
+"""Local features of an image: where they are, and bytes that tell them apart.
+
+Upright SIFT (Lowe 2004) in whole-image operations: extrema of differences of Gaussians are found at
+three octaves. Descriptors are read from planes of gradient votes, one for each orientation,
+smoothed over a cell, as dense SIFT has them. They are not turned to a dominant orientation: a
+robot's camera does not roll, and upright descriptors tell more apart.
+"""
 
 from __future__ import annotations
 
+import math
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,14 +18,222 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from kbf_localization.arrays import Floats, Image, Rows
-from kbf_localization.vision.settings import DESCRIPTOR_LENGTH
-from kbf_localization.vision.upright_sift import bound_components, upright_sift
+from kbf_localization.arrays import Array, Floats, Image, Rows
+from kbf_localization.vision.dense_sift import write_gradient_votes
+from kbf_localization.vision.settings import CELLS_PER_SIDE, DESCRIPTOR_LENGTH, ORIENTATIONS
+
+OCTAVES = 3
+INTERVALS = 3
+"""Scales an octave at which extrema are sought."""
+FIRST_SIGMA_PX = 1.0
+"""Smoothing of an octave's first scale; Lowe's 1.6 on an image doubled in size is 0.8."""
+CAMERA_SIGMA_PX = 0.5
+"""Smoothing that an image has already (Lowe)."""
+MIN_EXTREMUM = 1.0
+"""Least difference of Gaussians in grey levels: Lowe's 0.04 / 3 of 255 is 3.4."""
+EDGE_RATIO = 10.0
+"""Largest ratio of principal curvatures (Lowe)."""
+CELL_SIGMAS = 3.0
+"""A descriptor's cell is 3 σ wide (Lowe)."""
+WINDOW_PX = 5
+"""Votes are summed over two boxes of 5 pixels: cells of an octave are 4 to 6 pixels wide."""
+LARGEST_COMPONENT = 0.2
+"""Lowe's bound on a component of a unit descriptor."""
+SMALLEST_SIDE_PX = 24
+BORDER_PX = 4
+
+
+@dataclass(frozen=True)
+class Features:
+    """`pixels` (k, 2) x, y; raw `descriptors` (k, 128), not normalized."""
+
+    pixels: Floats
+    descriptors: Floats
+
+
+@dataclass(frozen=True)
+class _Extrema:
+    """Places (k,) in an octave's pixels, scales in pixels, and absolute differences."""
+
+    x: Floats
+    y: Floats
+    sigma: Floats
+    strength: Floats
+
+    def __getitem__(self, rows: Rows) -> _Extrema:
+        return _Extrema(self.x[rows], self.y[rows], self.sigma[rows], self.strength[rows])
+
+
+def upright_sift(image: Image, count: int) -> Features:
+    """Return the `count` strongest features of a grey image."""
+    octaves: list[tuple[Image, _Extrema]] = []
+    for _ in range(OCTAVES):
+        if min(image.shape) < SMALLEST_SIDE_PX:
+            break
+        octaves.append((image, _extrema(image, count)))
+        size = (image.shape[1] // 2, image.shape[0] // 2)
+        image = np.asarray(
+            cv2.resize(image[: 2 * size[1], : 2 * size[0]], size, interpolation=cv2.INTER_AREA)
+        )
+    strength = np.concatenate([np.empty(0, np.float32), *(e.strength for _, e in octaves)])
+    excess = len(strength) - count
+    weakest = np.partition(strength, excess)[excess] if excess > 0 else np.float32(0.0)
+    pixels = [np.empty((0, 2), np.float32)]
+    descriptors = [np.empty((0, DESCRIPTOR_LENGTH), np.float32)]
+    for number, (level, extrema) in enumerate(octaves):
+        kept = extrema[np.flatnonzero(extrema.strength >= weakest)]
+        if not len(kept.x):
+            continue
+        place = np.stack((kept.x, kept.y), axis=1)
+        # A halved pixel covers 2 by 2: its centre lies between theirs.
+        pixels.append((place + np.float32(0.5)) * np.float32(2**number) - np.float32(0.5))
+        descriptors.append(_describe(level, kept))
+    return Features(np.concatenate(pixels), np.concatenate(descriptors))
+
+
+def bound_components(descriptors: Floats) -> Floats:
+    """Descriptors (k, 128) whose components are at most 0.2 of their lengths."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
+    bounded = np.minimum(descriptors, np.float32(LARGEST_COMPONENT) * lengths[:, None])
+    return np.asarray(bounded, dtype=np.float32)
+
+
+def _extrema(image: Image, count: int) -> _Extrema:
+    """At most about `count` extrema of one octave, to fractions of a pixel."""
+    scales = FIRST_SIGMA_PX * 2.0 ** (np.arange(INTERVALS + 3) / INTERVALS)
+    differences = _differences(image, scales)
+    found = [_peaks(differences[k]) + k * differences[k].size for k in range(1, INTERVALS + 1)]
+    at = _peaks_in_scale(differences, np.concatenate(found))
+    flat = differences.ravel()
+    if len(at) > 2 * count:
+        # More than enough: edges and weak ones go soon.
+        excess = len(at) - 2 * count
+        at = at[np.argpartition(np.abs(flat[at]), excess)[excess:]]
+    return _interpolate(differences, at)
+
+
+def _peaks(plane: Floats) -> NDArray[np.intp]:
+    """Pixels that are as high as their neighbours and above the threshold, or pits."""
+    kernel = np.ones((3, 3), np.uint8)
+    tops = plane >= np.maximum(np.asarray(cv2.dilate(plane, kernel)), np.float32(MIN_EXTREMUM))
+    tops |= plane <= np.minimum(np.asarray(cv2.erode(plane, kernel)), np.float32(-MIN_EXTREMUM))
+    tops[:BORDER_PX] = tops[-BORDER_PX:] = False
+    tops[:, :BORDER_PX] = tops[:, -BORDER_PX:] = False
+    return np.flatnonzero(tops.ravel())
+
+
+def _peaks_in_scale(differences: Floats, at: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Those of the peaks `at` that exceed their nine neighbours in the scales beside theirs."""
+    _, height, width = differences.shape
+    flat, step = differences.ravel(), height * width
+    # Most fail at the first neighbours: the pixel itself in the other scales.
+    around = (np.array([0]), np.array([-1, 1, -width, width]), np.array([-1, 1]) + width)
+    for offsets in (*around, np.array([-1, 1]) - width):
+        offsets = np.concatenate((offsets - step, offsets + step))
+        value = flat.take(at)
+        others = flat.take(at + offsets[:, None])
+        others *= np.where(value > 0, np.float32(1.0), np.float32(-1.0))
+        at = at[(np.abs(value) >= others).all(axis=0)]
+    return at
+
+
+def _differences(image: Image, scales: Array) -> Floats:
+    """Differences of Gaussians (s - 1, h, w), in a buffer that the next call overwrites."""
+    smooth = image.astype(np.float32)
+    before = CAMERA_SIGMA_PX
+    out = _buffer("differences", (len(scales) - 1, *image.shape))
+    for k, sigma in enumerate(scales):
+        last = smooth
+        blurred = cv2.GaussianBlur(last, (0, 0), float(np.sqrt(sigma**2 - before**2)))
+        smooth = np.asarray(blurred, dtype=np.float32)
+        if k:
+            cv2.subtract(smooth, last, dst=out[k - 1])
+        before = sigma
+    return out
+
+
+def _interpolate(differences: Floats, at: NDArray[np.intp]) -> _Extrema:
+    """Extrema of the quadratics through the neighbours, without those on edges.
+
+    Place and scale are interpolated apart from each other: their mixed derivatives are small.
+    """
+    _, height, width = differences.shape
+    flat, step = differences.ravel(), height * width
+    value = flat[at]
+    right, left = flat[at + 1], flat[at - 1]
+    below, above = flat[at + width], flat[at - width]
+    coarser, finer = flat[at + step], flat[at - step]
+    xx, yy, ss = right + left - 2 * value, below + above - 2 * value, coarser + finer - 2 * value
+    xy = (flat[at + width + 1] + flat[at - width - 1]) / 4
+    xy -= (flat[at + width - 1] + flat[at - width + 1]) / 4
+    gx, gy, gs = (right - left) / 2, (below - above) / 2, (coarser - finer) / 2
+    determinant = xx * yy - xy * xy
+    curved = determinant * (EDGE_RATIO + 1) ** 2 > (xx + yy) ** 2 * EDGE_RATIO
+    curved &= determinant > 0
+    rows = np.flatnonzero(curved)
+    xx, yy, xy, ss = xx[rows], yy[rows], xy[rows], ss[rows]
+    gx, gy, gs, determinant = gx[rows], gy[rows], gs[rows], determinant[rows]
+    dx = np.clip((xy * gy - yy * gx) / determinant, -0.7, 0.7)
+    dy = np.clip((xy * gx - xx * gy) / determinant, -0.7, 0.7)
+    flat_in_scale = np.abs(ss) < 1e-6
+    ds = np.clip(-gs / np.where(flat_in_scale, 1.0, ss), -0.7, 0.7)
+    strength = np.abs(value[rows] + 0.5 * (gx * dx + gy * dy + gs * ds))
+    level, place = np.divmod(at[rows], step)
+    y, x = np.divmod(place, width)
+    sigma = FIRST_SIGMA_PX * np.exp2((level + ds) / INTERVALS)
+    return _Extrema(
+        (x + dx).astype(np.float32),
+        (y + dy).astype(np.float32),
+        sigma.astype(np.float32),
+        strength.astype(np.float32),
+    )
+
+
+def _describe(image: Image, extrema: _Extrema) -> Floats:
+    """Raw descriptors (k, 128): 4 by 4 cells of 8 orientations round each extremum."""
+    smooth = cv2.GaussianBlur(image, (0, 0), FIRST_SIGMA_PX)
+    votes = _buffer("votes", (*image.shape, ORIENTATIONS))
+    write_gradient_votes(np.asarray(smooth, dtype=np.uint8), votes)
+    planes = _buffer("planes", votes.shape)
+    cv2.sepFilter2D(votes, -1, _window(), _window(), dst=planes)
+    height, width = image.shape
+    offsets = (np.arange(CELLS_PER_SIDE) - (CELLS_PER_SIDE - 1) / 2.0).astype(np.float32)
+    reach = offsets * (np.float32(CELL_SIGMAS) * extrema.sigma)[:, None]
+    columns = np.clip(np.rint(extrema.x[:, None] + reach), 0, width - 1).astype(np.intp)
+    lines = np.clip(np.rint(extrema.y[:, None] + reach), 0, height - 1).astype(np.intp)
+    cells = lines[:, :, None] * width + columns[:, None, :]
+    found: Floats = planes.reshape(-1, ORIENTATIONS).take(cells, axis=0)
+    profile = np.exp(-0.5 * (offsets / (CELLS_PER_SIDE / 2.0)) ** 2)
+    found *= np.outer(profile, profile)[:, :, None]
+    return found.reshape(-1, DESCRIPTOR_LENGTH)
+
+
+@lru_cache(maxsize=1)
+def _window() -> Floats:
+    """Two boxes of 5 pixels, one after the other, along an axis: a triangle of 9."""
+    box = np.full(WINDOW_PX, 1.0 / WINDOW_PX)
+    return np.asarray(np.convolve(box, box), dtype=np.float32)
+
+
+_kept = threading.local()
+
+
+def _buffer(name: str, shape: tuple[int, ...]) -> Floats:
+    """Return an array of this thread with undefined content, the same memory for every image.
+
+    Memory from the system comes page by page, which takes longer than what is computed in it.
+    """
+    buffers: dict[str, Floats] = vars(_kept)
+    size = math.prod(shape)
+    if name not in buffers or buffers[name].size < size:
+        buffers[name] = np.empty(size, np.float32)
+    return buffers[name][:size].reshape(shape)
+
 
 WIDEST_PX = 480
 """Wider images are halved: on real images half the size matched more precisely than all of it."""
 
-CONTRAST = 0.015
+DETECTION_CONTRAST = 0.015
 """SIFT's contrast threshold; lower than Lowe's 0.04, since the strongest are taken anyway."""
 
 MAX_RATIO = 0.85
@@ -89,9 +305,9 @@ def _halved(image: Image) -> tuple[Image, int]:
 def _sift(features: int) -> Any:
     create: Any = getattr(cv2, "SIFT_create")  # noqa: B009
     try:
-        return create(features, 3, CONTRAST, 10, 1.6, enable_precise_upscale=True)
+        return create(features, 3, DETECTION_CONTRAST, 10, 1.6, enable_precise_upscale=True)
     except (TypeError, cv2.error):  # OpenCV before 4.8
-        return create(features, 3, CONTRAST, 10, 1.6)
+        return create(features, 3, DETECTION_CONTRAST, 10, 1.6)
 
 
 def squared_distances(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> Floats:

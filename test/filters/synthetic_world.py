@@ -24,8 +24,7 @@ from kbf_localization.mapping.describing import Described
 from kbf_localization.mapping.frames import gather_frames, select_frames
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescription
-from kbf_localization.vision.pyramid import pyramid_histogram
-from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber, pyramid_histogram
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 

@@ -1,8 +1,8 @@
 import numpy as np
 
-from kbf_localization.landmarks import matching
+from kbf_localization.landmarks import pose_solver
 from kbf_localization.landmarks.bearings import bearings_of, spatial
-from kbf_localization.landmarks.matching import MapImages, match_images
+from kbf_localization.landmarks.pose_solver import MapImages, match_images
 from test.landmarks.scene import CAMERA, LEVEL, Room
 
 MAP = np.array([[0.0, 0.0, 0.0], [0.3, 0.1, 0.1], [-0.2, -0.1, -0.1], [0.1, 0.2, 0.05]])
@@ -18,7 +18,7 @@ class CountingTable:
 
 
 def test_a_kept_image_is_what_the_table_places_and_is_read_once(monkeypatch):
-    monkeypatch.setattr(matching, "MAX_IMAGES", 2)
+    monkeypatch.setattr(pose_solver, "MAX_IMAGES", 2)
     table = CountingTable(Room.of_seed(31).table(MAP))
     images = MapImages(table, MAP)
     for row in (0, 1, 0, 2, 0, 1):

@@ -2,11 +2,14 @@
 
 import numpy as np
 
-from kbf_localization.landmarks.bearings import bearings_of, cross, linearize, rotations
-from kbf_localization.landmarks.projection import (
+from kbf_localization.landmarks.bearings import (
     Pairs,
+    bearings_of,
+    cross,
+    linearize,
     project,
     residual_information,
+    rotations,
     rotations_by_components,
     twists,
 )

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.filters.base import Confidence
-from kbf_localization.localization.result import State
-from kbf_localization.localization.state_monitor import StateMonitor
+from kbf_localization.localization.result import State, StateMonitor
 
 GOOD = Confidence(probability=0.95, evidence=2.0, min_evidence=-0.5, max_sigma_m=0.5)
 

@@ -9,7 +9,7 @@ from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, fit_rigid
 from kbf_localization.pose_graph import estimate, estimate_poses
 from kbf_localization.pose_graph.estimate import Anchor
-from kbf_localization.pose_graph.held_out import choose
+from kbf_localization.pose_graph.result import choose
 from test.pose_graph.world import RADIUS_M, World, circle, detect_in_worlds, drive
 
 WORLD = World.of_seed(3)

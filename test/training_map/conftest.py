@@ -19,7 +19,7 @@ from kbf_localization.training_map.calibration import (
     SimilarityModel,
 )
 from kbf_localization.vision.camera import Mount, PinholeCamera
-from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import Vocabulary
 from test.conftest import learning_quickly

@@ -11,7 +11,7 @@ from kbf_localization.errors import DescriberError, ParameterError
 from kbf_localization.vision.combination import Product, WeightedSum
 from kbf_localization.vision.dense_sift import dense_sift
 from kbf_localization.vision.describer import specification
-from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber
 from kbf_localization.vision.recipe import Recipe
 from kbf_localization.vision.registry import make_describer
 from kbf_localization.vision.settings import DescriberSettings

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.pyramid import pyramid_histogram
-from kbf_localization.vision.pyramid_describer import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber, pyramid_histogram
 from kbf_localization.vision.settings import DescriberSettings
 from kbf_localization.vision.vocabulary import learn_vocabulary
 

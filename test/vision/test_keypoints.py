@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import maximum_filter, minimum_filter
 
-from kbf_localization.vision import upright_sift as upright_sift_module
+from kbf_localization.vision import keypoints as keypoints_module
 from kbf_localization.vision.keypoints import (
     Keypoints,
     detect_keypoints,
@@ -99,7 +99,7 @@ def test_one_window_is_two_boxes_in_a_row() -> None:
     """To single precision, at the border too: both reflect the image there."""
     rng = np.random.default_rng(10)
     votes = rng.uniform(0, 300, (20, 30, 8)).astype(np.float32)
-    window = upright_sift_module._window()
+    window = keypoints_module._window()
     found = cv2.sepFilter2D(votes, -1, window, window)
     boxes = cv2.blur(cv2.blur(votes, (5, 5)), (5, 5))
     np.testing.assert_allclose(found, boxes, rtol=1e-5)
@@ -110,8 +110,8 @@ def test_extrema_exceed_all_neighbours_in_place_and_scale() -> None:
     planes = cv2.GaussianBlur(rng.normal(0, 9, (40, 50, 5)).astype(np.float32), (0, 0), 1.0)
     planes = np.ascontiguousarray(planes.transpose(2, 0, 1))
     size = planes[0].size
-    first = [upright_sift_module._peaks(planes[k]) + k * size for k in (1, 2, 3)]
-    found = set(upright_sift_module._peaks_in_scale(planes, np.concatenate(first)).tolist())
+    first = [keypoints_module._peaks(planes[k]) + k * size for k in (1, 2, 3)]
+    found = set(keypoints_module._peaks_in_scale(planes, np.concatenate(first)).tolist())
     high, low = maximum_filter(planes, 3), minimum_filter(planes, 3)
     peaks = ((planes == high) & (planes >= 1.0)) | ((planes == low) & (planes <= -1.0))
     peaks[[0, 4]] = peaks[:, :4] = peaks[:, -4:] = peaks[:, :, :4] = peaks[:, :, -4:] = False

@@ -12,8 +12,7 @@ import onnxruntime
 import pytest
 
 from kbf_localization.errors import DescriberError, KbfError, ParameterError
-from kbf_localization.vision.network_process import NetworkLimits
-from kbf_localization.vision.onnx_describer import OnnxDescriber, read_normalization
+from kbf_localization.vision.onnx_describer import NetworkLimits, OnnxDescriber, read_normalization
 from test.vision import networks
 
 

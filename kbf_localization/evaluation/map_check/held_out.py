@@ -22,8 +22,7 @@ from kbf_localization.filters.kernel_step import (
 )
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization.localizer import Localizer
-from kbf_localization.localization.result import State
-from kbf_localization.localization.state_monitor import FIRST_PROOF
+from kbf_localization.localization.result import FIRST_PROOF, State
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import TrainingMap, subset, without_thumbnails

@@ -21,8 +21,13 @@ from kbf_localization.evaluation.plots import make_figure, save_figure
 from kbf_localization.evaluation.report import CAMERA_NOTE, Plot, Table, write_simple_report
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.geometry import embed
-from kbf_localization.training_map.recorded import light, part_of_day, recorded, when
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import (
+    TrainingMap,
+    light,
+    part_of_day,
+    recorded,
+    when,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

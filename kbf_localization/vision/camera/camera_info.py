@@ -1,18 +1,36 @@
-"""Cameras from `sensor_msgs/CameraInfo` and calibrations of the same content, whoever read them."""
+"""Cameras from numbers: `sensor_msgs/CameraInfo` and calibrations of the same content, or a map's.
+
+What the numbers hold may be hostile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kbf_localization.errors import ParameterError
 from kbf_localization.limits import shortened
-from kbf_localization.vision.camera.base import Camera, check_size, check_value
+from kbf_localization.vision.camera.base import Camera, check_size, check_value, number_of
 from kbf_localization.vision.camera.fisheye import FisheyeCamera
 from kbf_localization.vision.camera.panorama import PanoramaCamera
 from kbf_localization.vision.camera.pinhole import COEFFICIENTS, PinholeCamera
+
+
+def camera_from_dict(values: object) -> Camera:
+    """Return the camera that `Camera.to_dict` described; ParameterError for what is none."""
+    if not isinstance(values, Mapping):
+        raise ParameterError(f"the stored camera is {shortened(values)}, not a table")
+    model = number_of(values, "model")
+    if model == PinholeCamera.model:
+        return PinholeCamera.from_dict(values)
+    if model == FisheyeCamera.model:
+        return FisheyeCamera.from_dict(values)
+    if model == PanoramaCamera.model:
+        return PanoramaCamera.from_dict(values)
+    raise ParameterError(f"the stored camera is of the unknown model {shortened(model)}")
+
 
 PINHOLE_MODELS = (
     "plumb_bob", "rational_polynomial", "thin_prism", "radtan", "radial-tangential",

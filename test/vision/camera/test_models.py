@@ -9,10 +9,10 @@ import pytest
 
 from kbf_localization.errors import ParameterError
 from kbf_localization.vision.camera.base import Camera
+from kbf_localization.vision.camera.camera_info import camera_from_dict
 from kbf_localization.vision.camera.fisheye import FisheyeCamera
 from kbf_localization.vision.camera.panorama import PanoramaCamera
 from kbf_localization.vision.camera.pinhole import PinholeCamera
-from kbf_localization.vision.camera.stored import camera_from_dict
 
 PLUMB_BOB = (-0.28, 0.09, 0.001, -0.0007, -0.012)
 RATIONAL = (0.8, -0.3, 1e-4, -2e-4, 0.02, 1.1, -0.2, 0.05)
