@@ -237,6 +237,13 @@ def matched(images: dict[int, Any], poses: Array, rows: NDArray[np.intp]) -> lis
     return result
 
 
+def assert_focal_length(found: SelfCalibration, truth: float) -> None:
+    """Check that the error is one that the reported deviation allows, and that this is small."""
+    assert isinstance(found.camera, PinholeCamera)
+    assert abs(np.log(found.camera.fx / truth)) < 3.0 * found.focal_sigma
+    assert found.focal_sigma < 0.005
+
+
 def test_the_focal_length_of_a_rendered_office_is_found_where_the_lever_arm_is_known(
     office_drives: tuple[Path, Path],
 ) -> None:
@@ -246,8 +253,8 @@ def test_the_focal_length_of_a_rendered_office_is_found_where_the_lever_arm_is_k
     rows = choose_pairs(drive.poses, 30)
     images = dict(drive.images(np.unique(rows).tolist()))
     found = calibrate(matched(images, drive.poses, rows), *SIZE, translation=np.zeros(3))
-    assert isinstance(found.camera, PinholeCamera) and isinstance(drive.camera, PinholeCamera)
-    assert found.camera.fx == pytest.approx(drive.camera.fx, rel=0.005)
+    assert isinstance(drive.camera, PinholeCamera)
+    assert_focal_length(found, drive.camera.fx)
     assert found.warnings == ()
 
 
@@ -263,6 +270,6 @@ def test_distortion_and_a_turned_mount_of_another_office_are_found(tmp_path: Pat
     images = dict(drive.images(np.unique(rows).tolist()))
     found = calibrate(matched(images, drive.poses, rows), *SIZE, translation=np.zeros(3))
     assert isinstance(found.camera, PinholeCamera)
-    assert found.camera.fx == pytest.approx(camera.lens(*SIZE).fx, rel=0.005)
+    assert_focal_length(found, camera.lens(*SIZE).fx)
     assert found.camera.distortion[0] == pytest.approx(-0.15, abs=0.02)
     assert found.mount.angles[0] == pytest.approx(0.1, abs=0.005)
