@@ -41,8 +41,7 @@ def live(
     follow_links: FollowLinks = False,
 ) -> None:
     from kbf_localization.datasets.files import check_links
-    from kbf_localization.live.board import Board
-    from kbf_localization.live.server import LiveSettings, is_loopback, serving
+    from kbf_localization.live.server import Board, LiveSettings, is_loopback, serving
 
     if (bag is None) != (map_path is None):
         raise ParameterError("a bag needs --map, and --map a bag: kbf live BAG --map MAP")

@@ -26,13 +26,18 @@ from kbf_localization.filters.base import (
 from kbf_localization.filters.hypothesis import (
     LANDMARK_ROWS,
     MAX_MEASURED,
+    MIN_DISCONTINUITY,
     MIN_MEASURED_PROBABILITY,
+    Continuity,
+    ContinuityMonitor,
     Hypothesis,
     MeasuredPose,
     from_fix,
     is_sound,
     landmark_update,
     log_ratio,
+    posterior_weights,
+    transfer,
 )
 from kbf_localization.filters.kernel_belief import (
     CONFIRMED_PROBABILITY,
@@ -48,13 +53,6 @@ from kbf_localization.filters.kernel_step import (
     KernelStep,
     LocalKernelBayes,
     LocalPosterior,
-)
-from kbf_localization.filters.null_hypothesis import (
-    MIN_DISCONTINUITY,
-    Continuity,
-    ContinuityMonitor,
-    posterior_weights,
-    transfer,
 )
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.landmarks.pose_solver import LandmarkFix

@@ -41,13 +41,17 @@ from kbf_localization.pose_graph.graph import (
     whitening_of,
 )
 from kbf_localization.pose_graph.keyframes import (
+    COARSE_SIGMA_PX,
+    FINE_SIGMA_PX,
     DriveOdometry,
     Keyframes,
+    TrackBuilder,
     candidates,
     choose_keyframes,
     describe,
     detect,
     has_moved,
+    neighbours,
     odometry_at_images,
     still_stretches,
 )
@@ -62,12 +66,6 @@ from kbf_localization.pose_graph.result import (
     choose,
     folds,
     prediction_errors,
-)
-from kbf_localization.pose_graph.tracks import (
-    COARSE_SIGMA_PX,
-    FINE_SIGMA_PX,
-    TrackBuilder,
-    neighbours,
 )
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.vision.camera import Camera, Mount

@@ -25,7 +25,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from visualization_msgs.msg import MarkerArray
 
 from kbf_localization.datasets.image_headers import read_header
-from kbf_localization.live.board import Board
+from kbf_localization.live.server import Board
 from kbf_localization.ros.conversions import (
     ImageError,
     decode,

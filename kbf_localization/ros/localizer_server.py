@@ -45,11 +45,12 @@ from kbf_localization.ros.diagnostics import (
     Rate,
     SanitizingLogger,
 )
-from kbf_localization.ros.image_worker import ImageWorker, PendingImage
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
 from kbf_localization.ros.startup import localizer_settings
 from kbf_localization.ros.subscription_reader import (
     UNREADABLE,
+    ImageWorker,
+    PendingImage,
     SubscriptionReader,
     Topic,
     read_odometry,

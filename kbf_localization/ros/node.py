@@ -22,9 +22,8 @@ from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.localization import Localization
 from kbf_localization.ros import diagnostics, parameters
-from kbf_localization.ros.bond import Bond, make_bond
 from kbf_localization.ros.conversions import header
-from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.ros.lifecycle import Bond, SafeLifecycleNode, make_bond
 from kbf_localization.ros.localizer_server import LocalizerServer
 from kbf_localization.ros.outputs import Outputs
 from kbf_localization.ros.startup import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kbf_localization.filters.null_hypothesis import MIN_DISCONTINUITY, ContinuityMonitor
+from kbf_localization.filters.hypothesis import MIN_DISCONTINUITY, ContinuityMonitor
 from kbf_localization.geometry import relative
 from test.filters.synthetic_world import World, drive, loop
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbf_localization.filters.null_hypothesis import (
+from kbf_localization.filters.hypothesis import (
     FIRST_RETURN,
     HAZARD_OF_DISCONTINUITY,
     HAZARD_PER_TRAVEL,

@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("tornado")
 
-from kbf_localization.live.board import Board
-from kbf_localization.live.server import LiveSettings, serving
+from kbf_localization.live.server import Board, LiveSettings, serving
 from test.evaluation.chromium import Chromium
 
 PATIENCE = 60.0

@@ -19,10 +19,10 @@ from tornado.websocket import websocket_connect
 
 from kbf_localization.errors import KbfError
 from kbf_localization.live import server
-from kbf_localization.live.board import Board
 from kbf_localization.live.server import (
     FILES,
     MAX_MESSAGE_BYTES,
+    Board,
     LiveSettings,
     is_loopback,
     is_own_name,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from kbf_localization import shutdown
-from kbf_localization.ros import startup
+from kbf_localization.ros import localizer_node, startup
 from kbf_localization.ros.localizer_node import main as run
 from kbf_localization.ros.node import LocalizerNode
 
@@ -16,7 +15,7 @@ LOADING = "HANGS_WHILE_LOADING"
 
 def main() -> int:
     """Its shutdown never ends: only a second signal ends the process."""
-    shutdown.LONGEST_SHUTDOWN_S = 1000.0
+    localizer_node.LONGEST_SHUTDOWN_S = 1000.0
     LocalizerNode.close = lambda node: hang("ending")
     if LOADING in os.environ:
         startup.load_map = lambda *_: hang("loading")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kbf_localization.ros.image_worker import ImageWorker, PendingImage
+from kbf_localization.ros.subscription_reader import ImageWorker, PendingImage
 
 PATIENCE = 60.0
 

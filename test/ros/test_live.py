@@ -14,8 +14,7 @@ from visualization_msgs.msg import Marker
 
 from kbf_localization.datasets.floor_plan_image import FREE, OCCUPIED, UNKNOWN, FloorPlanImage
 from kbf_localization.filters.base import HypothesisEstimate
-from kbf_localization.live.board import Board
-from kbf_localization.live.server import LiveSettings, serving
+from kbf_localization.live.server import Board, LiveSettings, serving
 from kbf_localization.ros.conversions import planar_pose
 from kbf_localization.ros.live import LiveListener, _forgiving, listening
 from kbf_localization.ros.node_process import NodeProcess

@@ -14,10 +14,10 @@ from rosgraph_msgs.msg import Clock
 
 from kbf_localization.datasets.bag_reader import BagTopic, open_bag
 from kbf_localization.datasets.bag_writer import write_bag
-from kbf_localization.ros import player as player_module
+from kbf_localization.ros import replay as player_module
 from kbf_localization.ros.conversions import nanoseconds
 from kbf_localization.ros.node_process import spinning
-from kbf_localization.ros.player import BagPlayer, choose_playlist
+from kbf_localization.ros.replay import BagPlayer, choose_playlist
 from test.datasets.bags import MemoryDrive
 
 

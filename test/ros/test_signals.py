@@ -19,8 +19,8 @@ import pytest
 from lifecycle_msgs.msg import Transition, TransitionEvent
 from lifecycle_msgs.srv import ChangeState
 
+from kbf_localization.ros.localizer_node import ECHO_S
 from kbf_localization.ros.node_process import NodeProcess
-from kbf_localization.shutdown import ECHO_S
 from test.ros.hanging_localizer import LOADING
 from test.ros.robot import Robot
 from test.ros.test_soak import cpu_seconds
