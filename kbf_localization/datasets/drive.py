@@ -88,6 +88,15 @@ def mount_of(drive: Timed) -> Mount | None:
     return getattr(drive, "mount", None)
 
 
+def attitudes_of(drive: Timed) -> Array | None:
+    """Return height (m), pitch and roll (rad) of a drive's camera at its images, (t, 3).
+
+    They are those of a level camera that looks along the heading of `poses`. None where the
+    drive's poses are a robot's on a floor.
+    """
+    return getattr(drive, "attitudes", None)
+
+
 class Timed(Protocol):
     """Images with stamps, in order, and the odometry between them."""
 

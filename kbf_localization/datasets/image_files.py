@@ -32,6 +32,7 @@ from kbf_localization.datasets.planar import (
 from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, LONGEST_GAP_NS, known_poses
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp
 from kbf_localization.errors import DatasetError, KbfError
+from kbf_localization.geometry import interpolate
 from kbf_localization.vision.camera.base import Camera
 from kbf_localization.vision.camera.camera_info import fitted
 from kbf_localization.vision.camera.mount import Mount
@@ -134,9 +135,10 @@ class ImageFilesDrive(ImageFiles):
         axes = axes or guess_axes(truth)
         self.motion: PlanarMotion = to_plane(truth, axes)
         # The planar pose of a camera is that of a base below it, in which it may be tilted.
-        self.mount = self.motion.mount if axes is Axes.CAMERA else None
+        self.mount = self.motion.mount
         self._calibrate(known_camera)
         self.poses: Array = self._match(truth, axes)
+        self.attitudes = self._attitudes(truth)
         self._odometry = None if odometry is None else planar_odometry(path, odometry)
         if self._odometry is not None:
             found = agreement(self.poses, self.stamps_ns, self._odometry)
@@ -217,6 +219,13 @@ class ImageFilesDrive(ImageFiles):
             "heading means nothing; left out of maps and of errors",
         )
         return poses
+
+    def _attitudes(self, truth: Trajectory) -> Array | None:
+        """Return height, pitch and roll (t, 3) of the camera at the images' stamps."""
+        attitudes = self.motion.attitudes
+        if attitudes is None:
+            return None
+        return interpolate(truth.stamps_ns, attitudes, self.stamps_ns)
 
     def _clocks(self, truth: Trajectory) -> str:
         """Say how the images' stamps lie to the trajectory's, and which unit would explain it."""

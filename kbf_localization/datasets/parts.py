@@ -16,6 +16,7 @@ from kbf_localization.datasets.drive import (
     SIMULATED,
     Drive,
     OdometryLog,
+    attitudes_of,
     camera_of,
     mount_of,
     summary,
@@ -94,6 +95,8 @@ class _Derived:
         labels = drive.labels
         self.labels = None if labels is None else tuple(labels[i] for i in indices)
         self.camera, self.mount = camera_of(drive), mount_of(drive)
+        attitudes = attitudes_of(drive)
+        self.attitudes: Array | None = None if attitudes is None else attitudes[indices]
         self.odometry = odometry
         self.odometry_origin = drive.odometry_origin
         self.warnings: tuple[str, ...] = drive.warnings
@@ -212,5 +215,5 @@ class PosedDrive(_Derived):
     ) -> None:
         super().__init__(drive, drive.name, np.arange(len(drive)), drive.odometry)
         self.poses, self.covariances, self.pose_sigma = poses, covariances, pose_sigma
-        self.camera, self.mount = camera, mount
+        self.camera, self.mount, self.attitudes = camera, mount, None
         self.warnings = (*drive.warnings, *warnings)

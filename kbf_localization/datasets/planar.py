@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.trajectory import Trajectory
-from kbf_localization.vision.camera.mount import Mount
+from kbf_localization.vision.camera.mount import OPTICAL_IN_BASE, Mount
 
 PATH_M = 0.25
 """Where the path extends this far (standard deviation), it says as much about the plane as the
@@ -39,7 +39,9 @@ class PlanarMotion:
     `poses` (m, 3), NaN where the view is too steep to have a heading. `tilt_rad` is the RMS
     angle by which the up direction moves in the body's frame, 0 for a camera fixed to a robot on a
     flat floor, however it is pitched; `height_m` the standard deviation of the height. `mount` is
-    the mean tilt of a camera against its planar pose, None for a robot's trajectory.
+    the mean tilt of a camera against its planar pose, None for a robot's trajectory and where the
+    camera tilts. `attitudes` (m, 3) are each camera's height (m), pitch and roll (rad) in the frame
+    of its planar pose, None for a robot's trajectory.
     """
 
     poses: Array
@@ -47,6 +49,7 @@ class PlanarMotion:
     height_m: float
     length_m: float
     mount: Mount | None = None
+    attitudes: Array | None = None
 
     @property
     def is_planar(self) -> bool:
@@ -81,21 +84,37 @@ def to_plane(trajectory: Trajectory, axes: Axes) -> PlanarMotion:
     in_body = np.einsum("mji,j->mi", trajectory.rotations, normal)
     angles = np.arccos(np.clip(in_body @ _unit(in_body.mean(axis=0)), -1.0, 1.0))
     tilt = float(np.sqrt(np.mean(angles**2)))
-    mount = None
-    if axes is Axes.CAMERA and not steep.all():
-        mount = _mean_mount(trajectory.rotations[~steep], (x_axis, y_axis), heading[~steep])
-    return PlanarMotion(poses, tilt, float(heights.std()), trajectory.length_m, mount)
+    height_m = float(heights.std())
+    if axes is Axes.BASE or steep.all():
+        return PlanarMotion(poses, tilt, height_m, trajectory.length_m)
+    turned = _in_planar_frames(trajectory.rotations, (x_axis, y_axis), heading)
+    up_axis = np.cross(x_axis, y_axis)
+    attitudes = np.column_stack([trajectory.positions @ up_axis, _pitch_and_roll(turned)])
+    attitudes[steep] = np.nan
+    found = PlanarMotion(poses, tilt, height_m, trajectory.length_m, None, attitudes)
+    return replace(found, mount=_mean_mount(turned[~steep])) if found.is_planar else found
 
 
-def _mean_mount(rotations: Array, plane: tuple[Array, Array], heading: Array) -> Mount:
-    """Return the mean rotation of cameras (m, 3, 3) in the frames of their planar poses."""
+def _in_planar_frames(rotations: Array, plane: tuple[Array, Array], heading: Array) -> Array:
+    """Return the rotations (m, 3, 3) of cameras in the frames of their planar poses."""
     x_axis, y_axis = plane
     cos, sin = np.cos(heading)[:, None], np.sin(heading)[:, None]
     ahead, left = cos * x_axis + sin * y_axis, cos * y_axis - sin * x_axis
     up = np.broadcast_to(np.cross(x_axis, y_axis), ahead.shape)
     bases = np.stack([ahead, left, up], axis=2)
-    mean = np.einsum("mji,mjk->ik", bases, rotations) / len(rotations)
-    first, _, second = np.linalg.svd(mean)
+    return np.asarray(np.swapaxes(bases, 1, 2) @ rotations)
+
+
+def _pitch_and_roll(rotations: Array) -> Array:
+    """Return pitch and roll (m, 2) of cameras (m, 3, 3) that look along their frames' headings."""
+    body = rotations @ OPTICAL_IN_BASE.T
+    pitch = np.arcsin(np.clip(-body[:, 2, 0], -1.0, 1.0))
+    return np.column_stack([pitch, np.arctan2(body[:, 2, 1], body[:, 2, 2])])
+
+
+def _mean_mount(rotations: Array) -> Mount:
+    """Return the mean of rotations (m, 3, 3)."""
+    first, _, second = np.linalg.svd(rotations.mean(axis=0))
     turn = np.diag([1.0, 1.0, np.sign(np.linalg.det(first @ second))])
     return Mount(first @ turn @ second, np.zeros(3))
 

@@ -12,8 +12,10 @@ from typing import IO, Protocol
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Image, Rows
+from kbf_localization.geometry import embed
 from kbf_localization.landmarks.adjustment import POSE_SIGMA, PointGroup, adjust
 from kbf_localization.landmarks.bearings import CameraModel, CameraMount, bearings_of, spatial
 from kbf_localization.landmarks.table import MAX_PER_IMAGE, ImageLandmarks, LandmarkTable
@@ -45,6 +47,8 @@ SPARSE_PARTNERS = 4
 """With fewer partners two views suffice."""
 CELLS = 6
 """Landmarks are spread over 6 by 6 cells of the image's keypoints."""
+NEIGHBOURS = 3
+"""Map images next to an image, whose mean attitude is its prior."""
 SMALLEST_ATTITUDE_SIGMA = np.array([0.003, 0.002, 0.002])
 """Metres and radians; a floor is never more even."""
 
@@ -197,23 +201,26 @@ def triangulate_all(
     workers: Workers,
     progress: Progress,
     pose_sigma: tuple[float, float, float] = POSE_SIGMA,
+    attitudes: Array | None = None,
 ) -> BuiltLandmarks:
     """Return the table of the selected images; one whose image could not be read has no landmarks.
 
     Points are first triangulated with the poses as given. Then poses, heights and tilts are
     adjusted, and the points are triangulated again. They are stored relative to the given poses.
+    `attitudes` (n, 3) are the images' heights, pitches and rolls, zero if not given.
     """
+    given = spatial(poses, attitudes)
     made: list[ImageLandmarks] = []
     sigmas: list[float] = []
     misfits: list[Rows] = []
     for first in range(0, len(selected), ADJUSTED_AT_ONCE):
         part = slice(first, first + ADJUSTED_AT_ONCE)
         coarse: list[_Coarse] = []
-        tasks = _tasks(poses, selected[part], partners[part], store)
+        tasks = _tasks(given, selected[part], partners[part], store)
         for found in workers.map(partial(_coarse, camera, mount), _chunks(tasks)):
             coarse.extend(found)
             progress(first + len(coarse), len(selected), "matching keypoints")
-        states, wrong = _adjusted(poses, coarse, pose_sigma)
+        states, wrong = _adjusted(given, coarse, pose_sigma)
         misfits.append(wrong)
         again = _with_states(coarse, states, store)
         for landmarks in workers.map(partial(_fine, camera, mount), _chunks(again)):
@@ -226,7 +233,10 @@ def triangulate_all(
     sigma_px = float(np.clip(np.median(known), *SIGMA_RANGE_PX)) if known else SIGMA_RANGE_PX[1]
     table = LandmarkTable.of_images(made)
     return BuiltLandmarks(
-        table, sigma_px, _attitude_sigma(table), np.unique(np.concatenate(misfits or [selected]))
+        table,
+        sigma_px,
+        _attitude_sigma(table, poses[selected]),
+        np.unique(np.concatenate(misfits or [selected])),
     )
 
 
@@ -235,11 +245,11 @@ def _chunks(tasks: Iterator[_Task]) -> Iterator[list[_Task]]:
 
 
 def _tasks(
-    poses: Array, selected: Rows, partners: Sequence[Rows], store: KeypointSource
+    states: Array, selected: Rows, partners: Sequence[Rows], store: KeypointSource
 ) -> Iterator[_Task]:
     for row, others in zip(selected, partners):
         rows = np.array([row, *(other for other in others if int(other) in store)], dtype=np.intp)
-        yield _Task(rows, spatial(poses[rows]), _keypoints(rows, store))
+        yield _Task(rows, states[rows], _keypoints(rows, store))
 
 
 def _keypoints(rows: Rows, store: KeypointSource) -> tuple[Keypoints, ...]:
@@ -282,16 +292,19 @@ def _match_coarsely(task: _Task, sightings: list[Sighting]) -> _Coarse:
 
 
 def _adjusted(
-    poses: Array, coarse: Sequence[_Coarse], pose_sigma: tuple[float, float, float]
+    states: Array, coarse: Sequence[_Coarse], pose_sigma: tuple[float, float, float]
 ) -> tuple[dict[int, Array], Rows]:
-    """Return adjusted states of the images by row, and the rows of those that do not fit."""
+    """Return adjusted states of the images by row, and the rows of those that do not fit.
+
+    `states` (n, 6) are those of all images as given.
+    """
     rows = np.unique(np.concatenate([found.rows for found in coarse]))
     groups = [
         PointGroup(np.searchsorted(rows, group.images), group.bearings, group.seen, group.points)
         for group in (found.group for found in coarse)
         if group is not None
     ]
-    found = adjust(spatial(poses[rows]), groups, ADJUSTED_SIGMA_PX, pose_sigma)
+    found = adjust(states[rows], groups, ADJUSTED_SIGMA_PX, pose_sigma)
     return dict(zip(rows.tolist(), found.states)), rows[found.misfits]
 
 
@@ -324,12 +337,16 @@ def relative_to(pose: Array, image: ImageLandmarks) -> ImageLandmarks:
     )
 
 
-def _attitude_sigma(table: LandmarkTable) -> tuple[float, float, float]:
-    """Robust deviations of the images' heights, pitches and rolls about their medians."""
-    attitudes = table.attitudes[table.counts() > 0].astype(np.float64)
-    if not len(attitudes):
-        attitudes = np.zeros((1, 3))
-    spread = 1.4826 * np.median(np.abs(attitudes - np.median(attitudes, axis=0)), axis=0)
+def _attitude_sigma(table: LandmarkTable, poses: Array) -> tuple[float, float, float]:
+    """Robust deviations of the images' heights, pitches and rolls about their neighbours' means."""
+    seeing = np.flatnonzero(table.counts() > 0)
+    if len(seeing) <= NEIGHBOURS:
+        height, pitch, roll = SMALLEST_ATTITUDE_SIGMA.tolist()
+        return height, pitch, roll
+    attitudes = table.attitudes[seeing].astype(np.float64)
+    _, found = cKDTree(embed(poses[seeing])).query(embed(poses[seeing]), k=NEIGHBOURS + 1)
+    away = attitudes - attitudes[np.asarray(found)[:, 1:]].mean(axis=1)
+    spread = 1.4826 * np.median(np.abs(away), axis=0)
     height, pitch, roll = np.maximum(1.5 * spread, SMALLEST_ATTITUDE_SIGMA).tolist()
     return height, pitch, roll
 

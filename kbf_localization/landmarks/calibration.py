@@ -21,8 +21,10 @@ from kbf_localization.landmarks.pose_solver import LandmarkFix, LandmarkSolver
 
 HEADING_METRES = 1.0
 """A turn by a radian changes the view about as much as a metre does."""
-LEFT_OUT_M = (0.0, 0.3, 0.6, 1.0, 1.6)
-"""Radii within which map views are left out, one drawn for each image."""
+LEFT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Radii within which map views are left out, one drawn for each image, in the map's own scales."""
+COVERED = 1.0
+"""Distance to the nearest view, in the map's own scales, within which the map shows a place."""
 ROWS_PER_FIX = 4
 MIN_EXAMPLES = 12
 """With fewer, the defaults stay."""
@@ -101,8 +103,8 @@ class HeldOutImage:
 class Calibration:
     """The models, and how well held-out images are measured.
 
-    `solved` is the fraction of the images at right places with a usable fix, `median_error_m` that
-    of these fixes; NaN without any image, or any fix.
+    `solved` is the fraction of the images at places that the remaining views cover with a usable
+    fix, `median_error_m` that of these fixes; NaN without any image, or any fix.
     """
 
     covariance: CovarianceModel
@@ -128,17 +130,28 @@ def features(fix: LandmarkFix | None) -> Array:
 
 
 def calibrate(
-    solver: LandmarkSolver, drives: Rows, images: Sequence[HeldOutImage], seed: int = 0
+    solver: LandmarkSolver,
+    drives: Rows,
+    images: Sequence[HeldOutImage],
+    scales: tuple[float, float] = (1.0, 1.0),
+    seed: int = 0,
 ) -> Calibration:
-    """Measure held-out images at right and wrong places; `drives` (n,) are the map images'."""
+    """Measure held-out images at right and wrong places; `drives` (n,) are the map images'.
+
+    `scales` are the distance (m) and the turn (rad) over which the map's images cease to be
+    similar. Places that the remaining views do not cover teach the covariance alone.
+    """
     rng = np.random.default_rng(seed)
     errors, claimed, distances = [], [], []
-    right, wrong = [], []
+    right, wrong, near_errors = [], [], []
     several = len(np.unique(drives)) > 1
     for image in images:
         away = view_distance(solver.poses, image.pose)
+        offset = solver.poses - image.pose
+        turn = np.abs(wrap_angle(offset[:, 2]))
+        separation = np.hypot(np.hypot(offset[:, 0], offset[:, 1]) / scales[0], turn / scales[1])
         # The image may be one of the map's own.
-        left_out = away <= rng.choice(LEFT_OUT_M)
+        left_out = separation <= rng.choice(LEFT_OUT)
         if several:
             left_out |= drives == image.drive
         start = image.pose + PRIOR_SIGMA * rng.standard_normal(3)
@@ -146,12 +159,16 @@ def calibrate(
         rows = order[: min(ROWS_PER_FIX, int((~left_out).sum()))]
         if len(rows):
             fix = _measure(solver, image, rows, start)
-            right.append(features(fix))
+            covered = bool(separation[rows].min() <= COVERED)
+            if covered:
+                right.append(features(fix))
             if fix is not None and fix.inliers >= MIN_INLIERS:
                 error = fix.pose - image.pose
                 errors.append(np.array([error[0], error[1], float(wrap_angle(error[2]))]))
                 claimed.append(fix.covariance)
                 distances.append(float(away[rows[0]]))
+                if covered:
+                    near_errors.append(float(np.hypot(error[0], error[1])))
         if len(image.wrong_rows):
             elsewhere = image.wrong_rows[:ROWS_PER_FIX]
             fix = _measure(solver, image, elsewhere, solver.poses[elsewhere[0]])
@@ -164,9 +181,8 @@ def calibrate(
     evidence = EvidenceModel()
     if min(len(right), len(wrong)) >= MIN_EXAMPLES:
         evidence = fit_likelihood_ratio(np.array(right), np.array(wrong))
-    solved = len(errors) / len(right) if right else np.nan
-    distances_m = [float(np.hypot(error[0], error[1])) for error in errors]
-    median = float(np.median(distances_m)) if distances_m else np.nan
+    solved = len(near_errors) / len(right) if right else np.nan
+    median = float(np.median(near_errors)) if near_errors else np.nan
     return Calibration(covariance, evidence, len(errors), solved, median)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.errors import ParameterError
-from kbf_localization.landmarks.bearings import Bearings, bearings_of
+from kbf_localization.landmarks.bearings import Bearings, bearings_of, rotations, spatial
 from kbf_localization.landmarks.calibration import (
     CovarianceModel,
     EvidenceModel,
@@ -123,13 +123,24 @@ class LandmarkMap:
 
         The map's own camera also stays where the other one sees alike: the landmarks were made
         with it, and a second calibration of one camera only adds its errors. The height stays that
-        of the map, whose landmarks are relative to it.
+        of the map, whose landmarks are relative to it. A mount is that on a level base: the pitch
+        and roll that the map's images have in common belong to it.
         """
-        camera, mount = camera or self.camera, mount or self.mount
-        placed = Mount(mount.rotation, np.append(mount.translation[:2], self.mount.translation[2]))
+        camera, placed = camera or self.camera, self.mount
+        if mount is not None:
+            place = np.append(mount.translation[:2], self.mount.translation[2])
+            placed = Mount(self._common_tilt.T @ mount.rotation, place)
         if _sees_alike(self.camera, self.mount, camera, placed):
             return self
         return replace(self, description=replace(self.description, camera=camera, mount=placed))
+
+    @property
+    def _common_tilt(self) -> Array:
+        """Return the rotation (3, 3) by the median pitch and roll of the map's images."""
+        attitudes = self.table.attitudes[self.table.counts() > 0].astype(np.float64)
+        if not len(attitudes):
+            return np.eye(3)
+        return rotations(spatial(np.zeros(3), np.median(attitudes, axis=0)))
 
     def bearings(self, keypoints: Keypoints, image_size: tuple[int, int]) -> Bearings | None:
         """Return the directions of an image's keypoints; None for another aspect ratio."""

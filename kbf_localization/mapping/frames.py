@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.datasets.drive import Drive, check_drive
+from kbf_localization.datasets.drive import Drive, attitudes_of, check_drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import embed, interpolate, relative
 from kbf_localization.mapping.held_out import path_lengths_of
@@ -27,6 +27,7 @@ class Frames:
 
     `drive_of` (t,) is a frame's drive, `index_of` (t,) its image there; `poses`, `next_poses` and
     `motions` (t, 3) as in the map; `odometry` (t, 3) is the odometry's pose at each image.
+    `attitudes` (t, 3) are height, pitch and roll of `attitudes_of`, None where a drive has none.
     """
 
     drives: Sequence[Drive]
@@ -36,6 +37,7 @@ class Frames:
     next_poses: Array
     motions: Array
     odometry: Array
+    attitudes: Array | None = None
 
     @cached_property
     def path_lengths(self) -> Array:
@@ -53,6 +55,7 @@ class Frames:
             next_poses=self.next_poses[rows],
             motions=self.motions[rows],
             odometry=self.odometry[rows],
+            attitudes=None if self.attitudes is None else self.attitudes[rows],
         )
         gaps = np.flatnonzero(np.diff(rows) > 1)
         part.motions[gaps] = part.next_poses[gaps] = np.nan
@@ -102,12 +105,28 @@ def gather_frames(drives: Sequence[Drive]) -> Frames:
     if not parts:
         raise MapError("a map needs at least one drive")
     frames = Frames(drives, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+    frames = replace(frames, attitudes=_attitudes(drives, [part[1] for part in parts]))
     if not np.isfinite(np.hstack((frames.next_poses, frames.motions))).all(axis=1).any():
         raise MapError(
             f"{drives[0].path}: no two consecutive images have known poses and odometry, so the "
             "motion's noise cannot be learned"
         )
     return frames
+
+
+def _attitudes(drives: Sequence[Drive], known: Sequence[Rows]) -> Array | None:
+    """Return height, pitch and roll (t, 3) of the frames `known` of each drive.
+
+    Heights are relative to their median: a map's landmarks are near zero wherever its world's
+    zero is.
+    """
+    given = [attitudes_of(drive) for drive in drives]
+    parts = [part[rows] for part, rows in zip(given, known, strict=True) if part is not None]
+    if len(parts) < len(drives):
+        return None
+    attitudes = np.concatenate(parts)
+    attitudes[:, 0] -= np.median(attitudes[:, 0])
+    return attitudes if np.isfinite(attitudes).all() else None
 
 
 def _steps(drive: Drive, poses: Array) -> tuple[Array, Array, Array]:

@@ -14,6 +14,7 @@ from kbf_localization.datasets.drive import Drive, camera_of, mount_of
 from kbf_localization.errors import KbfError, MapError
 from kbf_localization.geometry import relative
 from kbf_localization.landmarks.adjustment import POSE_SIGMA
+from kbf_localization.landmarks.bearings import spatial
 from kbf_localization.landmarks.build import (
     KeypointSource,
     KeypointStore,
@@ -31,6 +32,7 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.camera import Camera, Mount
+from kbf_localization.vision.camera.mount import OPTICAL_IN_BASE
 from kbf_localization.vision.keypoints import mutual_matches, squared_distances
 from kbf_localization.vision.self_calibration import MatchedPair, calibrate, choose_pairs
 
@@ -72,17 +74,21 @@ def find_camera(
     """Return the camera of the drives, learned from them where none knows it.
 
     Returns why there is none, where the drives have several cameras or nothing can be learned. A
-    known camera on an unknown mount looks ahead and is level.
+    known camera on an unknown mount looks ahead and is level. So does one whose own height, pitch
+    and roll are known at each image, but for these.
     """
     cameras = {camera_of(drive) for drive in frames.drives}
     mounts = {mount_of(drive) for drive in frames.drives}
+    if frames.attitudes is not None:
+        places = [np.zeros(3) if mount is None else mount.translation for mount in mounts]
+        mounts = {Mount(OPTICAL_IN_BASE, place) for place in places}
     if len(cameras) > 1 or len(mounts) > 1:
         return "the drives have different cameras, so the map has no landmarks"
     camera, mount = cameras.pop(), mounts.pop()
     if camera is not None:
         return MapCamera(camera, mount or Mount.ahead())
     try:
-        calibration = calibrate(list(_matched_pairs(frames, keypoints)), *image_size)
+        calibration = calibrate(list(_matched_pairs(frames, keypoints)), *image_size, mount=mount)
     except KbfError as error:
         return f"no camera is known and none can be learned, so the map has no landmarks: {error}"
     found = f"no camera is known; learned from the drives: {calibration.described}"
@@ -94,12 +100,13 @@ def _matched_pairs(frames: Frames, keypoints: KeypointSource) -> Iterator[Matche
     known = np.array([row for row in range(len(frames.poses)) if row in keypoints], dtype=np.intp)
     if len(known) == 0:
         return
+    states = spatial(frames.poses, frames.attitudes)
     for first, second in known[choose_pairs(frames.poses[known])]:
         a, b = keypoints[int(first)], keypoints[int(second)]
         rows, columns, _ = mutual_matches(squared_distances(a.descriptors, b.descriptors))
         yield MatchedPair(
-            frames.poses[first],
-            frames.poses[second],
+            states[first],
+            states[second],
             a.pixels[rows].astype(np.float64),
             b.pixels[columns].astype(np.float64),
         )
@@ -131,6 +138,7 @@ def make_landmarks(
         workers or Serial(),
         progress,
         max(sigmas),
+        frames.attitudes,
     )
     if len(built.misfits):
         drives = sorted({frames.drives[int(d)].name for d in frames.drive_of[built.misfits]})
@@ -165,7 +173,8 @@ def calibrate_landmarks(
         away = similarity.separation(relative(training_map.poses[similar], pose))
         wrong = similar[away > ELSEWHERE]
         images.append(HeldOutImage(bearings, keypoints.descriptors, pose, int(drive), wrong))
-    found = calibrate_fixes(landmarks.solver, training_map.source_of, images)
+    scales = similarity.distance_m, similarity.angle_rad
+    found = calibrate_fixes(landmarks.solver, training_map.source_of, images, scales)
     model = training_map.calibration.relative_pose
     best = model.variances(model.prominence[1], model.apparent[0])
     read_out_m = float(np.sqrt(best[:2].max()))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.errors import KbfError, ParameterError
@@ -87,7 +88,10 @@ _DIFFERENCE = 1e-4
 
 @dataclass(frozen=True)
 class MatchedPair:
-    """Two images of one camera: the base's poses (3,), and pixels (k, 2) that show the same."""
+    """Two images of one camera: the base's poses, and pixels (k, 2) that show the same.
+
+    A pose is (x, y, heading), or with the base's height, pitch and roll where these are known.
+    """
 
     first_pose: Array
     second_pose: Array
@@ -180,21 +184,25 @@ def calibrate(
     *,
     panorama: str | None = None,
     translation: ArrayLike | None = None,
+    mount: Mount | None = None,
 ) -> SelfCalibration:
     """Learn focal length, k1 and the camera's yaw and pitch; of a declared panorama the latter.
 
     `panorama` is "cylindrical" or "equirectangular"; `translation` (3,) the camera's place on the
-    robot where that is known, else how far ahead it sits is learned too. Outliers may be among the
-    matches. ParameterError for less than 8 pairs or 200 matches.
+    robot where that is known, else how far ahead it sits is learned too; with a known `mount` only
+    the lens is learned. Outliers may be among the matches. ParameterError for less than 8 pairs or
+    200 matches.
     """
     check_size(width, height)
     if panorama is not None and panorama not in PANORAMAS:
         declared_panorama(panorama, width, height)
     place = None if translation is None else np.asarray(translation, dtype=np.float64)
-    matches = _Matches.of(pairs, place)
+    matches = _Matches.of(pairs, place, mount)
     problem = _Problem(matches, width, height, panorama)
+    if not len(problem.free):
+        return _result(problem, _State(np.zeros(5)), np.zeros(5))
     best = problem.refine(problem.search())
-    if problem.is_behind(best):
+    if mount is None and problem.is_behind(best):
         # The opposite direction has the same epipolar lines; there the points lie ahead.
         best = problem.refine(best.opposite())
     used = problem
@@ -222,7 +230,10 @@ class _State:
 
 @dataclass(frozen=True)
 class _Matches:
-    """All matches in one table: pixels (m, 2) each, the pair (m,), the base's poses (p, 3) each."""
+    """All matches in one table: pixels (m, 2) each, the pair (m,), the base's states (p, 6) each.
+
+    A state is (x, y, heading, height, pitch, roll).
+    """
 
     first: Array
     second: Array
@@ -230,9 +241,12 @@ class _Matches:
     first_poses: Array
     second_poses: Array
     translation: Array | None
+    mount: Mount | None
 
     @classmethod
-    def of(cls, pairs: Sequence[MatchedPair], translation: Array | None) -> _Matches:
+    def of(
+        cls, pairs: Sequence[MatchedPair], translation: Array | None, mount: Mount | None
+    ) -> _Matches:
         if translation is not None and not (
             translation.shape == (3,) and np.isfinite(translation).all()
         ):
@@ -241,15 +255,18 @@ class _Matches:
         for one in pairs:
             poses = [np.asarray(pose, np.float64) for pose in (one.first_pose, one.second_pose)]
             first, second = as_pixels(one.first_pixels), as_pixels(one.second_pixels)
-            if any(pose.shape != (3,) for pose in poses) or len(first) != len(second):
-                raise ParameterError("a pair has two poses of (3,) and equally many pixels in each")
+            if any(pose.shape not in ((3,), (6,)) for pose in poses) or len(first) != len(second):
+                raise ParameterError(
+                    "a pair has two poses of (3,) or (6,) and equally many pixels in each"
+                )
             finite = np.isfinite(first).all(axis=1) & np.isfinite(second).all(axis=1)
             away = poses[1][:2] - poses[0][:2]
             if not finite.any() or not np.isfinite(poses).all() or not away.any():
                 continue
             rows = np.flatnonzero(finite)
             rows = rows[:: max(1, -(-len(rows) // MAX_MATCHES))]
-            kept.append((first[rows], second[rows], poses[0], poses[1]))
+            states = [np.append(pose, np.zeros(6 - len(pose))) for pose in poses]
+            kept.append((first[rows], second[rows], states[0], states[1]))
         count = sum(len(one[0]) for one in kept)
         if len(kept) < MIN_PAIRS or count < MIN_MATCHES:
             raise ParameterError(
@@ -263,6 +280,7 @@ class _Matches:
             np.stack([one[2] for one in kept]),
             np.stack([one[3] for one in kept]),
             translation,
+            mount,
         )
 
     def rows(self, kept: Flags) -> _Matches:
@@ -299,7 +317,8 @@ class _Problem:
         self._declared = None if panorama is None else declared_panorama(panorama, width, height)
         lens = [] if panorama else [FOCAL] if coarse else [FOCAL, DISTORTION]
         lever = [] if coarse or matches.translation is not None else [FORWARD]
-        self.free = np.array([*lens, PITCH, YAW, *lever])
+        turn = [PITCH, YAW, *lever] if matches.mount is None else []
+        self.free = np.array([*lens, *turn], dtype=np.intp)
         self._seen: dict[tuple[float, float, int], _Rays] = {}
 
     def camera(self, state: _State) -> Camera:
@@ -311,6 +330,8 @@ class _Problem:
         return PinholeCamera.from_focal(self.width, self.height, focal, lens)
 
     def mount(self, state: _State) -> Mount:
+        if self.matches.mount is not None:
+            return self.matches.mount
         pitch, yaw, forward = (float(value) for value in state.values[PITCH:])
         roll = np.pi if state.upside_down else 0.0
         known = self.matches.translation
@@ -356,13 +377,9 @@ class _Problem:
         mount = self.mount(state)
         turns, places = [], []
         for poses in (matches.first_poses, matches.second_poses):
-            cos, sin = np.cos(poses[:, 2]), np.sin(poses[:, 2])
-            base = np.zeros((len(poses), 3, 3))
-            base[:, 0, 0], base[:, 0, 1], base[:, 1, 0], base[:, 1, 1] = cos, -sin, sin, cos
-            base[:, 2, 2] = 1.0
+            base = Rotation.from_euler("ZYX", poses[:, [2, 4, 5]]).as_matrix()
             turns.append(base @ mount.rotation)
-            flat = np.column_stack([poses[:, :2], np.zeros(len(poses))])
-            places.append(flat + base @ mount.translation)
+            places.append(poses[:, [0, 1, 3]] + base @ mount.translation)
         into_second = np.swapaxes(turns[1], 1, 2)
         moved = np.einsum("pij,pj->pi", into_second, places[0] - places[1])
         length = np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)
@@ -383,17 +400,20 @@ class _Problem:
         Upright unless that fits worse.
         """
         matches = self.matches.thinned(GRID_MATCHES)
+        known = matches.mount is not None
         some = _Problem(matches, self.width, self.height, self.panorama, coarse=True)
         grid = {
             upside_down: [
                 _State(np.array([np.log(focal), 0.0, pitch, yaw, 0.0]), upside_down)
                 for focal in ((1.0,) if self.panorama else FOCALS)
-                for pitch in PITCHES
-                for yaw in YAWS
+                for pitch in ((0.0,) if known else PITCHES)
+                for yaw in ((0.0,) if known else YAWS)
             ]
             for upside_down in (False, True)
         }
         upright = some.best_start(grid[False])
+        if known:
+            return upright[1]
         turned = some.best_start(grid[True])
         return turned[1] if turned[0] < (1.0 - UPRIGHT_MARGIN) * upright[0] else upright[1]
 
@@ -550,7 +570,7 @@ class _Problem:
         first = (along * cosine - (one * moved).sum(axis=1)) / parallax
         nearest = np.minimum(first, first * cosine + along)
         away = self.matches.second_poses - self.matches.first_poses
-        baseline = np.hypot(away[:, 0], away[:, 1])[self.matches.pair]
+        baseline = np.linalg.norm(away[:, [0, 1, 3]], axis=1)[self.matches.pair]
         return np.asarray(nearest * baseline), np.asarray(parallax > MIN_PARALLAX_RAD**2)
 
 

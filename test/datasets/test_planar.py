@@ -58,6 +58,23 @@ def test_tilt_and_height_are_measured() -> None:
     assert not motion.is_planar
 
 
+def test_a_cameras_own_height_pitch_and_roll_complete_its_planar_pose() -> None:
+    """The camera's rotation is Rz(heading) Ry(pitch) Rx(roll) of a level one's, exactly."""
+    rng = np.random.default_rng(1)
+    transforms = matrices(planar_path(500, step=2 * np.pi / 500))
+    turns = Rotation.from_euler("yxz", rng.normal(0, 0.2, (500, 3))).as_matrix()
+    transforms[:, :3, :3] = transforms[:, :3, :3] @ turns
+    transforms[:, 2, 3] += rng.normal(0, 0.2, 500)
+    motion = to_plane(trajectory(transforms), Axes.CAMERA)
+    assert motion.mount is None and motion.attitudes is not None
+    height, pitch, roll = motion.attitudes.T
+    np.testing.assert_allclose(height, transforms[:, 2, 3], atol=1e-9)
+    angles = np.column_stack([motion.poses[:, 2], pitch, roll])
+    np.testing.assert_allclose(
+        Rotation.from_euler("ZYX", angles).as_matrix() @ OPTICAL, transforms[:, :3, :3], atol=1e-9
+    )
+
+
 def test_a_view_straight_down_has_no_pose() -> None:
     transforms = matrices(planar_path(100))
     transforms[40] = pitched(transforms[40:41], -np.pi / 2)[0]

@@ -1,8 +1,14 @@
 import numpy as np
+import pytest
 
 from kbf_localization.landmarks import build
 from kbf_localization.landmarks.bearings import bearings_of, spatial
-from kbf_localization.landmarks.build import KeypointStore, build_landmarks, needed_rows
+from kbf_localization.landmarks.build import (
+    KeypointStore,
+    build_landmarks,
+    needed_rows,
+    triangulate_all,
+)
 from kbf_localization.landmarks.pose_solver import LandmarkSolver
 from kbf_localization.parallel import Serial
 from kbf_localization.progress import no_progress
@@ -53,6 +59,29 @@ def test_a_map_built_of_a_drive_measures_a_pose(monkeypatch):
         np.eye(3) * 0.01,
     )
     assert np.linalg.norm(fix.pose[:2] - truth[:2]) < 0.01
+
+
+def test_images_of_a_hand_held_camera_have_landmarks_where_their_tilt_is_given():
+    room = Room.of_seed(34, count=300)
+    poses = drive(35)
+    rng = np.random.default_rng(36)
+    attitudes = rng.normal(0.0, 0.1, (40, 3))
+    states = spatial(poses, attitudes)
+    store = {row: room.image(state, 0.3, rng)[0] for row, state in enumerate(states)}
+    selected = np.arange(0, 40, 8)
+    partners = needed_rows(poses, selected)[1]
+    made = [
+        triangulate_all(
+            poses, selected, partners, store, CAMERA, LEVEL, Serial(), no_progress, attitudes=given
+        )
+        for given in (attitudes, None)
+    ]
+    assert (made[0].table.counts() > 80).all()
+    assert made[0].sigma_px == pytest.approx(0.3, abs=0.05)
+    assert made[1].sigma_px > 0.4
+    np.testing.assert_allclose(made[0].table.attitudes, attitudes[selected], atol=0.02)
+    # Five deviations about the means of three others each, and the margin of a half.
+    np.testing.assert_allclose(made[0].attitude_sigma, 1.5 * 0.1 * np.sqrt(4 / 3), rtol=1.0)
 
 
 def test_keypoints_are_found_again_in_the_store():
