@@ -49,11 +49,13 @@ Jobs = Annotated[int, Option(help="Worker processes; -1: one for each core.")]
 
 def complete_methods(incomplete: str) -> list[str]:
     """Return what the shell may write for the last name of a list with commas."""
-    from kbf_localization.filters.methods import METHODS
+    from kbf_localization.filters.methods import method_names
 
     *chosen, last = incomplete.split(",")
     before = "".join(f"{name}," for name in chosen)
-    return [before + name for name in METHODS if name.startswith(last) and name not in chosen]
+    return [
+        before + name for name in method_names() if name.startswith(last) and name not in chosen
+    ]
 
 
 def _methods(name: str) -> Any:

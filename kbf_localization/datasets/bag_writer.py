@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ from kbf_localization.vision.camera.base import Camera
 from kbf_localization.vision.camera.mount import Mount
 
 STORAGES = ("mcap", "sqlite3")
+TOPICS = (
+    *("/odom", "/image/compressed", "/image", "/ground_truth"),
+    *("/tf", "/camera_info", "/tf_static"),
+)
 MAP_FRAME, ODOM_FRAME, BASE_FRAME, CAMERA_FRAME = "map", "odom", "base_footprint", "camera"
 
 
@@ -69,14 +74,16 @@ def write_bag(
     *,
     storage: str = "mcap",
     raw: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> None:
     """Write `drive` as the rosbag2 folder `path`, which must not exist yet.
 
     Topics: /odom, /image/compressed with the bytes as they are (or /image, decoded, with `raw`),
     /ground_truth where poses are known, /tf with odom→base, and where the drive knows them
-    /camera_info and /tf_static with the camera's mount. The folder appears whole at the
-    end, or not at all.
+    /camera_info and /tf_static with the camera's mount; `names` has other names for some of them.
+    The folder appears whole at the end, or not at all.
     """
+    _check_names(names or {})
     if storage not in STORAGES:
         raise DatasetError(f"--storage {storage}: choose one of {', '.join(STORAGES)}")
     with new_folder(path) as folder:
@@ -85,14 +92,25 @@ def write_bag(
             if drive.condition is not None:
                 writer.set_custom_data(CONDITION_NOTE, drive.condition)
             writer.set_custom_data(ODOMETRY_NOTE, drive.odometry_origin)
-            _Messages(writer, raw).write(drive, progress)
+            _Messages(writer, raw, names or {}).write(drive, progress)
+
+
+def _check_names(names: Mapping[str, str]) -> None:
+    for topic, name in names.items():
+        if topic not in TOPICS:
+            raise DatasetError(f"{topic}: no topic of the bag, which has {', '.join(TOPICS)}")
+        if re.fullmatch(r"(/[A-Za-z_]\w*)+", name, re.ASCII) is None:
+            raise DatasetError(f"{name}: no name of a topic; give one such as /robot/odom")
+    written = [names.get(topic, topic) for topic in TOPICS]
+    if len(set(written)) < len(written):
+        raise DatasetError(f"two topics would be called {max(written, key=written.count)}")
 
 
 class _Messages:
     """Writes a drive's messages in the order of their stamps."""
 
-    def __init__(self, writer: Writer, raw: bool) -> None:
-        self._writer, self._raw = writer, raw
+    def __init__(self, writer: Writer, raw: bool, names: Mapping[str, str]) -> None:
+        self._writer, self._raw, self._names = writer, raw, names
         self._connections: dict[str, Any] = {}
 
     def write(self, drive: Drive, progress: Progress) -> None:
@@ -153,8 +171,9 @@ class _Messages:
     def _put(self, topic: str, stamp: int, message: Any, qos: Qos = RELIABLE) -> None:
         types, type_name = ros2_types(), message.__msgtype__
         if topic not in self._connections:
+            name = self._names.get(topic, topic)
             self._connections[topic] = self._writer.add_connection(
-                topic, type_name, typestore=types, offered_qos_profiles=[qos]
+                name, type_name, typestore=types, offered_qos_profiles=[qos]
             )
         self._writer.write(self._connections[topic], stamp, types.serialize_cdr(message, type_name))
 

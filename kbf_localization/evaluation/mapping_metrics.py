@@ -9,7 +9,8 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.geometry import compose, fit_rigid, position_sigma, relative, wrap_angle
+from kbf_localization.evaluation.metrics import aligned_errors, relative_over
+from kbf_localization.geometry import compose, position_sigma, relative, wrap_angle
 from kbf_localization.pose_graph.result import PoseEstimates
 
 WRONG_M, WRONG_RAD = 1.0, np.radians(10.0)
@@ -78,16 +79,20 @@ def _errors(drives: Sequence[Drive], estimates: PoseEstimates) -> dict[str, Any]
     known = np.isfinite(truth).all(axis=1) & np.isfinite(poses).all(axis=1)
     if known.sum() < 2:
         return {}
-    errors = _aligned_errors(poses[known], truth[known])
+    errors = aligned_errors(poses[known], truth[known])
     raw = []
     relative_errors, raw_relative = [], []
     for trajectory, own_truth in zip(estimates.trajectories, truths):
         own = np.isfinite(own_truth).all(axis=1) & np.isfinite(trajectory.poses).all(axis=1)
         if own.sum() < 2:
             continue
-        raw.append(_aligned_errors(trajectory.odometry[own], own_truth[own]))
-        relative_errors.append(relative_over(trajectory.poses[own], own_truth[own]))
-        raw_relative.append(relative_over(trajectory.odometry[own], own_truth[own]))
+        raw.append(aligned_errors(trajectory.odometry[own], own_truth[own]))
+        relative_errors.append(
+            relative_over(trajectory.poses[own], own_truth[own], RELATIVE_PATH_M)
+        )
+        raw_relative.append(
+            relative_over(trajectory.odometry[own], own_truth[own], RELATIVE_PATH_M)
+        )
     blocks = np.concatenate([trajectory.covariances for trajectory in estimates.trajectories])
     return {
         "ate_rmse_m": _rms(errors),
@@ -98,25 +103,6 @@ def _errors(drives: Sequence[Drive], estimates: PoseEstimates) -> dict[str, Any]
         "nees_mean": _nees(poses[known], blocks[known], truth[known]),
         "closures_wrong": _wrong(estimates, truths),
     }
-
-
-def _aligned_errors(poses: Array, truth: Array) -> Array:
-    """Return the distances (t,) to the truth after alignment by SE(2)."""
-    if not np.ptp(poses[:, :2], axis=0).any():
-        return np.asarray(np.hypot(*(truth[:, :2] - truth[:, :2].mean(axis=0)).T))
-    moved = compose(fit_rigid(poses[:, :2], truth[:, :2]), poses)
-    return np.asarray(np.hypot(*(moved - truth)[:, :2].T))
-
-
-def relative_over(poses: Array, truth: Array, path_m: float = RELATIVE_PATH_M) -> Array:
-    """Return the errors (w,) in metres of motions over a path of 2 m, one for each start."""
-    steps = np.hypot(*np.diff(truth[:, :2], axis=0).T)
-    path = np.r_[0.0, np.cumsum(steps)]
-    last = np.searchsorted(path, path + path_m)
-    first = np.flatnonzero(last < len(path))
-    moved = relative(poses[first], poses[last[first]])
-    away = relative(relative(truth[first], truth[last[first]]), moved)
-    return np.asarray(np.hypot(away[:, 0], away[:, 1]))
 
 
 def _rms(values: Array) -> float | None:

@@ -35,6 +35,16 @@ METRIC_TEXTS = {
         "The largest distance to the true position, the time before the first fix included. "
         "Lower is better; before the first fix it may be anything.",
     ),
+    "aligned_rmse_m": MetricText(
+        "position error, aligned, RMSE",
+        "As the RMSE above, after the estimated path was moved and turned onto the truth: evo's "
+        "absolute pose error with alignment. Lower is better; equal where both share one frame.",
+    ),
+    "relative_1m_rmse_m": MetricText(
+        "error over 1 m of path, RMSE",
+        "Error of the motion over each metre of the path: evo's relative pose error. "
+        "Lower is better; jumps raise it, a constant offset does not.",
+    ),
     "heading_rmse_deg": MetricText(
         "heading error, RMSE",
         "Root mean square of the angles between estimated and true heading. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from kbf_localization.arrays import Array
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.run import Run
-from kbf_localization.geometry import wrap_angle
+from kbf_localization.geometry import compose, fit_rigid, relative, wrap_angle
 
 GROSS_ERROR_M = 1.0
 """A frame further from the truth than this counts as a gross error."""
@@ -53,6 +54,28 @@ def mahalanobis_errors(run: Run) -> Array:
     return np.asarray(np.sqrt(squared.sum(axis=1)))
 
 
+def aligned_errors(poses: Array, truth: Array) -> Array:
+    """Return the distances (t,) to the truth after alignment by SE(2)."""
+    if not np.ptp(poses[:, :2], axis=0).any():
+        return np.asarray(np.hypot(*(truth[:, :2] - truth[:, :2].mean(axis=0)).T))
+    moved = compose(fit_rigid(poses[:, :2], truth[:, :2]), poses)
+    return np.asarray(np.hypot(*(moved - truth)[:, :2].T))
+
+
+def relative_over(poses: Array, truth: Array, path_m: float) -> Array:
+    """Return the errors (w,) in metres of motions over `path_m` of the path, one for each start.
+
+    The relative pose error of evo, over all pairs.
+    """
+    steps = np.hypot(*np.diff(truth[:, :2], axis=0).T)
+    path = np.r_[0.0, np.cumsum(steps)]
+    last = np.searchsorted(path, path + path_m)
+    first = np.flatnonzero(last < len(path))
+    moved = relative(poses[first], poses[last[first]])
+    away = relative(relative(truth[first], truth[last[first]]), moved)
+    return np.asarray(np.hypot(away[:, 0], away[:, 1]))
+
+
 def trajectory_metrics(*runs: Run) -> dict[str, float]:
     """Return the metrics of a run, or of the frames of several; errors where the truth is known."""
     if sum(len(run) for run in runs) == 0:
@@ -81,6 +104,7 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
             "within_three_sigma_share": float(np.mean(sigmas <= 3.0)),
             "nees_mean": float(np.mean(sigmas**2)),
         }
+        metrics |= _evo_metrics(runs)
     metrics["share_tracking"] = float(np.mean(tracking))
     measured = [run.inliers for run in runs if run.inliers is not None]
     if measured:
@@ -96,6 +120,23 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
         "frames_dropped": sum(run.frames_dropped for run in runs),
         "step_ms_p50": float(np.percentile(step_ms, 50)),
         "step_ms_p99": float(np.percentile(step_ms, 99)),
+    }
+
+
+def _evo_metrics(runs: Sequence[Run]) -> dict[str, float]:
+    """Return evo's absolute error after alignment of each run, and its relative error over 1 m."""
+    aligned, over_1m = [], []
+    for run in runs:
+        truth = np.full((len(run), 3), np.nan) if run.truth is None else run.truth
+        known = np.isfinite(truth).all(axis=1)
+        if known.sum() > 1:
+            aligned.append(aligned_errors(run.estimates[known], truth[known]))
+            over_1m.append(relative_over(run.estimates[known], truth[known], 1.0))
+    found = {"aligned_rmse_m": aligned, "relative_1m_rmse_m": over_1m}
+    return {
+        key: float(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
+        for key, errors in found.items()
+        if sum(map(len, errors))
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kbf_localization.errors import KbfError, ParameterError
 from kbf_localization.filters.base import PoseFilter
 from kbf_localization.filters.baselines import (
     KernelMonteCarloFilter,
@@ -13,7 +14,7 @@ from kbf_localization.filters.baselines import (
 )
 from kbf_localization.filters.belief_filter import BeliefFilter
 from kbf_localization.filters.kernel_step import kernel_bayes_parameters
-from kbf_localization.filters.methods import unknown_method
+from kbf_localization.filters.methods import registered, unknown_method
 from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
 from kbf_localization.filters.parameters import (
     ImportanceWeightedParameters,
@@ -56,4 +57,20 @@ def make_filter(
         return NeighbourParticleFilter(training_map, described, seed=seed)
     if method == "nai":
         return NearestImage(training_map)
-    raise unknown_method(method)
+    return _registered_filter(method, training_map, stored, seed)
+
+
+def _registered_filter(
+    method: str, training_map: TrainingMap, parameters: Mapping[str, float], seed: int
+) -> PoseFilter:
+    """Make the filter that another package has registered under this name."""
+    point = registered(method)
+    if point is None:
+        raise unknown_method(method)
+    try:
+        made: PoseFilter = point.load()(training_map, parameters, seed)
+    except KbfError:
+        raise
+    except Exception as error:  # another package's code may fail in any way
+        raise ParameterError(f"the method '{method}' cannot be made: {error}") from error
+    return made

@@ -16,7 +16,7 @@ from rcl_interfaces.msg import (
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from kbf_localization.filters.methods import METHODS
+from kbf_localization.filters.methods import method_names
 from kbf_localization.ros.diagnostics import MAX_TIME_CORRECTION_S
 
 Value = bool | int | float | str
@@ -85,7 +85,9 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "autostart", True, "Configure and activate at start, without a lifecycle manager."
     ),
-    NodeParameter("method", "kbf", "Pose filter; all but kbf are for comparison.", choices=METHODS),
+    NodeParameter(
+        "method", "kbf", "Pose filter; all but kbf are for comparison.", choices=method_names()
+    ),
     NodeParameter(
         "estimate",
         "mode_mean",

@@ -32,6 +32,14 @@ def test_a_bag_becomes_another_kind_of_bag(tmp_path: Path) -> None:
     )
 
 
+def test_topics_are_written_under_other_names(tmp_path: Path) -> None:
+    write_bag(MemoryDrive(), tmp_path / "a")
+    names = ("--remap", "/odom:=robot/odom", "--remap", "/image/compressed:=/front/compressed")
+    done("convert", tmp_path / "a", tmp_path / "b", *names)
+    read = RosbagDrive(tmp_path / "b")
+    assert (read.odom_topic.name, read.image_topic.name) == ("/robot/odom", "/front/compressed")
+
+
 def test_mistakes_give_one_line_and_exit_code_2_and_leave_nothing(tmp_path: Path) -> None:
     write_bag(MemoryDrive(), tmp_path / "a")
     for arguments, says in (
@@ -39,6 +47,10 @@ def test_mistakes_give_one_line_and_exit_code_2_and_leave_nothing(tmp_path: Path
         ((tmp_path / "a", tmp_path / "a"), "a: exists already"),
         ((tmp_path / "a", tmp_path / "b", "--storage", "tape"), "--storage tape: choose one of"),
         ((tmp_path / "a", tmp_path / "b", "--odom-topic", "x"), "no topic x; it has"),
+        ((tmp_path / "a", tmp_path / "b", "--remap", "/odom"), "--remap /odom: give both names"),
+        ((tmp_path / "a", tmp_path / "b", "--remap", "/scan:=/x"), "/scan: no topic of the bag"),
+        ((tmp_path / "a", tmp_path / "b", "--remap", "/odom:=a b"), "/a b: no name of a topic"),
+        ((tmp_path / "a", tmp_path / "b", "--remap", "/odom:=/tf"), "would be called /tf"),
     ):
         result = kbf("convert", *arguments)
         assert result.exit_code == 2 and says in result.output, result.output

@@ -14,6 +14,7 @@ from kbf_localization.evaluation.metrics import (
     trajectory_metrics,
 )
 from kbf_localization.evaluation.run import Run
+from kbf_localization.geometry import compose
 from test.evaluation.stable_keys import STABLE_KEYS
 from test.evaluation.synthetic import read_tum
 
@@ -69,6 +70,47 @@ def test_position_and_heading_errors_agree_with_evo(tmp_path: Path) -> None:
     assert ours["heading_rmse_deg"] == pytest.approx(
         heading.get_statistic(metrics.StatisticsType.rmse), rel=1e-6
     )
+
+
+def test_aligned_and_relative_errors_agree_with_evo(tmp_path: Path) -> None:
+    metrics = pytest.importorskip("evo.core.metrics")
+    from evo.tools import file_interface
+
+    run = make_run(frames=200)
+    assert run.truth is not None
+    moved = compose(np.array([3.0, -2.0, 0.7]), run.estimates)
+    run = replace(run, estimates=moved)
+    write_tum(tmp_path / "truth.tum", run.stamps_ns, run.truth)
+    write_tum(tmp_path / "kbf.tum", run.stamps_ns, run.estimates)
+    truth, kbf = (
+        file_interface.read_tum_trajectory_file(str(tmp_path / name))
+        for name in ("truth.tum", "kbf.tum")
+    )
+    unit = metrics.Unit.meters
+    over_1m = metrics.RPE(
+        metrics.PoseRelation.translation_part,
+        delta=1.0,
+        delta_unit=unit,
+        all_pairs=True,
+        pairs_from_reference=True,
+    )
+    over_1m.process_data((truth, kbf))
+    kbf.align(truth)
+    aligned = metrics.APE(metrics.PoseRelation.translation_part)
+    aligned.process_data((truth, kbf))
+    ours, rmse = trajectory_metrics(run), metrics.StatisticsType.rmse
+    assert ours["aligned_rmse_m"] == pytest.approx(aligned.get_statistic(rmse), rel=1e-9)
+    # evo takes the pose whose distance is nearest to 1 m, this package the first beyond it.
+    assert ours["relative_1m_rmse_m"] == pytest.approx(over_1m.get_statistic(rmse), rel=0.02)
+
+
+def test_wheels_that_measure_a_tenth_too_much_err_by_a_tenth_of_a_metre_over_a_metre() -> None:
+    truth = np.column_stack([np.linspace(0.0, 8.0, 1025), np.zeros(1025), np.zeros(1025)])
+    run = replace(make_run(frames=1025), truth=truth, estimates=1.1 * truth + [5.0, 0.0, 0.0])
+    metrics = trajectory_metrics(run)
+    assert metrics["relative_1m_rmse_m"] == pytest.approx(0.1, rel=1e-6)
+    # Aligned, the error is ±0.1 times the distance from the middle: a uniform spread of ±0.4 m.
+    assert metrics["aligned_rmse_m"] == pytest.approx(0.4 / np.sqrt(3.0), rel=2e-3)
 
 
 def test_heading_error_is_along_the_shorter_arc() -> None:
