@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kbf_localization.localization import State as State
     from kbf_localization.mapping import load_map as load_map
     from kbf_localization.mapping.build import build_map as build_map
+    from kbf_localization.pose_graph import estimate_poses as estimate_poses
     from kbf_localization.simulator import simulate as simulate
     from kbf_localization.training_map import save_map as save_map
 
@@ -48,6 +49,7 @@ _HOMES = {
     "State": "localization",
     "build_map": "mapping.build",
     "check_map": "evaluation.map_check.check",
+    "estimate_poses": "pose_graph",
     "evaluate": "library",
     "load_map": "mapping",
     "localize": "library",

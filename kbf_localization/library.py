@@ -11,7 +11,9 @@ from kbf_localization.evaluation.evaluate import (
     Metrics,
     SourceResult,
     evaluate_drives,
+    in_map_frame,
     metrics_by_method,
+    relative_metrics,
     write_results,
 )
 from kbf_localization.evaluation.results import ResultsFolder
@@ -54,8 +56,14 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, Metrics]:
-        """Each method's figures over all drives, such as `metrics["kbf"]["position_median_m"]`."""
-        return metrics_by_method(self.results)
+        """Each method's figures over all drives, such as `metrics["kbf"]["position_median_m"]`.
+
+        On a map in its own frame the truth is aligned with the estimates by SE(2) first.
+        """
+        relative_errors = relative_metrics(self.results, self.training_map)
+        aligned, _ = in_map_frame(self.results, self.training_map)
+        figures = metrics_by_method(aligned)
+        return {name: own | relative_errors[name] for name, own in figures.items()}
 
     def save(self, folder: Path | str, progress: Progress = no_progress) -> Path:
         """Write metrics, trajectories and report into `folder`; the report's path."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 from typer import Argument, Option
@@ -38,6 +37,10 @@ from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
+
+if TYPE_CHECKING:
+    from kbf_localization.datasets.drive import Drive
+    from kbf_localization.training_map import TrainingMap
 
 EXIT_BELOW_THE_BAR = 1
 
@@ -79,6 +82,9 @@ _SCALE = Option(min=0.1, max=10.0, help="Multiply the wheels' distances by this.
 _REQUIRE_JOINED = Option(
     "--require-joined", help="Refuse drives that nothing joins, instead of leaving them out."
 )
+_REFINE = Option(
+    "--refine-poses", help="Given poses are noisy: find jumps, drift and gaps, and mend them."
+)
 _RADIUS = Option(min=0.01, max=10.0, help="Free cells reach so far from the path (m).")
 _GRID = Option(metavar="YAML", help="The grid's file; the image lies beside it.")
 _OBSTACLES = Option("--obstacles", help="Mark cells with landmarks at a robot's height.")
@@ -110,6 +116,7 @@ def build(
     anchor: Annotated[Optional[list[str]], _ANCHOR] = None,
     odometry_scale: Annotated[float, _SCALE] = 1.0,
     require_joined: Annotated[bool, _REQUIRE_JOINED] = False,
+    refine_poses: Annotated[bool, _REFINE] = False,
     results: Annotated[
         Optional[Path], Option(metavar="DIR", help="Folder for mapping.html and mapping.json.")
     ] = None,
@@ -129,7 +136,6 @@ def build(
     """
     from kbf_localization.cli.mapping import MappingOptions, report_mapping
     from kbf_localization.mapping import build_map, load_map
-    from kbf_localization.mapping.poses import estimate_warnings
     from kbf_localization.training_map import save_map, without_thumbnails
 
     tuned = None if parameters is None else _read_parameters(parameters)
@@ -142,11 +148,12 @@ def build(
     recipe = network.recipes([descriptor], model)[0] if base is None else "sift"
     drives = reading.open_all(sources, train)
     workers = parallel.workers()
-    options = MappingOptions(poses_from, anchor or [], odometry_scale, require_joined, seed)
+    options = MappingOptions(
+        poses_from, anchor or [], odometry_scale, require_joined, refine_poses, seed
+    )
     with show_progress() as progress:
         source = options.with_poses(drives, workers, progress)
-        if source.estimates is not None:
-            report_mapping(drives, source.estimates, results)
+        report_mapping(drives, source, results)
         training_map = build_map(
             source.drives,
             poses_from="given",
@@ -162,9 +169,7 @@ def build(
             workers=workers,
             progress=progress,
         )
-    if source.estimates is not None:
-        lines = (*estimate_warnings(source.estimates), *training_map.warnings)
-        training_map = replace(training_map, warnings=lines)
+    training_map = source.annotated(training_map)
     if no_thumbnails:
         training_map = without_thumbnails(training_map)
     save_map(training_map, output, replace=force)
@@ -312,7 +317,7 @@ def add(
     if poses_from not in POSES_FROM:
         raise ParameterError(f"--poses-from {poses_from}: give {', '.join(POSES_FROM)}")
     training_map = load_map(map_path, model)
-    drives = reading.open_all(sources, train)
+    drives = [_seen_by(drive, training_map) for drive in reading.open_all(sources, train)]
     refuse_repeated(
         [source.name for source in training_map.sources], [drive.name for drive in drives]
     )
@@ -337,6 +342,17 @@ def add(
     joined = merge_maps([training_map, without_thumbnails(more) if no_thumbnails else more])
     save_map(joined, output, replace=force)
     print_map(joined, output)
+
+
+def _seen_by(drive: Drive, training_map: TrainingMap) -> Drive:
+    """Return the drive with the map's camera where it knows none: landmarks need the same one."""
+    from kbf_localization.datasets.drive import camera_of
+    from kbf_localization.datasets.parts import CalibratedDrive
+
+    landmarks = training_map.landmarks
+    if landmarks is None or camera_of(drive) is not None:
+        return drive
+    return CalibratedDrive(drive, landmarks.camera, landmarks.mount)
 
 
 @app.command()

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from kbf_localization.datasets.drive import Drive
     from kbf_localization.mapping.poses import PosedDrives
     from kbf_localization.parallel import Workers
-    from kbf_localization.pose_graph import PoseEstimates
-    from kbf_localization.pose_graph.estimate import Anchor
+    from kbf_localization.pose_graph import Anchor
     from kbf_localization.progress import Progress
 
 _ANCHOR = re.compile(r"([^,@]+),([^,@]+),([^,@]+)@(.+):([^:]+?)s?")
@@ -35,6 +34,7 @@ class MappingOptions:
     anchors: Sequence[str]
     odometry_scale: float
     require_joined: bool
+    refine: bool
     seed: int
 
     def with_poses(
@@ -48,6 +48,7 @@ class MappingOptions:
             anchors=[parse_anchor(text, drives) for text in self.anchors],
             odometry_scale=self.odometry_scale,
             unjoined="refuse" if self.require_joined else "leave_out",
+            refine=self.refine,
             seed=self.seed,
             workers=workers,
             progress=progress,
@@ -56,7 +57,7 @@ class MappingOptions:
 
 def parse_anchor(text: str, drives: Sequence[Drive]) -> Anchor:
     """Return the anchor of a text such as 1.5,2,90@cloudy1:12.5s (metres, degrees, seconds)."""
-    from kbf_localization.pose_graph.estimate import Anchor
+    from kbf_localization.pose_graph import Anchor
 
     found = _ANCHOR.fullmatch(text)
     wanted = "give x,y,degrees@DRIVE:SECONDS, such as 1.5,2,90@cloudy1:12.5"
@@ -82,20 +83,25 @@ def parse_anchor(text: str, drives: Sequence[Drive]) -> Anchor:
     return Anchor(number, stamp, (x, y, math.radians(degrees)))
 
 
-def report_mapping(drives: Sequence[Drive], estimates: PoseEstimates, output: Path | None) -> None:
-    """Write `mapping.json` and `mapping.html`, and print the table."""
+def report_mapping(drives: Sequence[Drive], source: PosedDrives, output: Path | None) -> None:
+    """Write `mapping.json` and `mapping.html`, and print the table; nothing for given poses."""
     from kbf_localization.evaluation.mapping_metrics import mapping_metrics, metric_rows
     from kbf_localization.evaluation.mapping_report import write_mapping
     from kbf_localization.evaluation.results import ResultsFolder
 
+    estimates = source.estimates
+    if estimates is None:
+        return
     folder = ResultsFolder.create("map-build", output)
-    metrics = mapping_metrics(drives, estimates)
+    metrics = mapping_metrics(drives, estimates, source.mended)
     config = {"command": command_line(), "drives": [drive.path for drive in drives]}
     page = write_mapping(folder, drives, estimates, metrics, config)
     print_table("Poses from wheels and images", ("What", "Value", ""), metric_rows(metrics))
     # Without closures nothing shows the wheels' errors.
     for wheels in estimates.wheels if estimates.closures else ():
         print_line(wheels.described)
+    for stretch in source.mended:
+        print_line(stretch.described)
     print_line(str(metrics["verdict"]))
     print_line(f"Mapping: {page}")
 

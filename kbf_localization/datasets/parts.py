@@ -92,6 +92,8 @@ class _Derived:
         self.kind, self.name, self.condition = drive.kind, name, drive.condition
         self.stamps_ns: Stamps = drive.stamps_ns[indices]
         self.poses: Array | None = None if drive.poses is None else drive.poses[indices]
+        covariances = getattr(drive, "pose_covariances", None)
+        self.pose_covariances: Array | None = None if covariances is None else covariances[indices]
         labels = drive.labels
         self.labels = None if labels is None else tuple(labels[i] for i in indices)
         self.camera, self.mount = camera_of(drive), mount_of(drive)
@@ -200,7 +202,7 @@ class PosedDrive(_Derived):
 
     `covariances` (t, 3, 3) are those of the poses, `pose_sigma` (3,) what they err by relative to
     neighbouring images, in m, m and rad. `camera` and `mount` are those that the poses were
-    estimated with.
+    estimated with. `reference_poses` are the poses that the drive had before.
     """
 
     def __init__(
@@ -215,5 +217,14 @@ class PosedDrive(_Derived):
     ) -> None:
         super().__init__(drive, drive.name, np.arange(len(drive)), drive.odometry)
         self.poses, self.covariances, self.pose_sigma = poses, covariances, pose_sigma
+        self.reference_poses = drive.poses
         self.camera, self.mount, self.attitudes = camera, mount, None
         self.warnings = (*drive.warnings, *warnings)
+
+
+class CalibratedDrive(_Derived):
+    """A drive with another camera and mount than its own."""
+
+    def __init__(self, drive: Drive, camera: Camera, mount: Mount) -> None:
+        super().__init__(drive, drive.name, np.arange(len(drive)), drive.odometry)
+        self.camera, self.mount = camera, mount

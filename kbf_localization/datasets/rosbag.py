@@ -47,6 +47,7 @@ from kbf_localization.datasets.pose_log import (
 from kbf_localization.datasets.transform_log import BASE_FRAMES, ODOM_FRAME, TransformLog
 from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.geometry import planar_block
+from kbf_localization.motion.noise import is_covariance
 from kbf_localization.vision.camera.base import Camera
 from kbf_localization.vision.camera.camera_info import camera_from_info, fitted, is_rectified
 from kbf_localization.vision.camera.mount import Mount
@@ -63,7 +64,8 @@ CONDITION_NOTE, ODOMETRY_NOTE = "condition", "odometry"
 class RosbagDrive:
     """The drive that a bag holds; topics are recognized by their types where they are not named.
 
-    `poses` has NaN at images that the bag's known poses do not cover; `recorded_ns` (t,) is when
+    `poses` has NaN at images that the bag's known poses do not cover; `pose_covariances` (t, 3, 3)
+    are as their source claims them, NaN where it does not; `recorded_ns` (t,) is when
     each image was recorded, by which a bag is played. The bag is read once when the drive is made
     and once for each pass over the images; nothing but stamps and poses stays.
     """
@@ -93,6 +95,7 @@ class RosbagDrive:
         self.odometry: OdometryLog = scan.odometry
         self.camera: Camera | None = scan.camera
         self.poses: Array | None = scan.poses(self.stamps_ns, required=pose_topic is not None)
+        self.pose_covariances: Array | None = scan.pose_covariances(self.stamps_ns)
         self.mount: Mount | None = scan.mount()
         found = agreement(self.poses, self.stamps_ns, self.odometry)
         self.warnings = (*scan.warnings(), *disagreements(found))
@@ -204,7 +207,9 @@ class _Scan:
                 self._add_odometry(stamp_ns(cdr), message)
             if topic == self.pose:
                 self._pose_frame = self._pose_frame or frame_id(cdr)
-                self._known.add(stamp_ns(cdr), pose_of_message(message))
+                claimed = getattr(message.pose, "covariance", None)
+                block = () if claimed is None else planar_block(claimed).flat
+                self._known.add(stamp_ns(cdr), pose_of_message(message), block)
         self.odometry = self._reported_odometry()
         if self.odom.type == TRANSFORMS:
             self.odometry = self._odometry_from_transforms()
@@ -327,6 +332,16 @@ class _Scan:
             f"{largest_gaps(known, at_ns)}"
         )
         return poses
+
+    def pose_covariances(self, at_ns: Stamps) -> Array | None:
+        """Return the covariances (t, 3, 3) of the last known poses before the images' stamps."""
+        further = self._known.further
+        if not further.size:
+            return None
+        blocks = further.reshape(-1, 3, 3)
+        blocks[[not is_covariance(block) for block in blocks]] = np.nan
+        last = np.searchsorted(self._known.log.stamps_ns, at_ns, side="right") - 1
+        return np.asarray(blocks[np.clip(last, 0, len(blocks) - 1)])
 
     def _camera_from_transforms(self) -> OdometryLog | None:
         """Return the camera's pose seen from above, where motion capture knows that and no base."""

@@ -11,7 +11,7 @@ from kbf_localization.evaluation.evaluate import evaluate_drives
 from kbf_localization.geometry import relative
 from kbf_localization.localization.result import State
 from kbf_localization.mapping.poses import RELATIVE_SIGMA
-from kbf_localization.pose_graph.estimate import Anchor, estimate_poses
+from kbf_localization.pose_graph import Anchor, estimate_poses
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap
 
@@ -27,7 +27,11 @@ MIN_ANCHORS = 3
 def localized_drive(
     training_map: TrainingMap, drive: Drive, seed: int = 0, progress: Progress = no_progress
 ) -> PosedDrive:
-    """Return the drive with poses in the map's frame; MapError where it cannot be localized."""
+    """Return the drive with poses in the map's frame; MapError where it cannot be localized.
+
+    The smoother localizes it on the map; its sure poses hold a pose graph of its odometry and
+    images. They are doubtful: one that the rest of the drive contradicts is given up.
+    """
     result = evaluate_drives(
         [drive], training_map, ["kbf"], seed=seed, smooth=True, progress=progress
     )[0]
@@ -50,6 +54,7 @@ def localized_drive(
                 int(stamp),
                 (float(pose[0]), float(pose[1]), float(pose[2])),
                 (float(sigma[0]), float(sigma[1]), float(sigma[2])),
+                doubtful=True,
             )
         )
     if len(anchors) < MIN_ANCHORS:

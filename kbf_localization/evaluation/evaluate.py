@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,11 @@ from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
 from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.evaluation.map_frame import (
+    errors_relative_to_map,
+    truth_frame,
+    with_truth_in,
+)
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.plots import save_plots
 from kbf_localization.evaluation.report import write_drives_report, write_report
@@ -100,6 +105,39 @@ def metrics_by_method(results: Sequence[SourceResult]) -> dict[str, Metrics]:
     }
 
 
+def in_map_frame(
+    results: Sequence[SourceResult], training_map: TrainingMap
+) -> tuple[list[SourceResult], bool]:
+    """Return the results with the truth in the map's frame, and whether it had to be moved there.
+
+    A map from wheel odometry alone has its own frame. The first method's tracked images tell where
+    the truth's lies.
+    """
+    frame = None
+    if training_map.own_frame:
+        frame = truth_frame([next(iter(result.runs.values())) for result in results])
+    if frame is None:
+        return list(results), False
+    return [
+        replace(result, runs={name: with_truth_in(run, frame) for name, run in result.runs.items()})
+        for result in results
+    ], True
+
+
+def relative_metrics(
+    results: Sequence[SourceResult], training_map: TrainingMap
+) -> dict[str, Metrics]:
+    """Return each method's error relative to the nearest map image, where that can be told."""
+    found: dict[str, Metrics] = {}
+    for name in results[0].runs:
+        errors = np.concatenate(
+            [errors_relative_to_map(result.runs[name], training_map) for result in results]
+        )
+        known = errors[np.isfinite(errors)]
+        found[name] = {"relative_to_map_median_m": float(np.median(known))} if len(known) else {}
+    return found
+
+
 def write_results(
     folder: ResultsFolder,
     results: Sequence[SourceResult],
@@ -117,10 +155,17 @@ def write_results(
     each, and a report that leads to theirs.
     """
     simulated = any(result.drive.odometry_origin == SIMULATED for result in results)
+    relative_errors = relative_metrics(results, training_map)
+    results, aligned = in_map_frame(results, training_map)
     metrics: dict[str, Any] = {
         "odometry": SIMULATED if simulated else MEASURED,
-        "methods": metrics_by_method(results),
+        "methods": {
+            name: figures | relative_errors[name]
+            for name, figures in metrics_by_method(results).items()
+        },
     }
+    if training_map.own_frame:
+        metrics["aligned"] = aligned
     warnings = [
         training_warning(training_map, result.drive, result.descriptions) for result in results
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from kbf_localization.arrays import Array
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.metrics import aligned_errors, relative_over
 from kbf_localization.geometry import compose, position_sigma, relative, wrap_angle
+from kbf_localization.mapping.refine import Mended
 from kbf_localization.pose_graph.result import PoseEstimates
 
 WRONG_M, WRONG_RAD = 1.0, np.radians(10.0)
@@ -20,8 +22,13 @@ UNCERTAIN_M = 0.5
 """Beyond this σ a stretch of the map is not to be relied on."""
 
 
-def mapping_metrics(drives: Sequence[Drive], estimates: PoseEstimates) -> dict[str, Any]:
-    """Return what `mapping.json` holds; errors only where the drives had known poses."""
+def mapping_metrics(
+    drives: Sequence[Drive], estimates: PoseEstimates, mended: Sequence[Mended] = ()
+) -> dict[str, Any]:
+    """Return what `mapping.json` holds; errors only where the drives had known poses.
+
+    `mended` are the stretches in which given poses were wrong or missing.
+    """
     sigmas = _sigmas(estimates)
     metrics: dict[str, Any] = {
         "used": estimates.used,
@@ -50,6 +57,9 @@ def mapping_metrics(drives: Sequence[Drive], estimates: PoseEstimates) -> dict[s
             "closures": estimates.held_out.closures,
             "scores_m": dict(estimates.held_out.scores_m),
         },
+        "anchors": estimates.anchors,
+        "odometry_scale": estimates.odometry_scale,
+        "mended": [asdict(stretch) for stretch in mended],
         "cpu_s": estimates.cpu_s,
         "warnings": list(estimates.warnings),
         "verdict": mapping_verdict(estimates),

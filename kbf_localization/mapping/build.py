@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbf_localization.arrays import Rows
+from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import read_floor_plan
 from kbf_localization.errors import MapError
@@ -35,7 +35,7 @@ from kbf_localization.mapping.landmarks import (
     make_landmarks,
     partner_rows,
 )
-from kbf_localization.mapping.poses import estimate_warnings, with_poses
+from kbf_localization.mapping.poses import with_poses
 from kbf_localization.motion.noise import MotionNoise, errors_over_windows, noise_growth
 from kbf_localization.motion.odometry_model import noise_between
 from kbf_localization.parallel import Serial, Workers
@@ -52,6 +52,9 @@ from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
 NOISE_WINDOW = 2.0
 """In d₀ and φ₀: wheel errors are correlated over metres, so short windows underestimate them."""
 
+DEFAULT_POSES = 1000
+"""A pose every 0.1 to 0.3 m of an office's floor."""
+
 VOCABULARY_IMAGES, VOCABULARY_DESCRIPTORS = 250, 100_000
 """Sampled images and descriptors on which k-means finds the visual words."""
 
@@ -59,7 +62,7 @@ VOCABULARY_IMAGES, VOCABULARY_DESCRIPTORS = 250, 100_000
 def build_map(
     drives: Drive | Sequence[Drive],
     *,
-    poses: int = 1000,
+    poses: int | str = DEFAULT_POSES,
     select: str = "coverage",
     seed: int = 0,
     words: int = 200,
@@ -70,6 +73,7 @@ def build_map(
     floor_plan: Path | str | None = None,
     landmarks: bool = True,
     poses_from: str = "auto",
+    refine_poses: bool = False,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> TrainingMap:
@@ -86,15 +90,21 @@ def build_map(
 
     `poses_from` is "given", the drives' known poses; "odometry", poses estimated from wheel
     odometry and images (`estimate_poses`); or "auto", given ones where all drives have some. How
-    they were estimated is in the map's `warnings`.
+    they were estimated is in the map's `warnings`. `poses="odometry"` says the same in short. With
+    `refine_poses` given ones are noisy: jumps, drift and gaps in them are mended, and named.
     """
-    if poses < 1:
-        raise MapError(f"a map needs at least one pose, not {poses}")
+    count = poses if isinstance(poses, int) else DEFAULT_POSES
+    if isinstance(poses, str):
+        poses_from = poses
+    if count < 1:
+        raise MapError(f"a map needs at least one pose, not {count}")
     if select not in SELECTIONS:
         raise MapError(f"select must be one of {', '.join(SELECTIONS)}, not '{select}'")
     workers = workers or Serial()
     all_drives = drives if isinstance(drives, Sequence) else [drives]
-    source = with_poses(all_drives, poses_from, seed=seed, workers=workers, progress=progress)
+    source = with_poses(
+        all_drives, poses_from, refine=refine_poses, seed=seed, workers=workers, progress=progress
+    )
     frames = gather_frames(source.drives)
     plan = None if floor_plan is None else read_floor_plan(Path(floor_plan), frames.poses)
 
@@ -109,7 +119,7 @@ def build_map(
         describer = Recipe(describer)
     if isinstance(describer, Recipe):
         describer = describer.make(pyramid)
-    rows = select_frames(frames.poses, poses, select, seed)
+    rows = select_frames(frames.poses, count, select, seed)
     asked = np.unique(np.concatenate((rows, *probe_runs(frames, rows))))
     with KeypointStore() as store:
         keypoints = store if landmarks else None
@@ -128,9 +138,7 @@ def build_map(
             workers=workers,
             progress=progress,
         )
-    if source.estimates is not None:
-        built = replace(built, warnings=(*estimate_warnings(source.estimates), *built.warnings))
-    return replace(built, floor_plan=plan)
+    return replace(source.annotated(built), floor_plan=plan)
 
 
 def map_of_frames(
@@ -179,6 +187,7 @@ def map_of_frames(
         warnings=tuple(_warnings(frames, items, len(rows), describer)),
         word_grids=np.stack(grids) if len(grids) == len(items) else None,
         trajectories=tuple(frames.trajectory(number) for number in range(len(frames.drives))),
+        reference_poses=_reference_poses(frames, kept),
     )
     runs = [[row for row in run if int(row) in described] for run in probe_runs(frames, rows)]
     held_out = spread_over(np.unique([int(row) for run in runs for row in run]), HELD_OUT_IMAGES)
@@ -219,6 +228,17 @@ def map_of_frames(
     return calibrate_landmarks(
         training_map, held_out_images, frames.poses[held_out], frames.drive_of[held_out]
     )
+
+
+def _reference_poses(frames: Frames, rows: Rows) -> Array | None:
+    """Return the poses (n, 3) that drives with estimated poses had before; None without any."""
+    known = [getattr(drive, "reference_poses", None) for drive in frames.drives]
+    found = np.full((len(rows), 3), np.nan)
+    for place, row in enumerate(rows):
+        poses = known[int(frames.drive_of[row])]
+        if poses is not None:
+            found[place] = poses[int(frames.index_of[row])]
+    return found if np.isfinite(found).any() else None
 
 
 def _with_landmarks(

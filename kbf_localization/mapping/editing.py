@@ -64,8 +64,23 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
         trajectories=tuple(
             part.trajectory(source) for part in maps for source in range(len(part.sources))
         ),
+        own_frame=first.own_frame,
+        reference_poses=_merged_references(maps),
     )
     return _recalibrated(merged, _noise(maps))
+
+
+def _merged_references(maps: Sequence[TrainingMap]) -> Array | None:
+    """Return the known poses beside estimated ones, NaN for maps without any."""
+    if all(part.reference_poses is None for part in maps):
+        return None
+    unknown = [np.full_like(part.poses, np.nan) for part in maps]
+    return np.concatenate(
+        [
+            blank if part.reference_poses is None else part.reference_poses
+            for part, blank in zip(maps, unknown)
+        ]
+    )
 
 
 def _merged_landmarks(maps: Sequence[TrainingMap]) -> LandmarkMap | None:
@@ -148,6 +163,7 @@ def move_map(training_map: TrainingMap, frame: Array) -> TrainingMap:
         trajectories=tuple(compose(frame, path) for path in training_map.trajectories),
         floor_plan=plan,
         landmarks=None if landmarks is None else replace(landmarks, poses=poses),
+        own_frame=False,
     )
 
 

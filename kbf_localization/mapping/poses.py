@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.parts import PosedDrive
 from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.mapping.refine import Mended, given_anchors, mended_stretches
 from kbf_localization.parallel import Workers
-from kbf_localization.pose_graph import PoseEstimates, estimate_poses
-from kbf_localization.pose_graph.estimate import Anchor
+from kbf_localization.pose_graph import Anchor, PoseEstimates, estimate_poses
 from kbf_localization.progress import Progress, no_progress
+from kbf_localization.training_map.training_map import TrainingMap
 
 POSES_FROM = ("auto", "given", "odometry")
 RELATIVE_SIGMA = (0.03, 0.03, 0.01)
 """m, m, rad by which an estimated pose errs relative to its neighbours within a metre."""
 ANCHOR_STEP_M = 2.0
 """Along a drive with known poses, between two that hold the others."""
+MIN_KNOWN_FRACTION = 0.5
+"""A drive with known poses at fewer of its images counts as one without: they hold its frame."""
 
 
 @dataclass(frozen=True)
 class PosedDrives:
-    """Drives whose poses are known, and how they were estimated; None where they were given."""
+    """Drives whose poses are known, and how they were estimated; None where they were given.
+
+    `mended` are the stretches in which given poses were wrong or missing.
+    """
 
     drives: list[Drive]
     estimates: PoseEstimates | None
+    mended: tuple[Mended, ...] = ()
+
+    def annotated(self, training_map: TrainingMap) -> TrainingMap:
+        """Return the map of these drives, which says how its poses were estimated."""
+        if self.estimates is None:
+            return training_map
+        lines = (*_described(self.estimates), *(stretch.described for stretch in self.mended))
+        return replace(
+            training_map,
+            warnings=(*lines, *training_map.warnings),
+            own_frame=not self.estimates.anchors,
+        )
 
 
 def with_poses(
@@ -37,6 +55,7 @@ def with_poses(
     anchors: Sequence[Anchor] = (),
     odometry_scale: float = 1.0,
     unjoined: str = "leave_out",
+    refine: bool = False,
     seed: int = 0,
     workers: Workers | None = None,
     progress: Progress = no_progress,
@@ -44,16 +63,22 @@ def with_poses(
     """Return drives with poses.
 
     "given" takes the drives' own poses, "odometry" estimates all from odometry and images. "auto"
-    takes given poses where all drives have them; where some have none, all are estimated, and the
-    given ones hold the frame.
+    takes given poses where all drives have them, at half of their images or more; else all are
+    estimated, and the given ones hold the frame. With `refine` all are estimated as well: given
+    poses are noisy, and those that odometry and closures contradict are mended.
     """
     if poses_from not in POSES_FROM:
         raise ParameterError(f"poses_from must be {', '.join(POSES_FROM)}, not '{poses_from}'")
-    lacking = [drive for drive in drives if drive.poses is None]
-    if poses_from == "given" or (poses_from == "auto" and not lacking and not anchors):
+    if refine and (poses_from == "odometry" or all(drive.poses is None for drive in drives)):
+        raise ParameterError("there are no given poses to refine")
+    lacking = any(_known_fraction(drive) < MIN_KNOWN_FRACTION for drive in drives)
+    estimated = poses_from == "odometry" or refine
+    if not estimated and (poses_from == "given" or not (lacking or anchors)):
         return PosedDrives(list(drives), None)
-    if poses_from == "auto" and len(lacking) < len(drives):
-        anchors = (*anchors, *known_anchors(drives))
+    if refine:
+        anchors = (*anchors, *given_anchors(drives))
+    elif poses_from == "auto":
+        anchors = (*anchors, *given_anchors(drives, ANCHOR_STEP_M))
     found = estimate_poses(
         drives,
         anchors=anchors,
@@ -63,22 +88,14 @@ def with_poses(
         workers=workers,
         progress=progress,
     )
-    return PosedDrives(posed(drives, found), found)
+    mended = mended_stretches(drives, found) if refine else []
+    return PosedDrives(posed(drives, found), found, tuple(mended))
 
 
-def known_anchors(drives: Sequence[Drive]) -> list[Anchor]:
-    """Return known poses every 2 m along the drives that have some."""
-    found = []
-    for number, drive in enumerate(drives):
-        if drive.poses is None:
-            continue
-        last = None
-        for image in np.flatnonzero(np.isfinite(drive.poses).all(axis=1)):
-            x, y, heading = (float(value) for value in drive.poses[image])
-            if last is None or np.hypot(x - last[0], y - last[1]) >= ANCHOR_STEP_M:
-                last = x, y
-                found.append(Anchor(number, int(drive.stamps_ns[image]), (x, y, heading)))
-    return found
+def _known_fraction(drive: Drive) -> float:
+    if drive.poses is None or not len(drive.poses):
+        return 0.0
+    return float(np.isfinite(drive.poses).all(axis=1).mean())
 
 
 def posed(drives: Sequence[Drive], estimates: PoseEstimates) -> list[Drive]:
@@ -97,7 +114,7 @@ def posed(drives: Sequence[Drive], estimates: PoseEstimates) -> list[Drive]:
     return made
 
 
-def estimate_warnings(estimates: PoseEstimates) -> list[str]:
+def _described(estimates: PoseEstimates) -> list[str]:
     """Return what a map says of poses that were estimated, a line each."""
     names = ", ".join(trajectory.name for trajectory in estimates.trajectories)
     source = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -77,6 +77,12 @@ class Closure:
     inliers: int
     matched: int
     spread: float
+
+    def scaled(self, scale: float) -> Closure:
+        """Return the closure with distances times `scale`."""
+        factors = np.array([scale, scale, 1.0])
+        covariance = self.covariance * np.outer(factors, factors)
+        return replace(self, motion=self.motion * factors, covariance=covariance)
 
 
 @dataclass(frozen=True)

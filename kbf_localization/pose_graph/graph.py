@@ -9,7 +9,7 @@ With the points that images see, keyframes are adjusted jointly to images and wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import coo_matrix, csc_matrix
@@ -93,25 +93,49 @@ class OdometryEdges(Edges):
 
 @dataclass(frozen=True)
 class Anchors:
-    """Known poses (a, 3) of nodes `rows`, with standard deviations (a, 3)."""
+    """Known poses (a, 3) of nodes `rows`, with standard deviations (a, 3).
+
+    Those that are `doubtful` (a,) may be wrong: like closures they are given up where all else
+    contradicts them.
+    """
 
     rows: Rows
     poses: Array
     sigmas: Array
+    doubtful: Flags
 
     @classmethod
-    def none(cls) -> Anchors:
-        return cls(np.empty(0, dtype=np.intp), np.empty((0, 3)), np.empty((0, 3)))
+    def certain(cls, rows: Rows, poses: Array, sigma: float) -> Anchors:
+        """Return anchors (a,) that nothing contradicts."""
+        return cls(rows, poses, np.full((len(rows), 3), sigma), np.zeros(len(rows), dtype=bool))
+
+    def chi2(self, poses: Array) -> Array:
+        """Return each anchor's squared whitened residual (a,)."""
+        return np.asarray(((self.away(poses) / self.sigmas) ** 2).sum(axis=1))
+
+    def weighted(self, weights: Array) -> Anchors:
+        """Return the anchors with information times `weights` (a,)."""
+        return replace(self, sigmas=self.sigmas / np.sqrt(np.maximum(weights, 1e-12))[:, None])
+
+    def away(self, poses: Array) -> Array:
+        """Return the differences (a, 3) of poses (n, 3) to the known ones."""
+        away = poses[self.rows] - self.poses
+        away[:, 2] = wrap_angle(away[:, 2])
+        return np.asarray(away)
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Poses (n, 3), wheels (d, 2: bias in rad/s, turn scale), χ² (c,) and weights of closures."""
+    """Poses (n, 3), wheels (d, 2: bias in rad/s, turn scale), χ² and weights of closures (c,).
+
+    `anchor_weights` (a,) are below 1 where an anchor that may be wrong contradicts all else.
+    """
 
     poses: Array
     wheels: Array
     closure_chi2: Array
     closure_weights: Array
+    anchor_weights: Array
 
 
 @dataclass(frozen=True)
@@ -127,33 +151,47 @@ class PoseGraph:
     def solve(self, poses: Array, wheels: Array | None = None, robust: bool = True) -> Solution:
         """Return the poses of least error, from a start (n, 3)."""
         wheels = np.zeros((self.drives, 2)) if wheels is None else wheels
-        weights = np.ones(len(self.closures))
-        if not robust or not len(self.closures):
+        weights = self._weights(np.inf, poses)
+        doubtful = len(self.closures) + int(self.anchors.doubtful.sum())
+        if not robust or not doubtful:
             poses, wheels = self._descend(poses, wheels, weights)
-            return Solution(poses, wheels, self._closure_chi2(poses), weights)
-        poses, wheels = self._descend(poses, wheels, np.full(len(weights), 0.01), steps=8)
-        convexity = max(1.0, 2.0 * float(self._closure_chi2(poses).max()) / INLIER_CHI2)
+            return self._solution(poses, wheels, weights)
+        timid = np.full(len(weights[0]), 0.01), np.where(self.anchors.doubtful, 0.01, 1.0)
+        poses, wheels = self._descend(poses, wheels, timid, steps=8)
+        largest = np.r_[self._closure_chi2(poses), self.anchors.chi2(poses)].max()
+        convexity = max(1.0, 2.0 * float(largest) / INLIER_CHI2)
         while True:
-            chi2 = self._closure_chi2(poses)
-            bound = convexity * INLIER_CHI2
-            weights = (bound / (bound + chi2)) ** 2
+            weights = self._weights(convexity * INLIER_CHI2, poses)
             last = convexity <= 1.0
             poses, wheels = self._descend(poses, wheels, weights, STEPS if last else 3)
             if last:
                 break
             convexity = max(1.0, convexity / ANNEALING_RATE)
-        return Solution(poses, wheels, self._closure_chi2(poses), weights)
+        return self._solution(poses, wheels, weights)
+
+    def _weights(self, bound: float, poses: Array) -> tuple[Array, Array]:
+        """Return Geman and McClure's weights of closures (c,) and of anchors (a,)."""
+        if np.isinf(bound):
+            return np.ones(len(self.closures)), np.ones(len(self.anchors.rows))
+        of_closures = (bound / (bound + self._closure_chi2(poses))) ** 2
+        of_anchors = (bound / (bound + self.anchors.chi2(poses))) ** 2
+        return of_closures, np.where(self.anchors.doubtful, of_anchors, 1.0)
+
+    def _solution(self, poses: Array, wheels: Array, weights: tuple[Array, Array]) -> Solution:
+        return Solution(poses, wheels, self._closure_chi2(poses), *weights)
 
     def covariances(self, solution: Solution) -> Array:
         """Return the covariances (n, 3, 3) of the poses, relative to what holds the graph."""
         normal, _ = self._normal_equations(
-            solution.poses, solution.wheels, solution.closure_weights
+            solution.poses,
+            solution.wheels,
+            (solution.closure_weights, solution.anchor_weights),
         )
         factor = factorize(normal)
         return diagonal_blocks(factor, normal.shape[0], self.nodes, 3)
 
     def _descend(
-        self, poses: Array, wheels: Array, weights: Array, steps: int = STEPS
+        self, poses: Array, wheels: Array, weights: tuple[Array, Array], steps: int = STEPS
     ) -> tuple[Array, Array]:
         for _ in range(steps):
             normal, gradient = self._normal_equations(poses, wheels, weights)
@@ -168,13 +206,13 @@ class PoseGraph:
         return chi2_of(self.closures, poses)
 
     def _normal_equations(
-        self, poses: Array, wheels: Array, weights: Array
+        self, poses: Array, wheels: Array, weights: tuple[Array, Array]
     ) -> tuple[csc_matrix, Array]:
         size = 3 * self.nodes + 2 * self.drives
         system = System(size)
-        add_edges(system, self.closures, self.closures.motions, poses, weights)
+        add_edges(system, self.closures, self.closures.motions, poses, weights[0])
         add_odometry(system, self.odometry, poses, wheels, self.nodes * 3)
-        add_anchors(system, self.anchors, poses)
+        add_anchors(system, self.anchors.weighted(weights[1]), poses)
         return system.assembled()
 
 
@@ -284,8 +322,7 @@ def add_odometry(
 def add_anchors(system: System, anchors: Anchors, poses: Array, stride: int = 3) -> None:
     """Add priors of poses."""
     if len(anchors.rows):
-        away = poses[anchors.rows] - anchors.poses
-        away[:, 2] = wrap_angle(away[:, 2])
+        away = anchors.away(poses)
         precision = 1.0 / anchors.sigmas
         jacobian = precision[:, :, None] * np.eye(3)
         system.add(_unknowns(anchors.rows, stride), jacobian, precision * away)

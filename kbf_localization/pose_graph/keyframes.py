@@ -9,7 +9,7 @@ tracks are the points that several keyframes see.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -79,6 +79,12 @@ class Keyframes:
     def __len__(self) -> int:
         return len(self.drive_of)
 
+    def scaled(self, scale: float) -> Keyframes:
+        """Return the keyframes with distances times `scale`."""
+        return replace(
+            self, odometry=self.odometry * (scale, scale, 1.0), path_m=scale * self.path_m
+        )
+
     def consecutive(self) -> Rows:
         """Return the rows that a next keyframe of the same piece follows."""
         return np.flatnonzero(self.piece_of[1:] == self.piece_of[:-1])
@@ -98,6 +104,10 @@ class DriveOdometry:
     covered: Flags
     cuts: Rows
     silent: Flags
+
+    def scaled(self, scale: float) -> DriveOdometry:
+        """Return the odometry with distances times `scale`."""
+        return replace(self, poses=self.poses * (scale, scale, 1.0), path_m=scale * self.path_m)
 
 
 def odometry_at_images(drive: Drive, scale: float = 1.0) -> DriveOdometry:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbf_localization.arrays import Array, Flags
-from kbf_localization.geometry import relative, wrap_angle
-from kbf_localization.pose_graph.closures import Closure, Rejected
-from kbf_localization.pose_graph.graph import Edges
-from kbf_localization.pose_graph.keyframes import Keyframes
+from kbf_localization.datasets.drive import Drive
+from kbf_localization.geometry import compose, relative, wrap_angle
+from kbf_localization.pose_graph.closures import Closure, Rejected, as_edges
+from kbf_localization.pose_graph.keyframes import DriveOdometry, Keyframes
 from kbf_localization.vision.camera import Camera, Mount
 
 ODOMETRY_EDGES, VISUAL_EDGES, ADJUSTMENT = "odometry_edges", "visual_edges", "adjustment"
@@ -75,7 +75,8 @@ class PoseEstimates:
     `used` is "odometry_edges", "visual_edges" or "adjustment". `left_out` names the drives, or
     pieces of drives, that nothing joins with the others; `drives_joined` is the number of drives
     that share the map's frame. `held_out` is what decided between the three; None where there
-    were too few closures.
+    were too few closures. `anchors` known poses hold the frame; without any it is the map's own.
+    The wheels' distances were multiplied by `odometry_scale`.
     """
 
     trajectories: tuple[EstimatedTrajectory, ...]
@@ -86,11 +87,47 @@ class PoseEstimates:
     used: str
     drives_joined: int
     left_out: tuple[str, ...]
+    anchors: int
     held_out: HeldOutScore | None
     camera: Camera | None
     mount: Mount | None
     warnings: tuple[str, ...]
-    cpu_s: float
+    odometry_scale: float = 1.0
+    cpu_s: float = 0.0
+
+
+def trajectory_of(
+    drive: Drive,
+    number: int,
+    odometry: DriveOdometry,
+    keyframes: Keyframes,
+    kept: Flags,
+    poses: Array,
+    covariances: Array,
+) -> EstimatedTrajectory:
+    """Return the poses of all images: along the odometry, bent to both keyframes around."""
+    count = len(odometry.poses)
+    found = np.full((count, 3), np.nan)
+    blocks = np.full((count, 3, 3), np.nan)
+    for piece in np.unique(keyframes.piece_of[(keyframes.drive_of == number) & kept]):
+        rows = np.flatnonzero(keyframes.piece_of == piece)
+        images = keyframes.image_of[rows]
+        for left, right in zip(range(len(rows)), [*range(1, len(rows)), len(rows) - 1]):
+            a, b = rows[left], rows[right]
+            span = np.arange(images[left], images[right] + 1)
+            along = relative(odometry.poses[images[left]], odometry.poses[span])
+            reached = compose(poses[a], along)
+            bend = relative(reached[-1], poses[b])
+            driven = odometry.path_m[span] - odometry.path_m[images[left]]
+            steps = np.arange(len(span))
+            measure = driven + 1e-6 * steps
+            fraction = measure / max(float(measure[-1]), 1e-9)
+            found[span] = compose(reached, fraction[:, None] * bend)
+            blocks[span] = (1.0 - fraction)[:, None, None] * covariances[a] + fraction[
+                :, None, None
+            ] * covariances[b]
+    found[:, 2] = wrap_angle(found[:, 2])
+    return EstimatedTrajectory(drive.name, found, blocks, odometry.poses)
 
 
 BLOCK_M = 5.0
@@ -108,26 +145,37 @@ VISUAL_MARGIN = 0.85
 """Visual edges must predict better than the adjustment, which has the wheels too, by 15 %."""
 
 
-def folds(closures: Sequence[Closure], keyframes: Keyframes) -> Flags | None:
-    """Return which closures (c,) are left out; None where too few would be left out or kept."""
-    if not closures:
-        return None
-    later = np.array([max(closure.first, closure.second) for closure in closures], dtype=np.intp)
-    block = np.floor(keyframes.path_m[later] / BLOCK_M).astype(np.intp)
-    _, number = np.unique(
-        np.stack((keyframes.piece_of[later], block), axis=1), axis=0, return_inverse=True
-    )
-    out: Flags = number.ravel() % PERIOD == 1
-    if min(int(out.sum()), int((~out).sum())) < MIN_HELD_OUT:
-        return None
-    return out
+@dataclass(frozen=True)
+class HeldOut:
+    """Closures to estimate with, and closures to predict."""
 
+    training: list[Closure]
+    testing: list[Closure]
 
-def prediction_errors(held_out: Edges, poses: Array) -> Array:
-    """Return the errors (c,) in metres, at most 0.5, of predicted closures."""
-    away = relative(poses[held_out.first], poses[held_out.second]) - held_out.motions
-    error = np.hypot(away[:, 0], away[:, 1]) + METRES_PER_RADIAN * np.abs(wrap_angle(away[:, 2]))
-    return np.minimum(error, MAX_ERROR_M)
+    @classmethod
+    def of(cls, closures: Sequence[Closure], keyframes: Keyframes) -> HeldOut | None:
+        """Return every third stretch left out; None where too few would be left out or kept."""
+        if not closures:
+            return None
+        later = np.array([max(one.first, one.second) for one in closures], dtype=np.intp)
+        block = np.floor(keyframes.path_m[later] / BLOCK_M).astype(np.intp)
+        _, number = np.unique(
+            np.stack((keyframes.piece_of[later], block), axis=1), axis=0, return_inverse=True
+        )
+        out: Flags = number.ravel() % PERIOD == 1
+        if min(int(out.sum()), int((~out).sum())) < MIN_HELD_OUT:
+            return None
+        return cls(
+            [closure for closure, left in zip(closures, out) if not left],
+            [closure for closure, left in zip(closures, out) if left],
+        )
+
+    def errors(self, poses: Array) -> Array:
+        """Return the errors (c,) in metres, at most 0.5, of closures that poses (n, 3) predict."""
+        edges = as_edges(self.testing)
+        away = relative(poses[edges.first], poses[edges.second]) - edges.motions
+        turn = METRES_PER_RADIAN * np.abs(wrap_angle(away[:, 2]))
+        return np.minimum(np.hypot(away[:, 0], away[:, 1]) + turn, MAX_ERROR_M)
 
 
 def choose(errors: Mapping[str, Array]) -> str:

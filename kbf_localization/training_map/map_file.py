@@ -83,6 +83,7 @@ ARRAYS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "trajectories": ("<f8", ("trajectory poses", 3)),
     "trajectory_ends": ("<i8", ("sources",)),
     "thumbnails": ("|u1", ("thumbnail bytes",)),
+    "reference_poses": ("<f8", ("n", 3)),
     "landmark_starts": ("<i8", ("landmark starts",)),
     "landmark_attitudes": ("<f4", ("n", 3)),
     "landmark_descriptors": ("|u1", ("landmarks", 128)),
@@ -108,6 +109,7 @@ OPTIONAL = {
     "floor_plan",
     "trajectories",
     "trajectory_ends",
+    "reference_poses",
     "landmark_starts",
     "landmark_attitudes",
     *LANDMARK_COLUMNS.values(),
@@ -206,6 +208,7 @@ class Description:
     warnings: tuple[str, ...]
     plan: PlanPlace | None
     landmarks: LandmarkDescription | None
+    own_frame: bool = False
 
 
 KEYS |= {
@@ -338,6 +341,9 @@ def parse_description(text: bytes) -> Description:
     landmarks = content.get("landmarks")
     calibration = content.get("calibration", content.get("learned"))
     has_pyramid = layout is not None or describer is None
+    own_frame = content.get("own_frame", False)
+    if not isinstance(own_frame, bool):
+        raise ValueError("the description's own_frame is neither true nor false")
     return Description(
         layout=_from_keys(layout, DescriberSettings, complete=True) if has_pyramid else None,
         describer=describer,
@@ -347,6 +353,7 @@ def parse_description(text: bytes) -> Description:
         warnings=tuple(warnings),
         plan=None if plan is None else _from_keys(plan, PlanPlace),
         landmarks=None if landmarks is None else LandmarkDescription.from_dict(landmarks),
+        own_frame=own_frame,
     )
 
 
@@ -531,6 +538,7 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
         "floor_plan": None if plan is None else plan.image,
         "trajectories": np.concatenate(trajectories) if trajectories else None,
         "trajectory_ends": np.cumsum([len(t) for t in trajectories]) if trajectories else None,
+        "reference_poses": training_map.reference_poses,
     }
     landmarks = training_map.landmarks
     if landmarks is not None:
@@ -558,6 +566,8 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
         "warnings": list(training_map.warnings),
         "floor_plan": None if plan is None else _to_keys(PlanPlace(plan.resolution, plan.origin)),
     }
+    if training_map.own_frame:
+        description["own_frame"] = True
     if landmarks is not None:
         description["landmarks"] = landmarks.to_dict()
     if describer is not pyramid:
@@ -640,6 +650,8 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
         landmarks=None
         if description.landmarks is None
         else _landmarks(arrays, description.landmarks, path.resolve(), values["poses"]),
+        own_frame=description.own_frame,
+        reference_poses=_reference_poses(arrays),
     )
     training_map.gallery.check()
     return training_map
@@ -694,6 +706,15 @@ def _trajectories(arrays: _Arrays) -> tuple[Array, ...]:
     _check_poses("trajectories", poses)
     _check_ends("trajectory_ends", ends, len(poses), least=1)
     return tuple(np.split(poses, ends[:-1]))
+
+
+def _reference_poses(arrays: _Arrays) -> Array | None:
+    """Return the known poses (n, 3) of a map with estimated ones; None where it has none."""
+    if "reference_poses" not in arrays:
+        return None
+    poses = arrays.read("reference_poses")
+    _check_poses("reference_poses", poses[np.isfinite(poses).all(axis=1)])
+    return poses
 
 
 def _landmarks(

@@ -63,6 +63,9 @@ class TrainingMap:
     - `floor_plan`: the background of plots of the map.
     - `trajectories`: the poses (m, 3) of each source, in the map or not; empty in old maps.
     - `landmarks` measure poses precisely; None where the map has none.
+    - `own_frame`: the poses were estimated, and no known pose says where their frame lies.
+    - `reference_poses` (n, 3): poses of the images that were known beside the estimated ones, to
+      compare with; NaN where one was not, None where none was.
     """
 
     poses: Array
@@ -81,6 +84,8 @@ class TrainingMap:
     floor_plan: FloorPlanImage | None = None
     trajectories: tuple[Array, ...] = ()
     landmarks: LandmarkMap | None = None
+    own_frame: bool = False
+    reference_poses: Array | None = None
 
     def __len__(self) -> int:
         return len(self.poses)
@@ -173,7 +178,7 @@ def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
     kept = np.unique(training_map.source_of[rows])
     source_of = np.searchsorted(kept, training_map.source_of[rows])
     chosen = np.bincount(source_of, minlength=len(kept))
-    grids = training_map.word_grids
+    grids, references = training_map.word_grids, training_map.reference_poses
     return replace(
         training_map,
         poses=training_map.poses[rows],
@@ -192,6 +197,7 @@ def subset(training_map: TrainingMap, rows: Rows) -> TrainingMap:
         if training_map.trajectories
         else (),
         landmarks=None if training_map.landmarks is None else training_map.landmarks.subset(rows),
+        reference_poses=None if references is None else references[rows],
     )
 
 

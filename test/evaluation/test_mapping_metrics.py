@@ -40,6 +40,7 @@ def _estimates(poses: np.ndarray, odometry: np.ndarray, closures=(), rejected=()
         used="odometry_edges",
         drives_joined=1,
         left_out=(),
+        anchors=0,
         held_out=None,
         camera=None,
         mount=None,

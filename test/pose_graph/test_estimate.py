@@ -7,8 +7,7 @@ import pytest
 
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, fit_rigid
-from kbf_localization.pose_graph import estimate, estimate_poses
-from kbf_localization.pose_graph.estimate import Anchor
+from kbf_localization.pose_graph import Anchor, estimate_poses, prepare
 from kbf_localization.pose_graph.result import choose
 from test.pose_graph.world import RADIUS_M, World, circle, detect_in_worlds, drive
 
@@ -18,7 +17,7 @@ HOUR = 3_600_000_000_000
 
 @pytest.fixture(autouse=True)
 def _points_for_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "detect", detect_in_worlds)
+    monkeypatch.setattr(prepare, "detect", detect_in_worlds)
 
 
 def _errors(found, drives) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +37,7 @@ def _errors(found, drives) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def loop():
     patch = pytest.MonkeyPatch()
-    patch.setattr(estimate, "detect", detect_in_worlds)
+    patch.setattr(prepare, "detect", detect_in_worlds)
     drives = [drive("loop", circle(1.6), WORLD)]
     found = estimate_poses(drives)
     patch.undo()

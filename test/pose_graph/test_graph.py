@@ -16,7 +16,7 @@ from kbf_localization.pose_graph.graph import (
     whitening_of,
 )
 
-ORIGIN = Anchors(np.zeros(1, np.intp), np.zeros((1, 3)), np.full((1, 3), 1e-4))
+ORIGIN = Anchors(np.zeros(1, np.intp), np.zeros((1, 3)), np.full((1, 3), 1e-4), np.zeros(1, bool))
 
 
 def _loop(
@@ -143,7 +143,7 @@ def test_anchors_hold_the_frame() -> None:
     frame = np.array([3.0, -2.0, 0.7])
     there = compose(frame, truth)
     rows = np.array([0, 30], np.intp)
-    anchors = Anchors(rows, there[rows], np.full((2, 3), 0.01))
+    anchors = Anchors.certain(rows, there[rows], 0.01)
     graph = PoseGraph(60, 1, edges, Edges.none(), anchors)
     solved = graph.solve(compose(frame + 0.1, truth))
     assert np.abs(relative(there, solved.poses)).max() < 1e-3

@@ -88,6 +88,8 @@ def number_map() -> TrainingMap:
             rng.integers(0, 255, (6, 9), dtype=np.uint8), 0.25, (-1.5, 0.5, 0.125)
         ),
         trajectories=(rng.normal(size=(12, 3)), rng.normal(size=(5, 3))),
+        own_frame=True,
+        reference_poses=np.vstack((np.full((1, 3), np.nan), rng.normal(size=(6, 3)))),
     )
 
 

@@ -42,6 +42,8 @@ def test_a_stored_map_comes_back_the_same(number_map: TrainingMap, map_path: Pat
     assert list(loaded.thumbnails) == list(number_map.thumbnails)
     assert loaded.floor_plan is not None and number_map.floor_plan is not None
     np.testing.assert_array_equal(loaded.floor_plan.image, number_map.floor_plan.image)
+    assert loaded.own_frame
+    np.testing.assert_array_equal(loaded.reference_poses, number_map.reference_poses)
     for expected, trajectory in zip(number_map.trajectories, loaded.trajectories, strict=True):
         np.testing.assert_array_equal(trajectory, expected)
     assert loaded.floor_plan.resolution == 0.25
@@ -291,6 +293,14 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
         put("trajectories", data=np.full((17, 3), np.nan)),
         "trajectories",
     ),
+    "reference poses that are absurd": (
+        put("reference_poses", data=np.full((7, 3), 1e12)),
+        "reference_poses",
+    ),
+    "an own frame that is a number": (
+        describe(b'"own_frame": true', b'"own_frame": 1   '),
+        "own_frame",
+    ),
     "trajectories of another width": (put("trajectories", data=np.zeros((17, 2))), "trajectories"),
     "trajectories of no source": (put("trajectory_ends", data=np.array([17])), "trajectory_ends"),
     "trajectories without an end": (drop("trajectory_ends"), "'trajectory_ends' is missing"),
@@ -429,7 +439,7 @@ def test_an_older_map_is_saved_in_the_present_version(map_path: Path) -> None:
     save_map(older, map_path)
     assert struct.unpack_from("<I", map_path.read_bytes(), 10) == (VERSION,)
     with h5py.File(map_path, "r") as file:
-        assert set(file) == {*WITHOUT_LANDMARKS, "description"}
+        assert set(file) == {*WITHOUT_LANDMARKS, "description"} - {"reference_poses"}
         text = bytes(file["description"][()])
     assert b'"calibration"' in text and b'"learned"' not in text and b'"film"' not in text
     assert read_map(map_path).calibration == older.calibration

@@ -1,0 +1,122 @@
+"""Edges between a drive's consecutive keyframes, by its wheels or its images, and their noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from kbf_localization.arrays import Array, Rows
+from kbf_localization.geometry import compose, relative
+from kbf_localization.motion.noise import MotionNoise, errors_over_windows, noise_growth
+from kbf_localization.pose_graph.graph import OdometryEdges, whitening_of
+from kbf_localization.pose_graph.keyframes import Keyframes
+
+ODOMETRY_M, ODOMETRY_RELATIVE = 0.004, 0.02
+ODOMETRY_RAD, ODOMETRY_PER_RAD = np.radians(0.5), 0.04
+"""σ of the wheels between keyframes before their noise is fitted: 4 mm + 2 %, 0.5° + 4 %."""
+VISUAL_M, VISUAL_RELATIVE = 0.003, 0.02
+VISUAL_RAD, VISUAL_PER_RAD = np.radians(0.12), 0.01
+"""σ of the motion between keyframes after a drive's own adjustment: images hold the heading."""
+WINDOW_M, WINDOW_RAD = 2.0, 2.0
+USUAL_NOISE = MotionNoise((0.004, 0.0045, 0.00025), (0.0003, 0.0002, 0.0008))
+"""Of wheels over windows of 2 m, without their heading bias: what covariances claim where closures
+do not measure it. Errors of wheels are correlated, so that this is more than edge by edge."""
+STEP_SIGMA = 1e-3
+"""m and rad: the least σ between two keyframes."""
+
+
+def odometry_edges(keyframes: Keyframes) -> OdometryEdges:
+    """Return the wheels' motions between keyframes, with the usual noise of wheels."""
+    first = keyframes.consecutive()
+    motions = relative(keyframes.odometry[first], keyframes.odometry[first + 1])
+    driven = keyframes.path_m[first + 1] - keyframes.path_m[first]
+    metres = ODOMETRY_M + ODOMETRY_RELATIVE * driven
+    radians = ODOMETRY_RAD + ODOMETRY_PER_RAD * np.abs(motions[:, 2])
+    return OdometryEdges(
+        first,
+        first + 1,
+        motions,
+        _whitening(np.stack((metres, metres, radians), axis=1) ** 2),
+        keyframes.drive_of[first],
+        keyframes.moving_s[first + 1] - keyframes.moving_s[first],
+    )
+
+
+def visual_edges(keyframes: Keyframes, visual: Array) -> OdometryEdges:
+    """Return the motions between poses (n, 3) that a drive's images and wheels gave."""
+    edges = odometry_edges(keyframes)
+    motions = relative(visual[edges.first], visual[edges.second])
+    sigma_m = VISUAL_M + VISUAL_RELATIVE * np.hypot(motions[:, 0], motions[:, 1])
+    sigma_rad = VISUAL_RAD + VISUAL_PER_RAD * np.abs(motions[:, 2])
+    return replace(
+        edges,
+        motions=motions,
+        whitening=_whitening(np.stack((sigma_m, sigma_m, sigma_rad), axis=1) ** 2),
+        seconds=np.zeros(len(edges)),
+    )
+
+
+def fitted_noise(motions: Array, poses: Array, keyframes: Keyframes, rows: Rows) -> MotionNoise:
+    """Fit the noise of motions between keyframes to the poses (n, 3), over windows of 2 m."""
+    first = keyframes.consecutive()
+    pairs = []
+    for piece in np.unique(keyframes.piece_of[rows]):
+        own = np.flatnonzero(keyframes.piece_of == piece)
+        chain = [np.zeros(3)]
+        for edge in np.flatnonzero(keyframes.piece_of[first] == piece):
+            chain.append(compose(chain[-1], motions[edge]))
+        if len(own) > 2:
+            pairs.append((poses[own], np.array(chain)))
+    errors, lengths = errors_over_windows(pairs, WINDOW_M, WINDOW_RAD)
+    per_metre, per_radian, outliers = noise_growth(errors, lengths, WINDOW_M, WINDOW_RAD)
+    return MotionNoise(_triple(per_metre), _triple(per_radian), outliers)
+
+
+def at_least_usual(noise: MotionNoise) -> MotionNoise:
+    """Return the noise, nowhere below what wheels usually err by.
+
+    Poses that follow the wheels fit them better than the truth would.
+    """
+    return MotionNoise(
+        _triple(np.maximum(noise.per_metre, USUAL_NOISE.per_metre)),
+        _triple(np.maximum(noise.per_radian, USUAL_NOISE.per_radian)),
+        noise.set_aside,
+    )
+
+
+def with_noise(edges: OdometryEdges, noise: MotionNoise, keyframes: Keyframes) -> OdometryEdges:
+    """Return the edges with this noise."""
+    driven = keyframes.path_m[edges.second] - keyframes.path_m[edges.first]
+    turned = np.abs(edges.motions[:, 2])
+    variances = driven[:, None] * np.array(noise.per_metre)
+    variances = variances + turned[:, None] * np.array(noise.per_radian) + STEP_SIGMA**2
+    return replace(edges, whitening=_whitening(variances))
+
+
+def disagreement(visual: Array, keyframes: Keyframes) -> float:
+    """Return the median distance (m) of images and wheels over 2 m; infinite where it is open."""
+    errors = [
+        float(np.hypot(*error[:2]))
+        for piece in np.unique(keyframes.piece_of)
+        for error in errors_over_windows(
+            [
+                (
+                    visual[keyframes.piece_of == piece],
+                    keyframes.odometry[keyframes.piece_of == piece],
+                )
+            ],
+            WINDOW_M,
+            1e3,
+        )[0]
+    ]
+    return float(np.median(errors)) if errors else np.inf
+
+
+def _triple(values: Array) -> tuple[float, float, float]:
+    first, second, third = (float(value) for value in values)
+    return first, second, third
+
+
+def _whitening(variances: Array) -> Array:
+    return whitening_of(variances[:, :, None] * np.eye(3))

@@ -1,0 +1,154 @@
+"""Drives made ready for estimation: odometry, keyframes, keypoints, camera."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kbf_localization.datasets.drive import Drive, camera_of, mount_of
+from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.parallel import Workers
+from kbf_localization.pose_graph.keyframes import (
+    DriveOdometry,
+    Keyframes,
+    choose_keyframes,
+    detect,
+    has_moved,
+    odometry_at_images,
+    still_stretches,
+)
+from kbf_localization.progress import Progress, no_progress
+from kbf_localization.vision.camera import Camera, Mount
+from kbf_localization.vision.camera.camera_info import fitted
+from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared_distances
+from kbf_localization.vision.self_calibration import MatchedPair, calibrate, choose_pairs
+
+FEW_KEYPOINTS = 30
+"""An image with fewer is dark, blank or covered."""
+
+
+@dataclass(frozen=True)
+class PreparedDrives:
+    """Drives with their odometry, keyframes, keypoints and camera."""
+
+    drives: Sequence[Drive]
+    odometry: tuple[DriveOdometry, ...]
+    keyframes: Keyframes
+    keypoints: list[Keypoints]
+    camera: Camera | None
+    mount: Mount
+    warnings: tuple[str, ...]
+
+    def scaled(self, scale: float) -> PreparedDrives:
+        """Return the drives with all distances of the wheels times `scale`."""
+        return replace(
+            self,
+            odometry=tuple(wheels.scaled(scale) for wheels in self.odometry),
+            keyframes=self.keyframes.scaled(scale),
+        )
+
+
+def prepare(
+    drives: Sequence[Drive], scale: float, workers: Workers, progress: Progress
+) -> PreparedDrives:
+    """Return the drives with keyframes and what their images show; `scale` is the odometry's."""
+    odometry = [odometry_at_images(drive, scale) for drive in drives]
+    warnings: list[str] = []
+    for number, drive in enumerate(drives):
+        odometry[number], lines = _without_silence(drive, odometry[number], workers)
+        warnings += lines
+        warnings += [
+            f"{drive.name}: the odometry jumps at {seconds_into(drive, int(cut)):.1f} s; the drive "
+            "is cut there"
+            for cut in odometry[number].cuts
+            if not odometry[number].silent[max(int(cut) - 1, 0)]
+        ]
+    keyframes = choose_keyframes(drives, odometry)
+    keypoints, size = detect(drives, keyframes.drive_of, keyframes.image_of, workers, progress)
+    counts = np.array([len(image) for image in keypoints])
+    for number, drive in enumerate(drives):
+        few = counts[keyframes.drive_of == number] < FEW_KEYPOINTS
+        if few.mean() > 0.1:
+            warnings.append(
+                f"{drive.name}: {100 * few.mean():.0f} % of its images show next to nothing: dark, "
+                "blank or a covered lens; there the wheels alone are followed"
+            )
+    camera, mount, lines = _camera(drives, keyframes, keypoints, size)
+    return PreparedDrives(
+        drives, tuple(odometry), keyframes, keypoints, camera, mount, (*warnings, *lines)
+    )
+
+
+def seconds_into(drive: Drive, image: int) -> float:
+    """Return the time of an image since the drive's first."""
+    return float(drive.stamps_ns[image] - drive.stamps_ns[0]) * 1e-9
+
+
+def _without_silence(
+    drive: Drive, odometry: DriveOdometry, workers: Workers
+) -> tuple[DriveOdometry, list[str]]:
+    """Cut a drive where its wheels report no motion while its images move."""
+    stretches = still_stretches(drive, odometry)
+    if not stretches:
+        return odometry, []
+    # The first and last image may be those of starting and stopping.
+    inner = [(first + 1, max(last - 1, first + 1)) for first, last in stretches]
+    ends = np.array(inner, dtype=np.intp).ravel()
+    found, size = detect([drive], np.zeros(len(ends), np.intp), ends, workers, no_progress)
+    cuts, silent, lines = list(odometry.cuts), odometry.silent.copy(), []
+    for number, (first, last) in enumerate(stretches):
+        if size is None or not has_moved(found[2 * number], found[2 * number + 1], size[0]):
+            continue
+        silent[first + 1 : last] = True
+        cuts.append(last)
+        lines.append(
+            f"{drive.name}: the wheels report no motion from {seconds_into(drive, first):.1f} to "
+            f"{seconds_into(drive, last):.1f} s while the images move; these images get no pose"
+        )
+    cut_rows = np.unique(np.array(cuts, dtype=np.intp))
+    return replace(odometry, cuts=cut_rows, silent=silent), lines
+
+
+def _camera(
+    drives: Sequence[Drive],
+    keyframes: Keyframes,
+    keypoints: Sequence[Keypoints],
+    size: tuple[int, int] | None,
+) -> tuple[Camera | None, Mount, list[str]]:
+    """Return the camera that the drives know, else the one learned from wheels and images."""
+    cameras = {camera_of(drive) for drive in drives} - {None}
+    mounts = {mount_of(drive) for drive in drives} - {None}
+    mount = next(iter(mounts)) if len(mounts) == 1 else None
+    if len(cameras) > 1 or len(mounts) > 1:
+        raise MapError("the drives have different cameras or mounts; estimate them one by one")
+    camera = next(iter(cameras), None)
+    if camera is not None:
+        return camera, mount or Mount.ahead(), []
+    if size is None:
+        return None, Mount.ahead(), ["no image can be read; the poses are the odometry's"]
+    pairs = []
+    for piece in np.unique(keyframes.piece_of):
+        rows = np.flatnonzero(keyframes.piece_of == piece)
+        for one, other in choose_pairs(keyframes.odometry[rows]):
+            a, b = int(rows[one]), int(rows[other])
+            if abs(keyframes.path_m[a] - keyframes.path_m[b]) > 1.5:
+                continue
+            first, second, _ = mutual_matches(
+                squared_distances(keypoints[a].descriptors, keypoints[b].descriptors)
+            )
+            pairs.append(
+                MatchedPair(
+                    keyframes.odometry[a],
+                    keyframes.odometry[b],
+                    keypoints[a].pixels[first].astype(np.float64),
+                    keypoints[b].pixels[second].astype(np.float64),
+                )
+            )
+    try:
+        learned = calibrate(pairs, *size, translation=None if mount is None else mount.translation)
+    except ParameterError as error:
+        return None, Mount.ahead(), [f"{error}; the poses are the odometry's alone"]
+    lines = [f"camera learned from wheels and images: {learned.described}", *learned.warnings]
+    return fitted(learned.camera, *size), mount or learned.mount, lines

@@ -1,0 +1,55 @@
+"""Given poses that are wrong: found by odometry and closures, mended and named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kbf_localization.errors import ParameterError
+from kbf_localization.geometry import compose
+from kbf_localization.mapping.poses import with_poses
+from kbf_localization.mapping.refine import GIVEN_SIGMA, given_anchors
+from kbf_localization.pose_graph import prepare
+from test.pose_graph.world import World, circle, detect_in_worlds, drive
+
+WORLD = World.of_seed(3)
+FRAME = np.array([5.0, -3.0, 0.8])
+
+
+@pytest.fixture
+def _points_for_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "detect", detect_in_worlds)
+
+
+@pytest.mark.usefixtures("_points_for_images")
+def test_a_jump_and_a_gap_in_given_poses_are_mended_and_named() -> None:
+    one = drive("laser", circle(1.6), WORLD)
+    true = compose(FRAME, one.truth)
+    given = true.copy()
+    given[40:55] += [0.9, -0.7, 0.0]
+    given[70:90] = np.nan
+    source = with_poses([replace(one, poses=given)], refine=True)
+    found = source.drives[0].poses
+    assert found is not None
+    assert np.hypot(*(found - true)[:, :2].T).max() < 0.1
+    jump, gap = source.mended
+    assert (jump.kind, gap.kind) == ("jump", "missing")
+    assert (jump.first_s, jump.last_s) == pytest.approx((4.0, 5.4), abs=0.11)
+    assert jump.metres == pytest.approx(np.hypot(0.9, 0.7), abs=0.1)
+    assert "laser: from 4.0 to 5.4 s the given poses jump by up to 1.1" in jump.described
+
+
+def test_given_poses_hold_with_what_their_source_claims() -> None:
+    one = replace(drive("amcl", circle(0.3), WORLD), poses=circle(0.3))
+    usual = given_anchors([one], step_m=2.0)
+    assert usual[0].sigma == pytest.approx(GIVEN_SIGMA)
+    claimed = np.tile(np.diag([0.2, 0.3, 0.1]) ** 2, (len(one), 1, 1))
+    object.__setattr__(one, "pose_covariances", claimed)
+    assert given_anchors([one], step_m=2.0)[0].sigma == pytest.approx((0.2, 0.3, 0.1))
+
+
+def test_without_given_poses_there_is_nothing_to_refine() -> None:
+    with pytest.raises(ParameterError, match="no given poses"):
+        with_poses([drive("bare", circle(0.2), WORLD)], refine=True)
