@@ -78,6 +78,10 @@ def pytest_configure(config: pytest.Config) -> None:
     domain, lock = _claim_ros_domain()
     logs = tempfile.TemporaryDirectory(prefix="kbf-test-ros-log-")
     config.add_cleanup(logs.cleanup)
+    # Commands under test share descriptions with each other, and with nobody else.
+    kept = tempfile.TemporaryDirectory(prefix="kbf-test-cache-")
+    config.add_cleanup(kept.cleanup)
+    os.environ.setdefault("KBF_CACHE_DIR", kept.name)
     config.add_cleanup(lock.close)
     os.environ.update(
         ROS_DOMAIN_ID=str(domain),

@@ -162,6 +162,13 @@ def evaluate(
     descriptor: Descriptors = None,
     model: Model = None,
     floor_plan: FloorPlan = None,
+    use_cache: Annotated[
+        bool,
+        Option(
+            "--cache/--no-cache",
+            help="Keep descriptions of images for later evaluations (kbf cache).",
+        ),
+    ] = True,
     *,
     network: Network,
     files: Files,
@@ -169,6 +176,7 @@ def evaluate(
 ) -> None:
     # Images are described on all cores at once: a second BLAS thread each would only slow them.
     limit_threads(1)
+    from kbf_localization.evaluation.description_cache import opened_cache
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.stopwatch import Stopwatch
@@ -205,13 +213,14 @@ def evaluate(
     with stopwatch.measuring("reading the map"):
         training_map = on_floor_plan(load_map(map_path, model), floor_plan)
     drives = reading.open_all(sources, test)
-    with show_progress() as progress:
+    with show_progress() as progress, opened_cache(use_cache) as cache:
         results = evaluate_drives(
             drives,
             training_map,
             names,
             seed=seed,
             smooth=smooth,
+            cache=cache,
             stopwatch=stopwatch,
             progress=progress,
         )

@@ -50,6 +50,7 @@ COMMANDS = (
     "live",
     "experiment",
     "bench",
+    "cache",
 )
 RENAMED_OPTIONS = {
     "map": {

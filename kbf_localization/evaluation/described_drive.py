@@ -17,6 +17,7 @@ from kbf_localization.datasets.drive import (
     grey_images,
     mount_of,
 )
+from kbf_localization.evaluation.description_cache import CachedDescriber
 from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.vision.camera import Camera, Mount
@@ -71,13 +72,17 @@ class DescribedDrive:
 
 
 def describe_images(
-    drive: Drive, describer: Describer | ImageDescriber, indices: Rows | None = None
+    drive: Drive,
+    describer: Describer | ImageDescriber | CachedDescriber,
+    indices: Rows | None = None,
 ) -> Iterator[Outcome]:
     """Return a drive's images, or those of `indices`, described on all cores some images ahead."""
 
     def describe(image: Image | None) -> Outcome:
         if image is None:
             return None, 0.0
+        if isinstance(describer, CachedDescriber):
+            return describer.describe(image)
         start = time.perf_counter()
         description = describer.describe(image)
         return description, 1e3 * (time.perf_counter() - start)
@@ -89,7 +94,7 @@ def describe_images(
 
 def describe_drive(
     drive: Drive,
-    describer: Describer | ImageDescriber,
+    describer: Describer | ImageDescriber | CachedDescriber,
     progress: Progress = no_progress,
     indices: Rows | None = None,
 ) -> DescribedDrive:

@@ -14,6 +14,7 @@ from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
 from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.evaluation.description_cache import CachedDescriber, DescriptionCache
 from kbf_localization.evaluation.map_frame import (
     errors_relative_to_map,
     truth_frame,
@@ -66,12 +67,14 @@ def evaluate_drives(
     settings: LocalizerSettings | None = None,
     seed: int = 0,
     smooth: bool = False,
+    cache: DescriptionCache | None = None,
     stopwatch: Stopwatch | None = None,
     progress: Progress = no_progress,
 ) -> list[SourceResult]:
     """Replay each drive through each method, as fast as the CPU allows.
 
-    With `smooth` the default filter's runs are also given smoothed, as "kbf_smoothed".
+    With `smooth` the default filter's runs are also given smoothed, as "kbf_smoothed". Images whose
+    descriptions are in the `cache` are not described again.
     """
     watch = stopwatch or Stopwatch()
     if smooth and "kbf" not in methods:
@@ -79,7 +82,12 @@ def evaluate_drives(
     results = []
     for drive in drives:
         with watch.measuring("describing images"):
-            described = describe_drive(drive, training_map.image_describer, progress=progress)
+            describer = training_map.image_describer
+            described = describe_drive(
+                drive,
+                describer if cache is None else CachedDescriber(describer, cache),
+                progress=progress,
+            )
         runs = {}
         for name in methods:
             with watch.measuring(name):
