@@ -19,8 +19,13 @@ import pytest
 from hypothesis import strategies as st
 
 from kbf_localization.datasets.bag_limits import _bounded_qos
-from kbf_localization.datasets.bag_reader import frame_id, ros2_types, stamp_ns
-from kbf_localization.datasets.bag_storages import check_database, check_index
+from kbf_localization.datasets.bag_reader import (
+    check_database,
+    check_index,
+    frame_id,
+    ros2_types,
+    stamp_ns,
+)
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.cold import parse_frame_name
 from kbf_localization.datasets.image_headers import read_header

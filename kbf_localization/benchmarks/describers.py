@@ -22,7 +22,7 @@ from kbf_localization.datasets.cold import CONDITIONS
 from kbf_localization.errors import naming_missing_extras
 from kbf_localization.evaluation.evaluate import Variant, evaluate_describers
 from kbf_localization.evaluation.metrics import trajectory_metrics
-from kbf_localization.experiments.localization_drives import simulated_drives
+from kbf_localization.experiments.localization import simulated_drives
 from kbf_localization.parallel import Workers, make_workers
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.floor_plan import FloorPlan

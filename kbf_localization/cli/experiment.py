@@ -180,8 +180,13 @@ def localization(
     `kbf experiment localization --cold COLD`
     """
     limit_threads(1)
-    from kbf_localization.experiments.localization import DEFAULT_METHODS, findings, run_trials
-    from kbf_localization.experiments.localization_drives import real_archives, rendered_drives
+    from kbf_localization.experiments.localization import (
+        DEFAULT_METHODS,
+        findings,
+        real_archives,
+        rendered_drives,
+        run_trials,
+    )
 
     numbers, pixels = parse_sizes(sizes), parse_image_size(size)
     names = chosen_methods(methods, DEFAULT_METHODS)
@@ -328,8 +333,8 @@ def map_check(
     Example: `kbf experiment map-check --buildings 4`
     """
     limit_threads(1)
-    from kbf_localization.experiments.localization_drives import rendered_drives
-    from kbf_localization.experiments.map_prediction import experiment_result, predict
+    from kbf_localization.experiments.localization import rendered_drives
+    from kbf_localization.experiments.mapping import experiment_result, predict
 
     pixels = parse_image_size(size)
     record = Record("map-check", output, buildings=buildings, poses=poses, size=size, seed=seed)
@@ -369,7 +374,7 @@ def ablation(
         _compare_rules(trials, seed, jobs, trajectories, drives, size, output)
         return
     from kbf_localization.experiments.ablation import findings, run_trials
-    from kbf_localization.experiments.localization_drives import rendered_drives
+    from kbf_localization.experiments.localization import rendered_drives
 
     numbers, pixels = parse_sizes(sizes), parse_image_size(size)
     settings: dict[str, Any] = {"trials": trials, "seed": seed, "sizes": numbers}
@@ -437,7 +442,7 @@ def _compare_rules(
     output: Path | None,
 ) -> None:
     """Return the ablation of the forms of the kernel Bayes' rule."""
-    from kbf_localization.experiments.localization_drives import rendered_drives
+    from kbf_localization.experiments.localization import rendered_drives
     from kbf_localization.experiments.rule_ablation import findings, run_trials
 
     pixels = parse_image_size(size)

@@ -307,7 +307,7 @@ def add(
     drives/night1 --output office2.kbfmap`; with `--output office.kbfmap --force` the map itself is
     replaced.
     """
-    from kbf_localization.evaluation.added_drive import localized_drive
+    from kbf_localization.evaluation.evaluate import localized_drive
     from kbf_localization.mapping import build_map, load_map
     from kbf_localization.mapping.editing import merge_maps, refuse_repeated
     from kbf_localization.mapping.poses import POSES_FROM

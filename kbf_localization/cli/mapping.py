@@ -85,8 +85,11 @@ def parse_anchor(text: str, drives: Sequence[Drive]) -> Anchor:
 
 def report_mapping(drives: Sequence[Drive], source: PosedDrives, output: Path | None) -> None:
     """Write `mapping.json` and `mapping.html`, and print the table; nothing for given poses."""
-    from kbf_localization.evaluation.mapping_metrics import mapping_metrics, metric_rows
-    from kbf_localization.evaluation.mapping_report import write_mapping
+    from kbf_localization.evaluation.mapping_metrics import (
+        mapping_metrics,
+        metric_rows,
+        write_mapping,
+    )
     from kbf_localization.evaluation.results import ResultsFolder
 
     estimates = source.estimates

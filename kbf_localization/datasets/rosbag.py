@@ -38,13 +38,15 @@ from kbf_localization.datasets.files import printable
 from kbf_localization.datasets.image_messages import grey_from_message
 from kbf_localization.datasets.planar import Axes, guess_axes, to_plane
 from kbf_localization.datasets.pose_log import (
+    BASE_FRAMES,
+    ODOM_FRAME,
     PoseLog,
+    TransformLog,
     carried_poses,
     known_poses,
     largest_gaps,
     pose_of_message,
 )
-from kbf_localization.datasets.transform_log import BASE_FRAMES, ODOM_FRAME, TransformLog
 from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.geometry import planar_block
 from kbf_localization.motion.noise import is_covariance

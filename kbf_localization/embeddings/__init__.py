@@ -29,12 +29,10 @@ than that block; `relative_posterior_weights` takes δ or λ in units of the blo
 δ and λ are absolute, and the weights α are not normalized.
 """
 
-from kbf_localization.embeddings.bayes_filter import KernelBayesFilter
+from kbf_localization.embeddings.bayes_filter import KernelBayesFilter, smooth
 from kbf_localization.embeddings.bayes_rule import KernelBayesRule
-from kbf_localization.embeddings.bayes_smoother import smooth
 from kbf_localization.embeddings.density import ConjugacyError, Density, EllipticalDensity
-from kbf_localization.embeddings.herding import herd
-from kbf_localization.embeddings.kernel_mean import KernelMean, KernelMeanSum
+from kbf_localization.embeddings.kernel_mean import KernelMean, KernelMeanSum, herd, preimage
 from kbf_localization.embeddings.kernels import (
     DensityKernel,
     GaussianKernel,
@@ -58,7 +56,6 @@ from kbf_localization.embeddings.posterior_weights import (
     restricted_posterior_weights,
     support,
 )
-from kbf_localization.embeddings.preimage import preimage
 from kbf_localization.embeddings.sum_rules import (
     AffineMap,
     ModelBasedSumRule,

@@ -12,7 +12,7 @@ from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
-from kbf_localization.experiments.localization_drives import Setup
+from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import Trial, plus_minus, summaries
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter

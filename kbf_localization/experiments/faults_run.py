@@ -20,7 +20,7 @@ from kbf_localization.evaluation.metrics import GROSS_ERROR_M, position_errors
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.experiments.faults import Building, Case, all_faults
-from kbf_localization.experiments.localization_drives import real_paths, simulated_drives
+from kbf_localization.experiments.localization import real_paths, simulated_drives
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers

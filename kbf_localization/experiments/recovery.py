@@ -22,7 +22,7 @@ from kbf_localization.evaluation.map_plot import COLOURS
 from kbf_localization.evaluation.metrics import mahalanobis_errors, position_errors, position_sigmas
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import Run, replay
-from kbf_localization.experiments.localization_drives import simulated_drives
+from kbf_localization.experiments.localization import simulated_drives
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.geometry import compose, interpolate, relative
 from kbf_localization.localization import Localizer

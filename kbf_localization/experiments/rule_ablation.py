@@ -19,7 +19,7 @@ from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
-from kbf_localization.experiments.localization_drives import Setup
+from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import nested_summaries, plus_minus
 from kbf_localization.filters.map_kernels import map_spacing

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from kbf_localization.arrays import Array
-from kbf_localization.embeddings.herding import herd
-from kbf_localization.embeddings.kernel_mean import KernelMean
+from kbf_localization.embeddings.kernel_mean import KernelMean, herd
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.sum_rules import NonparametricSumRule
 from kbf_localization.events import Event

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbf_localization.experiments import ablation, faults_run, map_prediction, recovery
+from kbf_localization.experiments import ablation, faults_run, mapping, recovery
 from kbf_localization.experiments.trials import Trial
 from test.cli.kbf import done
 
@@ -24,11 +24,11 @@ def faults() -> list[faults_run.Outcome]:
     ]
 
 
-def predictions() -> list[map_prediction.Prediction]:
+def predictions() -> list[mapping.Prediction]:
     """A check that names nothing has no precision."""
     return [
-        map_prediction.Prediction(61, "drives", 90, 10, 12, 9, 0.1, 0.08),
-        map_prediction.Prediction(61, "map alone", 90, 0, 0, 0, 0.1, 0.1),
+        mapping.Prediction(61, "drives", 90, 10, 12, 9, 0.1, 0.08),
+        mapping.Prediction(61, "map alone", 90, 0, 0, 0, 0.1, 0.1),
     ]
 
 
@@ -62,13 +62,13 @@ EXPERIMENTS: dict[str, tuple[dict[str, Callable[[], object]], dict[str, int | No
     ),
     "map-check": (
         {
-            "localization_drives.rendered_drives": lambda: None,
-            "map_prediction.predict": predictions,
+            "localization.rendered_drives": lambda: None,
+            "mapping.predict": predictions,
         },
         {"predictions.csv": 2},
     ),
     "ablation": (
-        {"localization_drives.rendered_drives": lambda: None, "ablation.run_trials": variants},
+        {"localization.rendered_drives": lambda: None, "ablation.run_trials": variants},
         {"ablation.csv": len(ablation.VARIANTS)},
     ),
     "recovery": (

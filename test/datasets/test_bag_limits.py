@@ -14,7 +14,7 @@ import pytest
 from rosbags.rosbag1 import Writer as Writer1
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Writer
 
-from kbf_localization.datasets import bag_storages
+from kbf_localization.datasets import bag_reader
 from kbf_localization.datasets.bag_limits import MAX_CHUNK_BYTES, check_storages
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.open import open_drive
@@ -237,7 +237,7 @@ def test_what_a_compressed_file_unpacks_to_is_checked_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = []
-    monkeypatch.setattr(bag_storages, "check_index", checked.append)
+    monkeypatch.setattr(bag_reader, "check_index", checked.append)
     RosbagDrive(write_messages(tmp_path / "bag", drive_messages(MemoryDrive())))
     assert [path.suffix for path in checked] == [".mcap"]
 
@@ -291,7 +291,7 @@ def test_a_tree_that_refers_to_its_pages_again_and_again_ends(sqlite_bag: Path) 
 
 def test_a_long_statement_hears_signals(sqlite_bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite calls Python now and then, where the handler of Ctrl-C runs."""
-    monkeypatch.setattr(bag_storages, "LEAST_STEPS", 10**15)
+    monkeypatch.setattr(bag_reader, "LEAST_STEPS", 10**15)
     (file,) = sqlite_bag.glob("*.db3")
     with sqlite3.connect(file) as database:
         database.execute("DROP INDEX timestamp_idx")

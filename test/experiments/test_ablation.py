@@ -12,7 +12,7 @@ from kbf_localization.experiments.ablation import (
     findings,
     run_trials,
 )
-from kbf_localization.experiments.localization_drives import Fold, Setup
+from kbf_localization.experiments.localization import Fold, Setup
 from kbf_localization.filters.belief_filter import Ablation
 from kbf_localization.filters.kernel_step import KernelBayesParameters, kernel_bayes_parameters
 from kbf_localization.parallel import Serial

@@ -7,7 +7,7 @@ import pytest
 from kbf_localization.errors import DatasetError
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.experiments import localization
-from kbf_localization.experiments.localization_drives import (
+from kbf_localization.experiments.localization import (
     Fold,
     Setup,
     real_archives,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.evaluation.map_check.check import check_map
-from kbf_localization.experiments.map_prediction import (
+from kbf_localization.experiments.mapping import (
     HOLE_RADIUS_M,
     HOLES,
     Prediction,

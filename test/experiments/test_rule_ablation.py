@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.experiments import rule_ablation
-from kbf_localization.experiments.localization_drives import Fold, Setup
+from kbf_localization.experiments.localization import Fold, Setup
 from kbf_localization.experiments.rule_ablation import (
     CONDITIONS,
     CROWDED_POSES,

@@ -9,14 +9,14 @@ from kbf_localization.embeddings import (
     NonparametricSumRule,
     preimage,
 )
-from kbf_localization.experiments.synthetic_filter import (
+from kbf_localization.experiments.synthetic import (
+    SETTINGS,
     HyperParameters,
     KernelFilter,
     TrainingPairs,
     isotropic_kernel,
     pseudo_map,
 )
-from kbf_localization.experiments.synthetic_model import SETTINGS
 
 PARAMETERS = HyperParameters(0.4, 0.3, 1e-3, 1e-2)
 MODEL = SETTINGS["mixture"].training

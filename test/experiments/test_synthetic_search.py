@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from kbf_localization.experiments.synthetic import (
+    SETTINGS,
     BatchedUpdate,
     Grid,
+    KernelFilter,
+    TrainingPairs,
     filter_side_by_side,
     validation_errors,
 )
-from kbf_localization.experiments.synthetic_filter import KernelFilter, TrainingPairs
-from kbf_localization.experiments.synthetic_model import SETTINGS
 
 MODEL = SETTINGS["mixture"].training
 GRID = Grid((0.2, 0.8), (0.15, 0.4, 1.6), (1e-4, 1e-2), (1e-4, 1e-2, 1.0))

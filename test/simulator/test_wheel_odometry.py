@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import compose, interpolate, relative, wrap_angle
 from kbf_localization.simulator.plans import plan_office
+from kbf_localization.simulator.simulated_drives import drive_wheels
 from kbf_localization.simulator.trajectory import drive_through
-from kbf_localization.simulator.wheel_odometry import drive_wheels
 
 # Published statistics of the real log: frames apart, position RMS (m), heading RMS (degrees).
 REAL = ((1, 0.014, 0.52), (5, 0.043, 0.96), (25, 0.128, 2.0))

@@ -30,7 +30,7 @@ from kbf_localization.vision.describer import Describer
 
 MIN_COVERAGE = 0.6
 """Of the resemblance: where a map covers a pose less well, a robot that starts there seldom finds
-its pose (`experiments/map_prediction.py`)."""
+its pose (`experiments/mapping.py`)."""
 
 MAX_FRAMES, WINDOW = 2000, 200
 """Of a check: more images than that are sampled, in windows of consecutive images."""
