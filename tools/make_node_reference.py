@@ -35,15 +35,17 @@ with a covariance.
 on a \
 pose given by hand alone |
 | `tracking` | images confirm the pose | sent |
-| `degraded` | odometry alone carries a tracked pose: no usable image for \
-`degraded_after_seconds` or `degraded_after_distance`; or the transform is withheld | sent until \
-the limits below |
+| `degraded` | odometry alone carries a tracked pose: for `degraded_after_seconds` or \
+`degraded_after_travel` no image comes, or none that confirms it (off the map, not recognized, \
+repeated); or the transform is withheld | sent until the limits below |
 | `lost` | images contradict the pose; its covariance is widened | not sent |
 
 `status`, `/diagnostics` (a warning while degraded), the live page and the marker `state` in RViz
-agree; `status` has `state_since_s`, `dead_reckoned_s`, `dead_reckoned_m` and the growing `sigma_m`.
-Every change of state is logged with its reason, such as "degraded: no usable image for 2.3 s and
-0.6 m".
+agree; `status` has `state_since_s`, `unconfirmed_s` and `unconfirmed_m` since the last image that
+confirmed the pose, `dead_reckoned_s` and `dead_reckoned_m` since the last image, and the growing
+`sigma_m`. Every change of state is logged with its reason, such as "degraded: no usable image for
+2.3 s and 0.6 m" or "degraded: images are not recognized for 2.1 s and 0.9 m". An image confirms the
+pose where landmarks measure it, or where the map has images of the place and it fits them.
 
 Every relative name is remapped as in any ROS 2 node; the launch file has arguments for the topics
 and frames of a robot (`ros2 launch kbf_localization localization.launch.xml --show-args`), and its

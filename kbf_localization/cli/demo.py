@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,7 +70,7 @@ def demo(
     from kbf_localization.datasets.open import open_drive
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
-    from kbf_localization.evaluation.run import with_beliefs
+    from kbf_localization.evaluation.run import with_beliefs, wrong_beyond_m
     from kbf_localization.mapping import build_map, load_map
     from kbf_localization.simulator import simulate
     from kbf_localization.training_map import save_map
@@ -109,7 +109,8 @@ def demo(
             parameters={"image_queue_depth": len(drive)},
             progress=progress,
         )
-    node, agreement = with_beliefs(replayed.run, offline.runs["kbf"])
+    run = replace(replayed.run, wrong_beyond_m=wrong_beyond_m(training_map))
+    node, agreement = with_beliefs(run, offline.runs["kbf"])
     with _stage(numbers, "Writing the report") as progress:
         config = {
             "command": command_line(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -53,7 +54,7 @@ def replay(
     from kbf_localization.datasets.rosbag import RosbagDrive
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
-    from kbf_localization.evaluation.run import with_beliefs
+    from kbf_localization.evaluation.run import with_beliefs, wrong_beyond_m
     from kbf_localization.mapping import load_map
 
     ros = ros_replay()
@@ -67,7 +68,7 @@ def replay(
         replayed = ros.replay_through_node(
             drive, map_path, settings, parameters=of_node, progress=progress
         )
-        run = replayed.run
+        run = replace(replayed.run, wrong_beyond_m=wrong_beyond_m(training_map))
         descriptions: Sequence[ImageDescription | None] = ()
         if files.report and len(run) == len(drive):
             # The node publishes poses alone; the report's player also shows what it believed.

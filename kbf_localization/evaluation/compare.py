@@ -19,10 +19,10 @@ from kbf_localization.datasets.files import printable
 from kbf_localization.datasets.trajectory import read_trajectory
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.evaluation.metric_texts import METRIC_TEXTS, length_text, metric_text
-from kbf_localization.evaluation.metrics import GROSS_ERROR_M
 from kbf_localization.evaluation.report import Table, write_chart_report
 from kbf_localization.evaluation.report_data import packed
 from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.evaluation.run import GROSS_ERROR_M
 from kbf_localization.geometry import wrap_angle
 
 BLOCK_S = 10.0

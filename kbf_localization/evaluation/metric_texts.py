@@ -65,6 +65,11 @@ METRIC_TEXTS = {
         "Fraction of the frames for which the method vouches (state tracking). "
         "Higher is better, as long as few of them are confident and wrong.",
     ),
+    "share_degraded": MetricText(
+        "time in state degraded",
+        "Fraction of the drive's time in which odometry alone carried the pose: no image came, or "
+        "none fitted the map. Lower is better; 0 % where the map covers the drive.",
+    ),
     "landmarks_used_share": MetricText(
         "frames measured by landmarks",
         "Fraction of the frames whose pose rests on landmarks of the map. "
@@ -77,8 +82,13 @@ METRIC_TEXTS = {
     ),
     "share_confident_wrong": MetricText(
         "frames confident and wrong",
-        "Fraction of the frames in state tracking and yet more than 1 m from the true position. "
-        "0 % is good: a robot acts on these.",
+        "Fraction of the frames in state tracking and yet farther from the true position than the "
+        "next line says. 0 % is good: a robot acts on these.",
+    ),
+    "confident_wrong_beyond_m": MetricText(
+        "… that is, farther off than",
+        "From this error on a pose counts as wrong: 1 m, or the distance d₀ over which the map's "
+        "images change where that is less. A setting: neither good nor bad.",
     ),
     "seconds_to_first_fix": MetricText(
         "time to the first fix",

@@ -9,11 +9,8 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.errors import KbfError
-from kbf_localization.evaluation.run import Run
+from kbf_localization.evaluation.run import GROSS_ERROR_M, Run
 from kbf_localization.geometry import compose, fit_rigid, relative, wrap_angle
-
-GROSS_ERROR_M = 1.0
-"""A frame further from the truth than this counts as a gross error."""
 
 
 def position_errors(run: Run) -> Array:
@@ -77,7 +74,10 @@ def relative_over(poses: Array, truth: Array, path_m: float) -> Array:
 
 
 def trajectory_metrics(*runs: Run) -> dict[str, float]:
-    """Return the metrics of a run, or of the frames of several; errors where the truth is known."""
+    """Return the metrics of a run, or of the frames of several; errors where the truth is known.
+
+    A method without a state has no metric of one.
+    """
     if sum(len(run) for run in runs) == 0:
         raise KbfError("no image got an estimate: check that odometry and images overlap in time")
     step_ms = np.concatenate([run.step_ms for run in runs])
@@ -99,13 +99,12 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
             "heading_rmse_deg": float(np.sqrt(np.mean(heading**2))),
             "heading_median_deg": float(np.median(heading)),
             "share_beyond_1m": float(np.mean(gross)),
-            "share_confident_wrong": float(np.mean(gross & tracking[known])),
-            "confident_wrong_beyond_m": GROSS_ERROR_M,
             "within_three_sigma_share": float(np.mean(sigmas <= 3.0)),
             "nees_mean": float(np.mean(sigmas**2)),
         }
         metrics |= _evo_metrics(runs)
-    metrics["share_tracking"] = float(np.mean(tracking))
+    if any(run.has_state for run in runs):
+        metrics |= _state_metrics(runs, known, tracking)
     measured = [run.inliers for run in runs if run.inliers is not None]
     if measured:
         inliers = np.concatenate(measured)
@@ -138,6 +137,21 @@ def _evo_metrics(runs: Sequence[Run]) -> dict[str, float]:
         for key, errors in found.items()
         if sum(map(len, errors))
     }
+
+
+def _state_metrics(runs: Sequence[Run], known: Array, tracking: Array) -> dict[str, float]:
+    """Return what the states of the runs say; of the frames with `known` truth whether rightly."""
+    duration_s = sum(float(run.stamps_ns[-1] - run.stamps_ns[0]) * 1e-9 for run in runs if len(run))
+    degraded_s = sum(run.degraded_s for run in runs)
+    metrics = {
+        "share_tracking": float(np.mean(tracking)),
+        "share_degraded": min(degraded_s / duration_s, 1.0) if duration_s > 0.0 else 0.0,
+    }
+    if known.any():
+        wrong = np.concatenate([position_errors(run) > run.wrong_beyond_m for run in runs])
+        metrics["share_confident_wrong"] = float(np.mean((wrong & tracking)[known]))
+        metrics["confident_wrong_beyond_m"] = max(run.wrong_beyond_m for run in runs)
+    return metrics
 
 
 def seconds_to_first_fix(run: Run) -> float | None:

@@ -24,7 +24,8 @@ from kbf_localization.evaluation.metrics import (
 from kbf_localization.evaluation.run import Run
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.methods import TITLES
-from kbf_localization.localization.result import FIRST_PROOF, State
+from kbf_localization.localization.result import State
+from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
 

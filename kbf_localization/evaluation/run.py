@@ -17,19 +17,32 @@ from kbf_localization.events import Event
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.smoothing import Step, smooth
 from kbf_localization.geometry import compose, relative, wrap_angle
-from kbf_localization.localization.result import FIRST_PROOF, State
+from kbf_localization.localization.result import State
+from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.observation import MapObservation
 
 if TYPE_CHECKING:
     from kbf_localization.localization.localizer import Localizer
     from kbf_localization.localization.result import Localization
+    from kbf_localization.training_map.training_map import TrainingMap
 
 WHOLE_MAP_MATCHING_LIMIT = 5000
 """Poses up to which the best match is taken from the whole map; beyond, from the belief alone."""
 
 MAX_DIFFERENCE = 1e-9
 """Metres or radians by which the node's estimates may differ from the offline replay's."""
+
+GROSS_ERROR_M = 1.0
+"""A frame further from the truth than this counts as a gross error."""
+
+
+def wrong_beyond_m(training_map: TrainingMap) -> float:
+    """Return the error from which on a pose is wrong: 1 m, or d₀ on a map of a smaller scale.
+
+    Images d₀ apart look different, so that a pose further off is another place.
+    """
+    return min(GROSS_ERROR_M, float(training_map.calibration.similarity.distance_m))
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,9 @@ class Run:
     estimate. `odometry` (t, 3) is the odometry's pose at each frame, `used` (t,) marks frames that
     were given to the filter; the others are dead-reckoned. `beliefs` (t,) weights on the map's
     poses, `best_rows` (t,) the map's best-matching image (-1: none) and `hypotheses` (t,) are there
-    when they were asked for. `is_smoothed`: later images are used for each pose too.
+    when they were asked for. `is_smoothed`: later images are used for each pose too. `has_state`
+    tells whether the method judges its poses; `degraded_s` is how long odometry alone carried them.
+    A tracked pose more than `wrong_beyond_m` off is confident and wrong.
     """
 
     method: str
@@ -65,6 +80,9 @@ class Run:
     is_smoothed: bool = False
     steps: tuple[Step, ...] | None = None
     inliers: Rows | None = None
+    has_state: bool = True
+    degraded_s: float = 0.0
+    wrong_beyond_m: float = GROSS_ERROR_M
 
     def __len__(self) -> int:
         return len(self.stamps_ns)
@@ -153,6 +171,9 @@ def replay(
         hypotheses=tuple(fix.estimate.hypotheses for fix in found) if keep_beliefs else None,
         steps=_steps(found) if keep_beliefs else None,
         inliers=_inliers(found) if localizer.training_map.landmarks is not None else None,
+        has_state=any(fix.estimate.confidence is not None for fix in found),
+        degraded_s=localizer.degraded_s,
+        wrong_beyond_m=wrong_beyond_m(localizer.training_map),
     )
 
 
@@ -202,6 +223,7 @@ def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
         hypotheses=None,
         is_smoothed=True,
         steps=None,
+        degraded_s=0.0,
     )
 
 
@@ -219,7 +241,11 @@ def with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
     if largest > MAX_DIFFERENCE:
         return node, largest
     return replace(
-        node, beliefs=offline.beliefs, best_rows=offline.best_rows, hypotheses=offline.hypotheses
+        node,
+        beliefs=offline.beliefs,
+        best_rows=offline.best_rows,
+        hypotheses=offline.hypotheses,
+        inliers=offline.inliers,
     ), largest
 
 

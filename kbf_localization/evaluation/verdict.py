@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from kbf_localization.evaluation.metric_texts import length_text, percent_text
-from kbf_localization.evaluation.metrics import GROSS_ERROR_M, position_errors, seconds_to_first_fix
-from kbf_localization.evaluation.run import Run
+from kbf_localization.evaluation.metrics import position_errors, seconds_to_first_fix
+from kbf_localization.evaluation.run import GROSS_ERROR_M, Run
 
 NO_TRUTH = "The drive has no true poses, so errors cannot be computed."
+
+MIN_DEGRADED_S = 0.5
+"""Time in state degraded that is worth a word."""
 
 
 def stretches(run: Run) -> list[tuple[str, float, float]]:
@@ -38,6 +41,8 @@ def verdict(run: Run) -> str:
             f"Found itself after {_seconds(found_after)} without a hint, then {stayed}",
             _losses(run),
         ]
+        if run.degraded_s >= MIN_DEGRADED_S:
+            parts.append(f"carried by odometry alone for {_seconds(run.degraded_s)}")
     if known:
         parts.append(_wrong(run, errors))
     sentence = "; ".join(parts) + "."
@@ -45,11 +50,8 @@ def verdict(run: Run) -> str:
 
 
 def _without_fix(run: Run, errors: np.ndarray, seconds: float, known: bool) -> str:
-    """Describe a run that never tracked: a baseline without states, or a filter without a fix.
-
-    Evidence is what tells the two apart: baselines have none.
-    """
-    if np.isfinite(run.evidence).any():
+    """Describe a run that never tracked: a baseline without states, or a filter without a fix."""
+    if run.has_state:
         return f"Never found itself in {_seconds(seconds)}." + ("" if known else f" {NO_TRUTH}")
     if not known:
         return f"Gave a pose for each of {len(run)} frames. {NO_TRUTH}"
@@ -90,7 +92,7 @@ def _losses(run: Run) -> str:
 
 def _wrong(run: Run, errors: np.ndarray) -> str:
     known = np.isfinite(errors)
-    wrong = (errors > GROSS_ERROR_M) & (np.array(run.states) == "tracking")
+    wrong = (errors > run.wrong_beyond_m) & (np.array(run.states) == "tracking")
     if not wrong.any():
         return "never confident and wrong"
     return f"{_frames(wrong[known])} confident and wrong"

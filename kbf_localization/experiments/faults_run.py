@@ -16,9 +16,9 @@ from kbf_localization.datasets.open import open_drive
 from kbf_localization.evaluation.described_drive import describe_drive
 from kbf_localization.evaluation.frame_pool import describe_drives
 from kbf_localization.evaluation.map_plot import COLOURS
-from kbf_localization.evaluation.metrics import GROSS_ERROR_M, position_errors
+from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table
-from kbf_localization.evaluation.run import Run, replay
+from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, replay
 from kbf_localization.experiments.faults import Building, Case, all_faults
 from kbf_localization.experiments.localization import real_paths, simulated_drives
 from kbf_localization.experiments.result import ExperimentResult
@@ -188,7 +188,8 @@ def score(run: Run, case: Case) -> dict[str, float | None]:
         first = last if begin == last else last + 1
         found = seconds[last + back[0]] if len(back) else seconds[-1]
         to_recover = float(max(found - seconds[first], 0.0))
-    newly_lost = lost & np.concatenate(([False], tracking[:-1]))
+    tracked = tracking | np.array([state == "degraded" for state in run.states])
+    newly_lost = lost & np.concatenate(([False], tracked[:-1]))
     counted = ~disturbed if ends else np.ones(len(run), dtype=bool)
     return {
         "confident_wrong_share": float(np.mean((tracking & ~right)[since])),

@@ -47,13 +47,15 @@ class Confidence:
 
     `probability` of the estimate's hypothesis, `evidence` its running log-likelihood ratio against
     "elsewhere", `min_evidence` its 0.5 % quantile at right poses, `max_sigma_m` the position's
-    standard deviation up to which a pose identifies the place.
+    standard deviation up to which a pose identifies the place. `confirmed` tells whether this image
+    fits at the pose, so that it measures it; without one, odometry alone carries the pose on.
     """
 
     probability: float
     evidence: float
     min_evidence: float
     max_sigma_m: float
+    confirmed: bool = True
 
 
 @dataclass(frozen=True)

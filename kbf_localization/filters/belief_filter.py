@@ -41,6 +41,7 @@ from kbf_localization.filters.hypothesis import (
 )
 from kbf_localization.filters.kernel_belief import (
     CONFIRMED_PROBABILITY,
+    SHOWN_COVERAGE,
     Association,
     EstimateSelector,
     KernelBelief,
@@ -76,9 +77,6 @@ MAX_VERIFICATION = 8.0
 
 UNVERIFIED_BIRTH = -2.0
 """Log factor on a birth that the map's landmarks do not confirm."""
-
-SHOWN_COVERAGE = 0.5
-"""Coverage from which on the map shows a place, so that an image may fit there."""
 
 MAX_SIGMA = 0.3
 """In d₀: a pose less certain than that does not say where the robot is."""
@@ -166,6 +164,7 @@ class BeliefFilter:
         self._continuity.reset()
         self._selector = EstimateSelector()
         self._noise = AdaptiveMotionNoise()
+        self._confirmed, self._repeated_travel = False, 0.0
 
     def step(
         self, motion: Array | None, observation: MapObservation, variances: Array | None = None
@@ -196,6 +195,7 @@ class BeliefFilter:
             before.next_number + len(born_now),
         )
         published = self._publish(seen, moved.travel, continuity)
+        self._confirm(published, (*seen, *weighted.births), moved.travel, continuity)
         record = self._record(before, moved, continuity, predicted, weighted, merged)
         return self._estimate(published, seen, weighted, continuity, record)
 
@@ -450,6 +450,26 @@ class BeliefFilter:
             self._noise.inflate()
         return published
 
+    def _confirm(
+        self,
+        published: Hypothesis | None,
+        measured: Sequence[Association],
+        travel: float,
+        continuity: Continuity,
+    ) -> None:
+        """Note whether the image confirms the published pose; a repeated one does as before.
+
+        Unless the robot moves: a camera that repeats one image then says nothing.
+        """
+        if continuity.frozen:
+            self._repeated_travel += travel
+            self._confirmed &= self._repeated_travel < VIEW_CORRELATION_LENGTH
+            return
+        self._repeated_travel = 0.0
+        self._confirmed = published is not None and any(
+            one.confirms for one in measured if one.hypothesis.number == published.number
+        )
+
     def _record(
         self,
         before: KernelBelief,
@@ -509,6 +529,7 @@ class BeliefFilter:
                 evidence=self._selector.evidence,
                 min_evidence=self._calibration.likelihood_ratio.q005,
                 max_sigma_m=MAX_SIGMA * self._similarity.distance_m,
+                confirmed=self._confirmed,
             ),
             hypotheses=tuple(
                 HypothesisEstimate(one.pose, one.covariance, one.probability, one.number)

@@ -166,6 +166,9 @@ is e times as probable: equals would alternate."""
 MIN_COVERAGE_WEIGHT = 0.1
 """Weight of a place without map images beside a covered one, before the first confirmed pose."""
 
+SHOWN_COVERAGE = 0.5
+"""Coverage from which on the map shows a place, so that an image may fit there."""
+
 EVIDENCE_MEMORY = 3.0
 """Correlation lengths over which the running evidence averages: one odd view is not *lost*."""
 
@@ -200,6 +203,16 @@ class Association:
         """Return the larger log-likelihood ratio, by the whole image or by landmarks."""
         whole = self.log_ratio()
         return whole if self.fix is None else max(whole, self.fix.log_likelihood_ratio)
+
+    @property
+    def confirms(self) -> bool:
+        """Tell whether the image fits at the hypothesis: by landmarks, or by the map's images.
+
+        It does not where the map shows nothing of the place, whatever the likelihood ratio.
+        """
+        if self.fix is not None and self.fix.log_likelihood_ratio >= 0.0:
+            return True
+        return self.posterior.coverage > SHOWN_COVERAGE and self.log_odds > 0.0
 
     def with_log_weight(self, log_weight: float) -> Association:
         """Return the same with another weight of the hypothesis."""

@@ -19,12 +19,8 @@ from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import position_sigma, relative, sound_covariance
 from kbf_localization.input_checks import check_grey, check_heading, check_prior, check_stamp
 from kbf_localization.limits import FARTHEST_M
-from kbf_localization.localization.result import (
-    Localization,
-    LocalizerSettings,
-    State,
-    StateMonitor,
-)
+from kbf_localization.localization.result import Localization, LocalizerSettings, State
+from kbf_localization.localization.state_monitor import DeadReckoned, StateMonitor
 from kbf_localization.motion.odometry_buffer import (
     DeadReckoning,
     Fix,
@@ -148,8 +144,6 @@ class Localizer:
         self.last: Localization | None = None
         self.noise_is_reported = False
         """Whether the last step's motion noise was the odometry's own."""
-        self.degraded_s = 0.0
-        """Seconds of odometry, up to the last image, during which the state was degraded."""
         self._map = self.training_map = training_map
         self._describer = training_map.image_describer
         self._filter = (
@@ -158,7 +152,7 @@ class Localizer:
         self._odometry = OdometryBuffer(settings.odometry_history_s)
         self._gate = ImageGate(self._odometry, settings)
         self._reckoning = DeadReckoning(training_map.calibration.motion_noise)
-        self._monitor = StateMonitor()
+        self._monitor = StateMonitor(training_map.calibration.similarity)
         self._lock = threading.RLock()
         self._fix: Fix | None = None
         self._was_given = False
@@ -180,10 +174,17 @@ class Localizer:
     @property
     def state(self) -> State:
         """The state now; `DEGRADED` where odometry alone has carried a tracked pose too far."""
-        state = self._monitor.state
-        if state is State.TRACKING and self._degraded_fraction(self._odometry.newest) > 0.0:
-            return State.DEGRADED
-        return state
+        return self._monitor.state_at(self._odometry.newest, self.settings)
+
+    @property
+    def unconfirmed(self) -> DeadReckoned | None:
+        """How far odometry has carried a tracked pose since the last image that confirmed it."""
+        return self._monitor.unconfirmed(self._odometry.newest)
+
+    @property
+    def degraded_s(self) -> float:
+        """Seconds of odometry, up to the last image, during which the state was degraded."""
+        return self._monitor.degraded_s
 
     @property
     def rests_on_given_pose(self) -> bool:
@@ -199,7 +200,7 @@ class Localizer:
     def stands(self) -> bool:
         """Tell whether the robot tracks and has stood still since the last used image."""
         newest = self._odometry.newest
-        return newest is not None and self._tracks and self._gate.stood(newest)
+        return newest is not None and self._monitor.tracks and self._gate.stood(newest)
 
     def add_odometry(
         self, stamp_ns: int, pose: ArrayLike, covariance: ArrayLike | None = None
@@ -254,7 +255,7 @@ class Localizer:
             self.counts[reason] += 1
             return None
         now = self._odometry.at(stamp_ns)
-        if now is not None and not self._gate.needs(now, self._tracks):
+        if now is not None and not self._gate.needs(now, self._monitor.tracks):
             return self._carry_on(stamp_ns, now)
         description = self._describer.describe(image() if callable(image) else image)
         return self.add_described(stamp_ns, self.training_map.observe(description))
@@ -267,7 +268,7 @@ class Localizer:
             if reason is not None or now is None:
                 self.counts[reason or Event.IMAGE_BEFORE_ODOMETRY] += 1
                 return None
-            if not self._gate.needs(now, self._tracks):
+            if not self._gate.needs(now, self._monitor.tracks):
                 return self._carry_on(stamp_ns, now)
             self._gate.seen(stamp_ns)
             motion, jumped = self._gate.motion(now)
@@ -324,30 +325,6 @@ class Localizer:
         fix = self._fix
         return None if fix is None else fix.map_to_odom
 
-    @property
-    def _tracks(self) -> bool:
-        return self._monitor.state is State.TRACKING
-
-    def _degraded_fraction(self, now: OdometryReading | None) -> float:
-        """Return which fraction of the drive since the last image a tracked pose was degraded."""
-        fix = self._fix
-        if fix is None or now is None:
-            return 0.0
-        gap_s = (now.stamp_ns - fix.odometry.stamp_ns) * 1e-9
-        gap_m = abs(now.distance_m - fix.odometry.distance_m)
-        excess_s, excess_m = (
-            gap_s - self.settings.degraded_after_s,
-            gap_m - self.settings.degraded_after_m,
-        )
-        return max(
-            excess_s / gap_s if excess_s > 0.0 else 0.0, excess_m / gap_m if excess_m > 0.0 else 0.0
-        )
-
-    def _add_degraded_time(self, now: OdometryReading) -> None:
-        if self._fix is not None and self._tracks:
-            gap_s = (now.stamp_ns - self._fix.odometry.stamp_ns) * 1e-9
-            self.degraded_s += max(gap_s, 0.0) * self._degraded_fraction(now)
-
     def _start_again(self, prior: GaussianPrior | None) -> None:
         self._filter.reset(prior)
         self._monitor.reset()
@@ -379,14 +356,9 @@ class Localizer:
 
     def _localized(self, estimate: Estimate, now: OdometryReading, stamp_ns: int) -> Localization:
         """Return what an estimate says about the pose, with the state after it."""
-        was = self._monitor.state
-        self._add_degraded_time(now)
-        sigma_m, max_sigma_m = (
-            position_sigma(estimate.covariance),
-            self.settings.max_tracking_sigma_m,
-        )
-        state = self._monitor.update(estimate.confidence, sigma_m, max_sigma_m)
-        if state is State.LOST and was is State.TRACKING:
+        tracked, sigma_m = self._monitor.tracks, position_sigma(estimate.covariance)
+        state = self._monitor.update(estimate.confidence, sigma_m, now, self.settings)
+        if state is State.LOST and tracked:
             self.counts[Event.LOST] += 1
         self._fix = Fix(self._chosen_pose(estimate), estimate.covariance, now)
         self.last = Localization(
@@ -414,13 +386,14 @@ class Localizer:
             if self.last is None or self._fix is None:
                 return None
             self._gate.seen(stamp_ns)
-            self._add_degraded_time(now)
+            state = self._monitor.repeat(now, self.settings)
             self._fix = self._reckoning.carried(self._fix, now)
             self.last = replace(
                 self.last,
                 stamp_ns=stamp_ns,
                 pose=self._fix.pose,
                 covariance=self._fix.covariance,
+                state=state,
                 odometry_pose=now.pose,
                 used=False,
             )

@@ -22,7 +22,7 @@ class State(Enum):
     """Whether the pose can be relied on.
 
     uninitialized → localizing → tracking ⇄ degraded ⇄ lost; degraded is a tracked pose that
-    odometry alone has carried for too long.
+    odometry alone carries: no image comes, or none fits.
     """
 
     UNINITIALIZED = "uninitialized"
@@ -42,7 +42,9 @@ class LocalizerSettings:
     Odometry that would need more than `max_speed` (m/s) or `max_turn_rate` (rad/s) between two
     used images is a jump, not a motion. A pose with a larger standard deviation than
     `max_tracking_sigma_m` is never tracked, whatever the map's scale; a tracked pose is degraded
-    after `degraded_after_s` seconds or `degraded_after_m` metres without a usable image.
+    after `degraded_after_s` seconds, or a travel of `degraded_after_travel` in the map's scales
+    (d/d₀ + φ/φ₀), since the last image that confirmed it: beyond 2 d₀ images have nothing in
+    common.
     """
 
     update_min_d: float = 0.0
@@ -55,7 +57,7 @@ class LocalizerSettings:
     max_odometry_age_s: float = 1.0
     max_tracking_sigma_m: float = 0.5
     degraded_after_s: float = 2.0
-    degraded_after_m: float = 2.0
+    degraded_after_travel: float = 2.0
 
     def __post_init__(self) -> None:
         for name in ("update_min_d", "update_min_a", "standing_update_s"):
@@ -63,7 +65,7 @@ class LocalizerSettings:
                 raise ParameterError(f"{name} is {getattr(self, name)}, must be 0 or more")
         for name in (
             *("max_speed", "max_turn_rate", "odometry_history_s", "max_odometry_age_s"),
-            *("max_tracking_sigma_m", "degraded_after_s", "degraded_after_m"),
+            *("max_tracking_sigma_m", "degraded_after_s", "degraded_after_travel"),
         ):
             if not getattr(self, name) > 0.0:
                 raise ParameterError(f"{name} is {getattr(self, name)}, must be above 0")
@@ -99,56 +101,14 @@ class Localization:
 
     @property
     def published_covariance(self) -> Array:
-        """Return the covariance (3, 3) to publish: of the whole belief unless tracking.
+        """Return the covariance (3, 3) to publish: of the whole belief unless tracked.
 
         While lost it says that the pose is a guess.
         """
-        if self.state is State.TRACKING or self.estimate.whole_covariance is None:
+        tracked = self.state in (State.TRACKING, State.DEGRADED)
+        if tracked or self.estimate.whole_covariance is None:
             return self.covariance
         # What odometry has added since the estimate belongs to the whole belief too.
         whole = self.estimate.whole_covariance + self.covariance - self.estimate.covariance
         lost = np.diag(LOST_SIGMA**2) if self.state is State.LOST else 0.0
         return sound_covariance(whole + lost)
-
-
-FIRST_PROOF, PROOF_AFTER_LOSS, DOUBT = 0.9, 0.98, 0.5
-"""Probabilities: to say "tracking" at first, to say it again after "lost", and to say "lost"."""
-
-
-class StateMonitor:
-    """Derives the state from the confidence of the estimates."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Return to "uninitialized"."""
-        self.state = State.UNINITIALIZED
-
-    def update(
-        self, confidence: Confidence | None, sigma_m: float, max_sigma_m: float = math.inf
-    ) -> State:
-        """Return the state after one more estimate.
-
-        `sigma_m` is the standard deviation of the position in its worst direction. Beyond the
-        map's own bound a tracked pose is lost; beyond `max_sigma_m` alone it is only not precise
-        enough: "localizing". A filter without a confidence never says more than "localizing".
-        """
-        if confidence is None:
-            self.state = State.LOCALIZING
-            return self.state
-        certain = sigma_m <= confidence.max_sigma_m
-        fits = confidence.evidence >= confidence.min_evidence
-        if self.state is State.TRACKING:
-            if not (certain and fits and confidence.probability >= DOUBT):
-                self.state = State.LOST
-            elif sigma_m > max_sigma_m:
-                self.state = State.LOCALIZING
-            return self.state
-        proof = PROOF_AFTER_LOSS if self.state is State.LOST else FIRST_PROOF
-        precise = certain and sigma_m <= max_sigma_m
-        if precise and confidence.evidence > 0.0 and confidence.probability >= proof:
-            self.state = State.TRACKING
-        elif self.state is State.UNINITIALIZED:
-            self.state = State.LOCALIZING
-        return self.state

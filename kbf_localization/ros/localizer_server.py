@@ -209,9 +209,17 @@ class LocalizerServer:
     def state(self) -> State:
         """The localizer's state; `DEGRADED` also while map→odom is withheld from a tracked pose."""
         state = self.localizer.state
-        if state is State.TRACKING and self.transform_veto() is not None:
+        if state is State.TRACKING and (self.transform_veto() or self._silent_odometry()):
             return State.DEGRADED
         return state
+
+    def _silent_odometry(self) -> str | None:
+        """Return since when no odometry comes: without any the transform is not sent."""
+        reader = self._reader
+        age_s = math.nan if reader is None else reader.watches[self._odometry_topic].age
+        return (
+            f"no odometry for {age_s:.0f} s" if age_s > self._values["watchdog_timeout"] else None
+        )
 
     def reinitialize(self) -> None:
         """Forget the pose: start from anywhere on the map."""
@@ -237,22 +245,40 @@ class LocalizerServer:
         """Return why `before`, which lasted `since_s` seconds, has become `state`."""
         if state is State.DEGRADED:
             return self._degraded_reason()
-        if state is State.TRACKING and before is State.DEGRADED:
-            return f"images are back after {since_s:.1f} s"
-        if state is State.TRACKING and before is State.LOST:
-            return f"found again after {since_s:.1f} s, ± {self._sigma_m():.2f} m"
         if state is State.TRACKING:
-            after_s = time.monotonic() - self._started_at
-            return f"{after_s:.1f} s after start, ± {self._sigma_m():.2f} m"
+            after_start_s = time.monotonic() - self._started_at
+            reason = {
+                State.DEGRADED: f"images confirm the pose again after {since_s:.1f} s",
+                State.LOST: f"found again after {since_s:.1f} s",
+            }.get(before, f"{after_start_s:.1f} s after start")
+            return f"{reason}, ± {self._sigma_m():.2f} m{self._inliers_text()}"
         if state is State.LOCALIZING and before is not State.UNINITIALIZED:
             return f"± {self._sigma_m():.2f} m is more than max_tracking_sigma"
         return STATE_TEXTS[state]
 
+    def _inliers_text(self) -> str:
+        last = self.localizer.last
+        fix = None if last is None else last.estimate.landmark_fix
+        return "" if fix is None else f", {fix.inliers} inliers"
+
     def _degraded_reason(self) -> str:
-        seconds, metres = self.localizer.dead_reckoned_s, self.localizer.dead_reckoned_m
-        if self.localizer.state is State.DEGRADED and seconds is not None and metres is not None:
-            return f"no usable image for {seconds:.1f} s and {metres:.1f} m"
-        return self.transform_veto() or "map→odom was withheld"
+        if self.localizer.state is State.DEGRADED:
+            gap, image_gap_s = self.localizer.unconfirmed, self.localizer.dead_reckoned_s
+            if gap is not None and image_gap_s is not None:
+                # Every image ends a gap without images, whether it fits or not.
+                why = "no usable image" if image_gap_s >= 0.5 * gap.seconds else self._misfit()
+                return f"{why} for {gap.seconds:.1f} s and {gap.metres:.1f} m"
+        return self.transform_veto() or self._silent_odometry() or "map→odom was withheld"
+
+    def _misfit(self) -> str:
+        """Return what is wrong with the images that arrive."""
+        last = self.localizer.last
+        events = () if last is None else last.estimate.events
+        if Event.FROZEN_IMAGE in events:
+            return "the camera repeats one image"
+        if Event.UNRECOGNIZED_IMAGE in events:
+            return "images are not recognized"
+        return "the map shows nothing of what the camera sees"
 
     def _sigma_m(self) -> float:
         """Return the standard deviation of the newest position in metres; NaN before a pose.
@@ -338,7 +364,7 @@ class LocalizerServer:
     def metrics(self) -> dict[str, object]:
         """Return state, evidence, rates, ages, latencies, and the counts of events."""
         last, seconds = self.localizer.last, self.localizer.dead_reckoned_s
-        metres = self.localizer.dead_reckoned_m
+        metres, gap = self.localizer.dead_reckoned_m, self.localizer.unconfirmed
         weights = None if last is None else last.estimate.weights
         p50, p99 = self._latency.percentiles_ms()
         return {
@@ -363,6 +389,8 @@ class LocalizerServer:
             **self._health.metrics(),
             "dead_reckoned_s": math.nan if seconds is None else seconds,
             "dead_reckoned_m": math.nan if metres is None else metres,
+            "unconfirmed_s": math.nan if gap is None else gap.seconds,
+            "unconfirmed_m": math.nan if gap is None else gap.metres,
             "degraded_s": self.localizer.degraded_s,
             **dict(sorted(dict(self.localizer.counts).items())),
         }

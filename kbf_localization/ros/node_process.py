@@ -139,6 +139,7 @@ class Recording:
     evidence: dict[int, float] = field(default_factory=dict)
     step_ms: dict[int, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    degraded_s: list[float] = field(default_factory=list)
 
     def run(self, drive: Drive, frames: Rows) -> Run:
         """Return the node's run over the frames of `drive` with these indices.
@@ -160,6 +161,8 @@ class Recording:
             step_ms=np.array([self.step_ms.get(stamp, math.nan) for stamp in known]),
             counts=dict(self.counts),
             frames_dropped=int((~answered).sum()),
+            # The node counts since it was configured.
+            degraded_s=self.degraded_s[-1] - self.degraded_s[0] if self.degraded_s else 0.0,
         )
 
 
@@ -199,6 +202,7 @@ class NodeRecorder:
         with self._lock:
             recording = self._recording
             recording.counts = _counts(values)
+            recording.degraded_s.append(float(values.get("degraded_s", "0")))
             if stamp:
                 recording.states[stamp] = values.get("image_state", "")
                 recording.evidence[stamp] = float(values.get("evidence", "nan"))

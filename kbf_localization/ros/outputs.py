@@ -179,7 +179,7 @@ class Outputs:
         if fix is not None and self._landmarks.get_subscription_count():
             cloud = point_cloud(self._frame_id, localization.stamp_ns, fix.points)
             self._landmarks.publish(cloud)
-        if self._path.maxlen and localization.state is State.TRACKING:
+        if self._path.maxlen and localization.state in (State.TRACKING, State.DEGRADED):
             self._path.append((localization.stamp_ns, localization.pose))
             # A message holds the whole path: once a second is enough.
             elapsed = abs(localization.stamp_ns - self._path_shown_ns)

@@ -157,14 +157,17 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "degraded_after_seconds",
         2.0,
-        "Seconds without a usable image after which the state is degraded instead of tracking.",
+        "Seconds without an image that confirms the pose after which the state is degraded instead "
+        "of tracking.",
         (0.1, 3600.0),
         live=True,
     ),
     NodeParameter(
-        "degraded_after_distance",
+        "degraded_after_travel",
         2.0,
-        "Metres without a usable image after which the state is degraded instead of tracking.",
+        "Travel without an image that confirms the pose after which the state is degraded instead "
+        "of tracking, as d/d0 + angle/phi0 in the map's own scales (kbf map info): over 2 of them "
+        "images lose all likeness.",
         (0.01, 1000.0),
         live=True,
     ),

@@ -143,7 +143,7 @@ def localizer_settings(values: Mapping[str, Any]) -> LocalizerSettings:
         standing_update_s=values["standing_update_period"],
         max_tracking_sigma_m=values["max_tracking_sigma"],
         degraded_after_s=values["degraded_after_seconds"],
-        degraded_after_m=values["degraded_after_distance"],
+        degraded_after_travel=values["degraded_after_travel"],
         **{name: values[name] for name in names},
     )
 

@@ -20,7 +20,7 @@ from kbf_localization.evaluation.run import Run
 from kbf_localization.evaluation.verdict import verdict
 
 
-def run_of(errors: Sequence[float], states: Sequence[str], *, evidence: float = 1.0) -> Run:
+def run_of(errors: Sequence[float], states: Sequence[str]) -> Run:
     """A frame each second, off by `errors` along x; NaN is a frame without truth."""
     count = len(errors)
     truth = np.zeros((count, 3))
@@ -34,7 +34,7 @@ def run_of(errors: Sequence[float], states: Sequence[str], *, evidence: float = 
         covariances=np.tile(np.eye(3), (count, 1, 1)),
         truth=truth,
         states=tuple(states),
-        evidence=np.full(count, evidence),
+        evidence=np.ones(count),
         step_ms=np.ones(count),
     )
 
@@ -94,9 +94,31 @@ def test_a_run_that_never_was_sure_says_so() -> None:
 
 
 def test_a_baseline_without_states_is_told_by_its_errors() -> None:
-    run = run_of([0.1] * 95 + [2.0] * 5, ["localizing"] * 100, evidence=np.nan)
+    run = replace(run_of([0.1] * 95 + [2.0] * 5, ["localizing"] * 100), has_state=False)
     said = verdict(run)
     assert "Half of its poses are within 10 cm" in said and "1 frame in 20 beyond 1 m" in said
+
+
+def test_a_method_without_a_state_has_no_figures_of_one() -> None:
+    run = run_of([0.1, 2.0], ["localizing"] * 2)
+    of_states = {"share_tracking", "share_degraded", "share_confident_wrong"}
+    assert of_states <= set(trajectory_metrics(run))
+    assert not of_states & set(trajectory_metrics(replace(run, has_state=False)))
+
+
+def test_wrong_is_beyond_the_maps_scale_where_a_metre_is_more() -> None:
+    run = run_of([0.1, 0.3, 0.1, 0.6], ["tracking", "tracking", "localizing", "localizing"])
+    assert trajectory_metrics(run)["share_confident_wrong"] == 0.0
+    small = trajectory_metrics(replace(run, wrong_beyond_m=0.2))
+    assert small["share_confident_wrong"] == 0.25
+    assert small["confident_wrong_beyond_m"] == 0.2
+    assert "25.0 % of the frames confident and wrong" in verdict(replace(run, wrong_beyond_m=0.2))
+
+
+def test_time_carried_by_odometry_alone_is_said() -> None:
+    run = replace(run_of([0.1] * 11, ["tracking"] * 11), degraded_s=4.0)
+    assert trajectory_metrics(run)["share_degraded"] == pytest.approx(0.4)
+    assert "carried by odometry alone for 4 s" in verdict(run)
 
 
 def test_a_drive_without_poses_has_no_errors() -> None:
@@ -130,8 +152,7 @@ def test_fractions_are_per_cent_and_nearly_all_is_not_all() -> None:
 def test_every_figure_is_explained() -> None:
     run = replace(run_of([0.1, 0.2], ["localizing", "tracking"]), inliers=np.array([0, 60]))
     figures = trajectory_metrics(run)
-    assert set(figures) - set(METRIC_TEXTS) == {"confident_wrong_beyond_m"}
-    assert set(METRIC_TEXTS) <= set(figures)
+    assert set(figures) == set(METRIC_TEXTS)
     for text in METRIC_TEXTS.values():
         what, good = text.tip.split(". ")
         assert what and good.endswith(".")

@@ -18,8 +18,13 @@ def tracking(world_map, speed: float, until_s: float, **settings):
     return localizer, pose_filter
 
 
+def scales(world_map):
+    similarity = world_map.calibration.similarity
+    return similarity.distance_m, similarity.angle_rad
+
+
 @pytest.mark.parametrize(
-    ("speed", "until_s", "expected"),
+    ("speed_d0", "until_s", "expected"),
     [
         (0.0, 2.0, State.TRACKING),
         (0.0, 2.1, State.DEGRADED),
@@ -29,17 +34,30 @@ def tracking(world_map, speed: float, until_s: float, **settings):
         (4.0, 0.6, State.DEGRADED),
     ],
 )
-def test_degraded_after_two_seconds_or_two_metres_without_an_image(
-    world_map, speed, until_s, expected
+def test_degraded_after_two_seconds_or_two_of_the_maps_scales_without_an_image(
+    world_map, speed_d0, until_s, expected
 ):
-    localizer, _ = tracking(world_map, speed, until_s)
+    d0, _ = scales(world_map)
+    localizer, _ = tracking(world_map, speed_d0 * d0, until_s)
     assert localizer.state is expected
     assert localizer.dead_reckoned_s == pytest.approx(until_s)
-    assert localizer.dead_reckoned_m == pytest.approx(speed * until_s)
+    assert localizer.dead_reckoned_m == pytest.approx(speed_d0 * d0 * until_s)
+    assert localizer.unconfirmed.travel == pytest.approx(speed_d0 * until_s)
+
+
+@pytest.mark.parametrize(("turned_phi0", "expected"), [(1.9, "tracking"), (2.1, "degraded")])
+def test_a_turn_counts_in_the_maps_scale_of_angles(world_map, turned_phi0, expected):
+    _, phi0 = scales(world_map)
+    localizer, _ = tracking(world_map, 0.0, 0.1)
+    for step in range(2, 12):
+        localizer.add_odometry(
+            step * SECOND // 10, [0.0, 0.0, turned_phi0 * phi0 * (step - 1) / 10]
+        )
+    assert localizer.state.value == expected
 
 
 def test_an_image_that_fits_ends_it_and_its_time_is_counted(world_map):
-    localizer, _ = tracking(world_map, 0.5, 3.0)
+    localizer, _ = tracking(world_map, 0.0, 3.0)
     assert localizer.degraded_s == 0.0
     assert localizer.add_described(3 * SECOND, None).state is State.TRACKING
     assert localizer.state is State.TRACKING
@@ -47,10 +65,39 @@ def test_an_image_that_fits_ends_it_and_its_time_is_counted(world_map):
 
 
 def test_time_is_counted_from_where_the_travel_exceeded_its_bound(world_map):
-    """At 4 m/s two metres are passed after 0.5 s."""
-    localizer, _ = tracking(world_map, 4.0, 1.5)
+    """At 4 d₀ a second two scales are passed after 0.5 s."""
+    localizer, _ = tracking(world_map, 4.0 * scales(world_map)[0], 1.5)
     localizer.add_described(3 * SECOND // 2, None)
     assert localizer.degraded_s == pytest.approx(1.0)
+
+
+def test_images_that_do_not_confirm_the_pose_degrade_it_as_no_images_do(world_map):
+    localizer, pose_filter = tracking(world_map, 0.0, 3.0, standing_update_s=0.1)
+    pose_filter.confirmed = False
+    states = [localizer.add_described(k * SECOND // 10, None).state for k in range(1, 31)]
+    assert states == [State.TRACKING] * 20 + [State.DEGRADED] * 10
+    assert localizer.degraded_s == pytest.approx(1.0)
+    assert localizer.dead_reckoned_s == 0.0
+    assert localizer.unconfirmed.seconds == pytest.approx(3.0)
+
+
+def test_what_confirms_the_pose_ends_a_stretch_of_images_that_do_not(world_map):
+    localizer, pose_filter = tracking(world_map, 0.0, 4.0, standing_update_s=0.1)
+    pose_filter.confirmed = False
+    for tenth in range(1, 31):
+        localizer.add_described(tenth * SECOND // 10, None)
+    pose_filter.confirmed = True
+    assert localizer.add_described(31 * SECOND // 10, None).state is State.TRACKING
+    assert localizer.degraded_s == pytest.approx(1.1)
+
+
+def test_the_covariance_of_a_degraded_pose_is_the_poses_own(world_map):
+    """That of the whole belief is published where the place is in doubt."""
+    localizer, pose_filter = tracking(world_map, 0.0, 3.0)
+    pose_filter.confirmed = False
+    found = localizer.add_described(3 * SECOND, None)
+    assert found.state is State.DEGRADED
+    assert found.published_covariance is found.covariance
 
 
 def test_an_image_that_does_not_fit_leads_from_degraded_to_lost(world_map):

@@ -15,7 +15,7 @@ class Recorder:
 
     def __init__(self, evidence=1.0, sigma=0.1):
         self.motions, self.priors, self.variances = [], [], []
-        self.evidence, self.sigma = evidence, sigma
+        self.evidence, self.sigma, self.confirmed = evidence, sigma, True
         self.pose = np.zeros(3)
 
     def reset(self, prior=None):
@@ -36,7 +36,7 @@ class Recorder:
             self.evidence,
             ("seen",),
             whole_covariance=4.0 * covariance,
-            confidence=Confidence(0.995, self.evidence, -1.0, 0.5),
+            confidence=Confidence(0.995, self.evidence, -1.0, 0.5, self.confirmed),
         )
 
 

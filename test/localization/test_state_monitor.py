@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from kbf_localization.filters.base import Confidence
-from kbf_localization.localization.result import State, StateMonitor
+from kbf_localization.localization.result import LocalizerSettings, State
+from kbf_localization.localization.state_monitor import StateMonitor
+from kbf_localization.motion.odometry_buffer import OdometryReading
+from kbf_localization.training_map.calibration import SimilarityModel
 
 GOOD = Confidence(probability=0.95, evidence=2.0, min_evidence=-0.5, max_sigma_m=0.5)
 
@@ -13,8 +16,26 @@ def confidence(**changes):
     return Confidence(**{**GOOD.__dict__, **changes})
 
 
+HERE = OdometryReading(0, np.zeros(3), 0.0, 0.0, np.zeros(3), 0.0)
+
+
+class Monitor:
+    """A state monitor of a robot that stands still."""
+
+    def __init__(self):
+        self.monitor = StateMonitor(SimilarityModel(1.0, 1.0, 1.0, 1.0))
+
+    @property
+    def state(self):
+        return self.monitor.state_at(HERE, LocalizerSettings())
+
+    def update(self, confidence, sigma_m, max_sigma_m=1e3):
+        settings = LocalizerSettings(max_tracking_sigma_m=max_sigma_m)
+        return self.monitor.update(confidence, sigma_m, HERE, settings)
+
+
 def monitor_in(state):
-    monitor = StateMonitor()
+    monitor = Monitor()
     if state is State.LOCALIZING:
         monitor.update(confidence(probability=0.1), 0.1)
     if state in (State.TRACKING, State.LOST):
@@ -70,13 +91,12 @@ def test_what_is_not_a_number_is_never_tracking(state, name):
 
 
 def test_a_filter_without_a_confidence_is_localizing():
-    monitor = StateMonitor()
-    assert monitor.update(None, 0.01) is State.LOCALIZING
+    assert Monitor().update(None, 0.01) is State.LOCALIZING
 
 
 def test_a_reset_is_uninitialized():
     monitor = monitor_in(State.TRACKING)
-    monitor.reset()
+    monitor.monitor.reset()
     assert monitor.state is State.UNINITIALIZED
 
 

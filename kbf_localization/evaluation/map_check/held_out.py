@@ -12,8 +12,7 @@ from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.errors import DatasetError, MapError
 from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
 from kbf_localization.evaluation.frame_pool import map_coverage
-from kbf_localization.evaluation.metrics import GROSS_ERROR_M
-from kbf_localization.evaluation.run import Run, localize_drive, replay
+from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, localize_drive, replay
 from kbf_localization.evaluation.training_data import are_in
 from kbf_localization.filters.kernel_step import (
     LocalKernelBayes,
@@ -22,7 +21,8 @@ from kbf_localization.filters.kernel_step import (
 )
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization.localizer import Localizer
-from kbf_localization.localization.result import FIRST_PROOF, State
+from kbf_localization.localization.result import State
+from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import TrainingMap, subset, without_thumbnails

@@ -16,10 +16,10 @@ from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.evaluation.map_check.held_out import FirstFix, LookAlike, scale_m
 from kbf_localization.evaluation.map_check.stretches import Stretch, sees_nothing
 from kbf_localization.evaluation.map_plot import draw_floor_plan
-from kbf_localization.evaluation.metrics import GROSS_ERROR_M
 from kbf_localization.evaluation.plots import make_figure, save_figure
 from kbf_localization.evaluation.report import CAMERA_NOTE, Plot, Table, write_simple_report
 from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.evaluation.run import GROSS_ERROR_M
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.training_map import (
     TrainingMap,
