@@ -42,8 +42,9 @@ PAGE, FLOOR, WALL, INK, FAINT = (
 BLUE, ORANGE = (86, 180, 233), (230, 159, 0)
 STATES: dict[str, Colour] = {
     "uninitialized": (138, 150, 168),
-    "localizing": (240, 190, 70),
+    "localizing": BLUE,
     "tracking": (60, 200, 140),
+    "degraded": ORANGE,
     "lost": (240, 90, 80),
 }
 CAMERA, LEFT = (372, 279), 24
@@ -367,6 +368,8 @@ class FramePainter:
         state = self._run.states[row]
         if state == "lost":
             return "the image does not fit the map here"
+        if state == "degraded":
+            return "no image confirms the pose: odometry alone carries it"
         if state != "tracking":
             return "it starts without a hint"
         error = float(self._errors[row])

@@ -30,10 +30,12 @@ MIN_JUMP_M = 0.8
 
 STATE_COLOURS = {
     "uninitialized": "#999999",
-    "localizing": "#E69F00",
-    "tracking": "#56B4E9",
+    "localizing": "#56B4E9",
+    "tracking": "#009E73",
+    "degraded": "#E69F00",
     "lost": "#D55E00",
 }
+"""Those of RViz and of the pages, which colour-blind people can distinguish."""
 
 
 def save_plots(

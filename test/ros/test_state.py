@@ -2,13 +2,19 @@
 
 import re
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from visualization_msgs.msg import Marker
 
+from kbf_localization.geometry import compose
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import Robot
 
 DEGRADED = r"degraded: no usable image for 3\.0 s and \d\.\d m"
+UNCONFIRMED = (
+    r"degraded: (images are not recognized|the map shows nothing of what the camera sees)"
+    r" for \d\.\d s and 0\.0 m.*"
+)
 
 
 def state_lines(process: NodeProcess) -> list[str]:
@@ -24,7 +30,8 @@ def test_a_dead_camera_degrades_the_state_until_images_are_back(
     robot.node.create_subscription(Marker, "state", markers.append, 10)
     robot.drive_until_tracking()
     assert robot.wait_for(lambda: any(m.text.startswith("tracking") for m in markers))
-    assert re.fullmatch(r"tracking: .* s after start, ± \d.\d\d m", state_lines(node)[-1])
+    started = r"tracking: .* s after start, ± \d.\d\d m(, \d+ inliers)?"
+    assert re.fullmatch(started, state_lines(node)[-1])
     sigma_before = float(robot.value("sigma_m"))
 
     robot.move(metres=0.2, seconds=1.0)
@@ -45,8 +52,29 @@ def test_a_dead_camera_degrades_the_state_until_images_are_back(
 
     assert robot.frame() is not None
     assert robot.state_at(robot.stamp_ns) == "tracking"
-    assert robot.wait_for(lambda: state_lines(node)[-1].startswith("tracking: images are back"))
+    assert robot.wait_for(lambda: "images confirm the pose again" in state_lines(node)[-1])
     assert robot.status.message.startswith("tracking")
+
+
+def test_a_view_that_the_map_lacks_degrades_the_state(lost_robot: Robot, node: NodeProcess) -> None:
+    """The robot turns round in a room that the map shows in one direction alone."""
+    robot = lost_robot
+    robot.drive_until_tracking()
+    here, states = robot.pose, [robot.state]
+    for angle in np.arange(1, 13) * np.pi / 12.0:
+        pose = compose(here, (0.0, 0.0, angle))
+        robot.stamp_ns += 100_000_000
+        robot.publish_odometry(pose)
+        robot.compressed.publish(robot.image_message(pose=pose))
+        assert robot.answer(robot.stamp_ns) is not None
+        states.append(robot.state_at(robot.stamp_ns))
+        if states[-1] != "tracking":
+            break
+    assert states[-1] == "degraded", states
+    assert robot.status.level == DiagnosticStatus.WARN
+    assert re.match(UNCONFIRMED, robot.status.message), robot.status.message
+    assert float(robot.value("unconfirmed_s")) > float(robot.value("dead_reckoned_s"))
+    assert re.fullmatch(UNCONFIRMED, state_lines(node)[-1])
 
 
 def test_a_withheld_transform_is_no_tracking(lost_robot: Robot) -> None:

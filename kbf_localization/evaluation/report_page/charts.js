@@ -137,7 +137,7 @@ function curve(context, method, values, x, y) {
 function statePatch(context, state, left, top, width, height) {
   context.fillStyle = theme.colour(state);
   context.fillRect(left, top, width, height);
-  const slope = { lost: 1, localizing: -1 }[state];
+  const slope = { lost: 1, degraded: -1 }[state];
   if (!slope) return;
   context.save();
   context.beginPath();
