@@ -1,8 +1,7 @@
-"""What the localizer is set to and gives, and when it is tracking or lost."""
+"""What the localizer is set to, and what it gives."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -11,7 +10,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.errors import ParameterError
-from kbf_localization.filters.base import Confidence, Estimate
+from kbf_localization.filters.base import Estimate
 from kbf_localization.geometry import position_sigma, sound_covariance
 
 LOST_SIGMA = np.array([2.0, 2.0, 1.0])
