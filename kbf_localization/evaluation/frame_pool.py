@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.described_drive import DescribedDrive
-from kbf_localization.filters.kernel_step import kernel_bayes_parameters
+from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import embed
 from kbf_localization.mapping.build import build_map, map_of_frames
 from kbf_localization.mapping.describing import Described, describe_frames
@@ -71,7 +71,7 @@ class FramePool:
         Of the parameters only those of the view change what a map learns, which takes long: methods
         and settings that are compared on the same frames share it.
         """
-        key = (tuple(drives), count, seed, kernel_bayes_parameters(parameters or {}))
+        key = (tuple(drives), count, seed, parameters_of(BeliefParameters, "kbf", parameters or {}))
         found = self._maps.get(key)
         if found is None:
             own = np.flatnonzero(np.isin(self.frames.drive_of, drives))

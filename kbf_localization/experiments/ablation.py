@@ -16,7 +16,7 @@ from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import Trial, plus_minus, summaries
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
-from kbf_localization.filters.kernel_step import kernel_bayes_parameters
+from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
@@ -90,7 +90,9 @@ def _run(
         seed + 100_000 + choice,
         {"kbf.bayes_rule": float(variant.bayes_rule)},
     )
-    pose_filter = BeliefFilter(chosen, kernel_bayes_parameters(chosen.parameters), variant.parts)
+    pose_filter = BeliefFilter(
+        chosen, parameters_of(BeliefParameters, "kbf", chosen.parameters), variant.parts
+    )
     run = replay(pool.drive(training_drives), Localizer(chosen, pose_filter))
     return Trial(str(office), poses, name, choice, trajectory_metrics(run))
 

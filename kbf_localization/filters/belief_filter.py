@@ -50,11 +50,11 @@ from kbf_localization.filters.kernel_belief import (
 )
 from kbf_localization.filters.kernel_step import (
     Birthplace,
-    KernelBayesParameters,
     KernelStep,
     LocalKernelBayes,
     LocalPosterior,
 )
+from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.motion.noise import AdaptiveMotionNoise
@@ -140,7 +140,7 @@ class BeliefFilter:
     def __init__(
         self,
         training_map: TrainingMap,
-        parameters: KernelBayesParameters = KernelBayesParameters(),  # noqa: B008 (frozen)
+        parameters: BeliefParameters = BeliefParameters(),  # noqa: B008 (frozen)
         ablation: Ablation = Ablation(),  # noqa: B008 (frozen)
     ) -> None:
         self._calibration = training_map.calibration

@@ -9,9 +9,9 @@ them, or the image's best matches, make active.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg.lapack import dposv
@@ -21,6 +21,7 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.embeddings.posterior_weights import block_posterior_weights
 from kbf_localization.filters.hypothesis import Hypothesis
 from kbf_localization.filters.map_kernels import ImageGramCache, map_spacing
+from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import compose, embed, relative, wrap_angle
 from kbf_localization.training_map.calibration import (
     LikelihoodRatioModel,
@@ -44,31 +45,6 @@ MIN_WIDTH = 0.2
 
 MAX_DISTANCE = 3.0
 """Kernel widths, inflated by the hypothesis, beyond which map poses are not compared."""
-
-
-@dataclass(frozen=True)
-class KernelBayesParameters:
-    """Hyper-parameters of the local kernel step; none has a scale.
-
-    `bandwidth` is σ_p of k_X in units of the map's spacing, `heading_bandwidth` σ_θ in units of φ₀;
-    `regularization` is nε in units of k_X(x, x), `delta` is δ in units of max β², `power` that of
-    the image kernel. Without `bayes_rule` the weights are β_i k_i, for an ablation.
-    """
-
-    bandwidth: float = 1.3
-    heading_bandwidth: float = 0.9
-    regularization: float = 0.1
-    delta: float = 0.5
-    power: float = 12.0
-    bayes_rule: bool = True
-
-
-def kernel_bayes_parameters(stored: Mapping[str, float]) -> KernelBayesParameters:
-    """Return the parameters stored as "kbf.<name>" or "<name>", defaults for the others."""
-    known = {key.removeprefix("kbf."): value for key, value in stored.items()}
-    defaults: dict[str, Any] = vars(KernelBayesParameters())
-    found = {name: type(value)(known[name]) for name, value in defaults.items() if name in known}
-    return KernelBayesParameters(**found)
 
 
 @dataclass(frozen=True)
@@ -112,7 +88,7 @@ class LocalKernelBayes:
         self,
         training_map: TrainingMap,
         similarity: SimilarityModel,
-        parameters: KernelBayesParameters = KernelBayesParameters(),  # noqa: B008 (frozen)
+        parameters: BeliefParameters = BeliefParameters(),  # noqa: B008 (frozen)
     ) -> None:
         self.poses = training_map.poses
         self.similarity = similarity

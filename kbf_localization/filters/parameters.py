@@ -15,7 +15,7 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.limits import Range, check_parameter
 
 
-def sought(default: float, low: float, high: float) -> Any:
+def tunable(default: float, low: float, high: float) -> Any:
     """Declare a parameter whose tuning range is `low` to `high` on a logarithmic scale."""
     return field(default=default, metadata={"range": (low, high)})
 
@@ -33,33 +33,42 @@ class _Checked:
 
 
 @dataclass(frozen=True)
-class BayesRuleParameters(_Checked):
+class KernelBayesParameters(_Checked):
     """Those of the kernel Bayes' rule, which all kernel filters have.
 
     `bandwidth` is σ_p of k_X in units of the map's spacing (the median distance to the third
-    nearest map pose), `heading_bandwidth` σ_θ; `regularization` is nε in units of k_X(x, x);
-    `delta` is δ in units of max|β_i|², so that it acts alike on narrow and wide beliefs; `power`
-    is that of the image kernel (1 is the paper's).
+    nearest map pose), `heading_bandwidth` σ_θ in units of φ₀; `regularization` is nε in units of
+    k_X(x, x); `delta` is δ in units of max|β_i|², so that it acts alike on narrow and wide beliefs;
+    `power` is that of the image kernel (1 is the paper's).
     """
 
-    bandwidth: float = sought(1.3, 0.8, 1.8)
-    heading_bandwidth: float = sought(0.4, 0.25, 0.6)
-    regularization: float = sought(0.1, 0.03, 0.5)
-    delta: float = sought(0.5, 0.05, 3.0)
-    power: float = sought(12.0, 6.0, 20.0)
+    bandwidth: float = tunable(1.3, 0.8, 1.8)
+    heading_bandwidth: float = tunable(0.9, 0.5, 1.5)
+    regularization: float = tunable(0.1, 0.03, 0.5)
+    delta: float = tunable(0.5, 0.05, 3.0)
+    power: float = tunable(12.0, 6.0, 20.0)
 
 
 @dataclass(frozen=True)
-class KernelParameters(BayesRuleParameters):
+class BeliefParameters(KernelBayesParameters):
+    """Those of `kbf`: without `bayes_rule` the weights are β_i k_i, for an ablation."""
+
+    bayes_rule: bool = True
+
+
+@dataclass(frozen=True)
+class KernelParameters(KernelBayesParameters):
     """Those of the paper's filter: `noise_inflation` multiplies the motion model's variances.
 
-    The defaults are the paper's: the bare image kernel and the estimated variances. Bandwidths
-    and regularizations, which the paper tunes, are those that serve with them.
+    `heading_bandwidth` is σ_θ in radians. The defaults are the paper's: the bare image kernel and
+    the estimated variances. Bandwidths and regularizations, which the paper tunes, are those that
+    serve with them.
     """
 
-    delta: float = sought(0.01, 1e-4, 0.5)
-    power: float = sought(1.0, 1.0, 20.0)
-    noise_inflation: float = sought(1.0, 1.0, 40.0)
+    heading_bandwidth: float = tunable(0.4, 0.25, 0.6)
+    delta: float = tunable(0.01, 1e-4, 0.5)
+    power: float = tunable(1.0, 1.0, 20.0)
+    noise_inflation: float = tunable(1.0, 1.0, 40.0)
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ class ImportanceWeightedParameters(KernelParameters):
     out, as it grows it becomes the plain product of prior and similarity.
     """
 
-    delta: float = sought(5.0, 0.1, 100.0)
+    delta: float = tunable(5.0, 0.1, 100.0)
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,8 @@ class NonparametricParameters(KernelParameters):
     deviation, `transition_regularization` is nε of the learnt transition.
     """
 
-    control_bandwidth: float = sought(1.0, 0.3, 4.0)
-    transition_regularization: float = sought(0.1, 0.01, 1.0)
+    control_bandwidth: float = tunable(1.0, 0.3, 4.0)
+    transition_regularization: float = tunable(0.1, 0.01, 1.0)
 
 
 @dataclass(frozen=True)
@@ -101,15 +110,15 @@ class ParticleParameters(_Checked):
     multiplies the motion model's variances.
     """
 
-    neighbours: float = sought(15.0, 3.0, 30.0)
-    position_width: float = sought(0.7, 0.3, 1.5)
+    neighbours: float = tunable(15.0, 3.0, 30.0)
+    position_width: float = tunable(0.7, 0.3, 1.5)
     """Of the Gaussians, in units of the map's spacing."""
-    heading_width: float = sought(0.3, 0.15, 0.6)
+    heading_width: float = tunable(0.3, 0.15, 0.6)
     """In radians."""
-    power: float = sought(8.0, 2.0, 20.0)
-    floor: float = sought(0.3, 0.03, 3.0)
-    noise_inflation: float = sought(6.0, 2.0, 40.0)
-    injection: float = sought(0.02, 0.002, 0.1)
+    power: float = tunable(8.0, 2.0, 20.0)
+    floor: float = tunable(0.3, 0.03, 3.0)
+    noise_inflation: float = tunable(6.0, 2.0, 40.0)
+    injection: float = tunable(0.02, 0.002, 0.1)
     """Fraction of particles that are replaced by poses of the nearest images."""
     particles: float = 500.0
 
@@ -121,12 +130,12 @@ class NeighbourParameters(_Checked):
     The `neighbours` most similar images count alike, and no particle is placed by an image.
     """
 
-    neighbours: float = sought(10.0, 3.0, 30.0)
-    position_width: float = sought(0.7, 0.3, 1.5)
+    neighbours: float = tunable(10.0, 3.0, 30.0)
+    position_width: float = tunable(0.7, 0.3, 1.5)
     """Of the Gaussians, in units of the map's spacing."""
-    heading_width: float = sought(0.3, 0.15, 0.6)
+    heading_width: float = tunable(0.3, 0.15, 0.6)
     """In radians."""
-    noise_inflation: float = sought(1.0, 1.0, 40.0)
+    noise_inflation: float = tunable(1.0, 1.0, 40.0)
     particles: float = 500.0
 
     power: ClassVar[float] = 0.0
@@ -135,17 +144,16 @@ class NeighbourParameters(_Checked):
 
 
 def _ranges(kind: type[_Checked]) -> dict[str, Range]:
-    return {one.name: one.metadata["range"] for one in fields(kind) if "range" in one.metadata}
+    return {item.name: item.metadata["range"] for item in fields(kind) if "range" in item.metadata}
 
 
-_RULE, _PAPER = _ranges(BayesRuleParameters), _ranges(KernelParameters)
-_LEARNT = _ranges(NonparametricParameters)
+_PAPER, _LEARNT = _ranges(KernelParameters), _ranges(NonparametricParameters)
 SEARCH_RANGES: dict[str, dict[str, Range]] = {
-    "kbf": _RULE | {"heading_bandwidth": (0.5, 1.5)},
+    "kbf": _ranges(BeliefParameters),
     "paper": _PAPER,
     "paper-iw": _ranges(ImportanceWeightedParameters),
     # It learns the motion from pairs.
-    "fkbf": {name: one for name, one in _LEARNT.items() if name != "noise_inflation"},
+    "fkbf": {name: limits for name, limits in _LEARNT.items() if name != "noise_inflation"},
     "kmcf": _PAPER,
     "nn": _ranges(ParticleParameters),
     "nn-paper": _ranges(NeighbourParameters),
@@ -157,14 +165,15 @@ Parameters = TypeVar("Parameters", bound=_Checked)
 
 
 def parameters_of(kind: type[Parameters], method: str, stored: Mapping[str, float]) -> Parameters:
-    """Parameters from "<method>.<name>" or plain entries, defaults for what is not there."""
-    names = {field.name for field in fields(kind)}
+    """Return parameters from "<method>.<name>" or plain entries, and defaults for the others."""
+    defaults: dict[str, Any] = vars(kind())
     known = {key.removeprefix(f"{method}."): value for key, value in stored.items()}
-    return kind(**{name: float(value) for name, value in known.items() if name in names})
+    chosen = {name: type(defaults[name])(known[name]) for name in defaults if name in known}
+    return kind(**chosen)
 
 
 def random_parameters(method: str, generator: np.random.Generator) -> dict[str, float]:
-    """One draw from a method's search ranges, log-uniform."""
+    """Draw from a method's tuning ranges, log-uniformly."""
     return {
         name: float(np.exp(generator.uniform(np.log(low), np.log(high))))
         for name, (low, high) in SEARCH_RANGES[method].items()

@@ -13,10 +13,10 @@ from kbf_localization.filters.baselines import (
     NonparametricFilter,
 )
 from kbf_localization.filters.belief_filter import BeliefFilter
-from kbf_localization.filters.kernel_step import kernel_bayes_parameters
 from kbf_localization.filters.methods import registered, unknown_method
 from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
 from kbf_localization.filters.parameters import (
+    BeliefParameters,
     ImportanceWeightedParameters,
     KernelParameters,
     MonteCarloParameters,
@@ -37,7 +37,7 @@ def make_filter(
     """Make the filter called `method`; without `parameters`, with the map's own or the defaults."""
     stored = training_map.parameters if parameters is None else parameters
     if method == "kbf":
-        return BeliefFilter(training_map, kernel_bayes_parameters(stored))
+        return BeliefFilter(training_map, parameters_of(BeliefParameters, "kbf", stored))
     if method == "paper":
         return PoseKernelBayesFilter(training_map, parameters_of(KernelParameters, method, stored))
     if method == "paper-iw":

@@ -13,8 +13,8 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import read_floor_plan
 from kbf_localization.errors import MapError
-from kbf_localization.filters.kernel_step import kernel_bayes_parameters
 from kbf_localization.filters.map_kernels import map_spacing
+from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import embed
 from kbf_localization.landmarks.build import KeypointSource, KeypointStore
 from kbf_localization.mapping.calibrate import calibrate, fit_kernel_scales
@@ -218,7 +218,7 @@ def map_of_frames(
         frames.path_lengths,
         observe,
     )
-    used = kernel_bayes_parameters(training_map.parameters)
+    used = parameters_of(BeliefParameters, "kbf", training_map.parameters)
     path_lengths = frames.path_lengths[kept]
     training_map, probes = fit_kernel_scales(training_map, path_lengths, probes, used, seed)
     noise = partial(_motion_noise, frames)

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.filters.kernel_step import (
-    KernelBayesParameters,
-    LocalKernelBayes,
-    LocalPosterior,
-)
+from kbf_localization.filters.kernel_step import LocalKernelBayes, LocalPosterior
 from kbf_localization.filters.map_kernels import map_spacing
+from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.limits import SCALES
 from kbf_localization.mapping.held_out import (
@@ -99,7 +96,7 @@ def calibrate(
     path_lengths: Array,
     probes: Probes,
     motion_noise: Callable[[SimilarityModel], MotionNoise],
-    parameters: KernelBayesParameters = KernelBayesParameters(),  # noqa: B008 (frozen)
+    parameters: BeliefParameters = BeliefParameters(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> Calibration:
     """Fit all models to the probes; `path_lengths` (n, 2) are those of the map's poses.
@@ -382,7 +379,7 @@ def fit_kernel_scales(
     training_map: TrainingMap,
     path_lengths: Array,
     probes: Probes,
-    parameters: KernelBayesParameters,
+    parameters: BeliefParameters,
     seed: int,
 ) -> tuple[TrainingMap, Probes]:
     """Return the map with fitted kernel bandwidths, and the probes observed against it."""
@@ -402,7 +399,7 @@ def _best_scales(
     training_map: TrainingMap,
     path_lengths: Array,
     probes: Probes,
-    parameters: KernelBayesParameters,
+    parameters: BeliefParameters,
     seed: int,
 ) -> tuple[float, ...]:
     """Search along each bandwidth in turn, with decreasing steps."""

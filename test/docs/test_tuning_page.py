@@ -7,10 +7,10 @@ from dataclasses import fields
 
 import pytest
 
-from kbf_localization.filters.kernel_step import KernelBayesParameters
 from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.parameters import (
     SEARCH_RANGES,
+    BeliefParameters,
     ImportanceWeightedParameters,
     KernelParameters,
     MonteCarloParameters,
@@ -21,7 +21,7 @@ from kbf_localization.filters.parameters import (
 from test.docs.commands import PROJECT
 
 KINDS: dict[str, type] = {
-    "kbf": KernelBayesParameters,
+    "kbf": BeliefParameters,
     "paper": KernelParameters,
     "paper-iw": ImportanceWeightedParameters,
     "fkbf": NonparametricParameters,

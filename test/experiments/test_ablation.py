@@ -14,7 +14,7 @@ from kbf_localization.experiments.ablation import (
 )
 from kbf_localization.experiments.localization import Fold, Setup
 from kbf_localization.filters.belief_filter import Ablation
-from kbf_localization.filters.kernel_step import KernelBayesParameters, kernel_bayes_parameters
+from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.parallel import Serial
 from kbf_localization.simulator import simulate
 
@@ -35,9 +35,9 @@ def test_each_variant_leaves_out_one_part():
 
 
 def test_a_map_remembers_that_the_rule_was_left_out():
-    assert kernel_bayes_parameters({}).bayes_rule is True
-    assert kernel_bayes_parameters({"kbf.bayes_rule": 0.0}) == replace(
-        KernelBayesParameters(), bayes_rule=False
+    assert parameters_of(BeliefParameters, "kbf", {}).bayes_rule is True
+    assert parameters_of(BeliefParameters, "kbf", {"kbf.bayes_rule": 0.0}) == replace(
+        BeliefParameters(), bayes_rule=False
     )
 
 

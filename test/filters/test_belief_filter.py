@@ -7,7 +7,7 @@ import pytest
 
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
-from kbf_localization.filters.kernel_step import KernelBayesParameters
+from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.filters.smoothing import smooth
 from kbf_localization.training_map.observation import MapObservation
 from test.filters.synthetic_world import BLACK, World, drive, loop, map_of, position_errors, run
@@ -141,7 +141,7 @@ def test_without_odometry_the_error_is_larger(world_map, world_drive, estimates)
 @pytest.mark.parametrize("parameters", [{"bayes_rule": False}, {"power": 1.0}, {"delta": 0.005}])
 def test_every_form_of_the_rule_tracks(world_map, world_drive, parameters):
     part = first_views(world_drive, 60)
-    pose_filter = BeliefFilter(world_map, KernelBayesParameters(**parameters))
+    pose_filter = BeliefFilter(world_map, BeliefParameters(**parameters))
     assert np.median(position_errors(run(pose_filter, world_map, part), part.poses)) < 0.3
 
 

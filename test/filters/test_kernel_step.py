@@ -8,12 +8,8 @@ import pytest
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.filters.hypothesis import Hypothesis
-from kbf_localization.filters.kernel_step import (
-    KernelBayesParameters,
-    KernelStep,
-    LocalKernelBayes,
-    effective_cells,
-)
+from kbf_localization.filters.kernel_step import KernelStep, LocalKernelBayes, effective_cells
+from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import embed
 from kbf_localization.training_map.calibration import SimilarityModel
 
@@ -41,7 +37,7 @@ class CorridorView:
 def local_of(poses, **parameters):
     plain = {"power": 1.0, "regularization": 1e-3, "bayes_rule": False}
     return LocalKernelBayes(
-        SimpleNamespace(poses=poses), SIMILARITY, KernelBayesParameters(**(plain | parameters))
+        SimpleNamespace(poses=poses), SIMILARITY, BeliefParameters(**(plain | parameters))
     )
 
 

@@ -5,12 +5,9 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
 from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
-from kbf_localization.filters.kernel_step import (
-    LocalKernelBayes,
-    kernel_bayes_parameters,
-    mean_pose,
-)
+from kbf_localization.filters.kernel_step import LocalKernelBayes, mean_pose
 from kbf_localization.filters.map_kernels import map_spacing
+from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import compose, embed
 from kbf_localization.training_map import subset
 from kbf_localization.training_map.calibration import RelativePoseModel, SimilarityModel
@@ -143,11 +140,15 @@ def test_hidden_rows_are_left_out(world_map, world_drive, kernel_step):
 
 def test_parameters_are_read_by_their_names():
     assert (
-        kernel_bayes_parameters({"kbf.bandwidth": 0.7, "delta": 2.0, "nn.power": 1.0}).bandwidth
+        parameters_of(
+            BeliefParameters, "kbf", {"kbf.bandwidth": 0.7, "delta": 2.0, "nn.power": 1.0}
+        ).bandwidth
         == 0.7
     )
-    assert kernel_bayes_parameters({"delta": 2.0}).delta == 2.0
-    assert kernel_bayes_parameters({"nn.power": 1.0}) == kernel_bayes_parameters({})
+    assert parameters_of(BeliefParameters, "kbf", {"delta": 2.0}).delta == 2.0
+    assert parameters_of(BeliefParameters, "kbf", {"nn.power": 1.0}) == parameters_of(
+        BeliefParameters, "kbf", {}
+    )
 
 
 def test_the_spacing_is_the_median_distance_to_the_third_neighbour():

@@ -14,11 +14,8 @@ from kbf_localization.evaluation.described_drive import DescribedDrive, describe
 from kbf_localization.evaluation.frame_pool import map_coverage
 from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, localize_drive, replay
 from kbf_localization.evaluation.training_data import are_in
-from kbf_localization.filters.kernel_step import (
-    LocalKernelBayes,
-    LocalPosterior,
-    kernel_bayes_parameters,
-)
+from kbf_localization.filters.kernel_step import LocalKernelBayes, LocalPosterior
+from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.localization.result import State
@@ -318,7 +315,9 @@ class _Pair:
         self._map, self._calibration = training_map, training_map.calibration
         similarity = self._calibration.similarity
         self._views = LocalKernelBayes(
-            training_map, similarity, kernel_bayes_parameters(training_map.parameters)
+            training_map,
+            similarity,
+            parameters_of(BeliefParameters, "kbf", training_map.parameters),
         )
         self._covariance = np.diag((JITTER * similarity.scales) ** 2)
 
