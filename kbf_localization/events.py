@@ -33,6 +33,7 @@ class Event(str, Enum):
     ODOMETRY_STRAY = "odometry_stray"
     ODOMETRY_OTHER_BASE = "odometry_other_base"
     IMAGE_INVALID = "image_invalid"
+    IMAGE_ABOVE_RATE = "image_above_rate"
     IMAGES_MISSING = "images_missing"
     INITIAL_POSE_WRONG_FRAME = "initial_pose_wrong_frame"
     INITIAL_POSE_INVALID = "initial_pose_invalid"

@@ -31,6 +31,8 @@ LEAST_NODE_BYTES = 1_500_000_000
 """Address space of the node: 1.4 GB with a small map, most of it stacks and arenas of threads."""
 
 # Files.
+MAX_PATH_BYTES = 4095
+"""Linux's PATH_MAX without the null byte."""
 MAX_SAVED_POSE_BYTES = 100_000
 MAX_PARAMETER_FILE_BYTES = 1_000_000
 MAX_METADATA_BYTES = 10_000_000

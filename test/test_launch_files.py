@@ -283,8 +283,9 @@ def launched(path: Path, **arguments: str) -> Iterator[Path]:
     try:
         yield log
     finally:
+        # As a terminal's Ctrl-C, to all: launch does not pass on what its children have heard too.
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)
         try:
             process.wait(60.0)
         finally:
@@ -449,6 +450,36 @@ def test_launched_node_takes_nav2s_parameter_file_in_every_namespace(
     name = f"/{namespace.strip('/')}/amcl".replace("//", "/")
     arguments = {"namespace": namespace, "amcl_compatible": "true"}
     with launched(path, map="/nonexistent", params_file=str(file), **arguments) as log:
+        assert parameters_of(name, list(expected)) == expected, log.read_text()
+
+
+def nav2_bringup_file() -> Path:
+    """Nav2's own parameter file, where Nav2 is installed."""
+    from ament_index_python import PackageNotFoundError, get_package_share_directory
+
+    try:
+        share = Path(get_package_share_directory("nav2_bringup"))
+    except PackageNotFoundError:
+        pytest.skip("nav2_bringup is not installed")
+    return share / "params" / "nav2_params.yaml"
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+@needs_launch
+@pytest.mark.parametrize("namespace", ["", "r1"])
+def test_launched_node_takes_the_amcl_section_of_nav2_bringups_own_file(
+    installed_prefix: Path, namespace: str
+) -> None:
+    path = installed_prefix / "share" / PACKAGE / "launch" / "localization.launch.xml"
+    file = nav2_bringup_file()
+    theirs = yaml.safe_load(file.read_text(encoding="utf-8"))["amcl"]["ros__parameters"]
+    known = parameters_in(PROJECT / "config" / "localization.yaml")
+    expected = {name: theirs[name] for name in sorted(theirs.keys() & known.keys())}
+    assert expected["update_min_d"] != known["update_min_d"]
+    name = f"/{namespace}/amcl".replace("//", "/")
+    arguments = {"namespace": namespace, "amcl_compatible": "true", "params_file": str(file)}
+    with launched(path, map="/nonexistent", **arguments) as log:
         assert parameters_of(name, list(expected)) == expected, log.read_text()
 
 

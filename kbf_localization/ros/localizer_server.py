@@ -56,7 +56,7 @@ from kbf_localization.ros.subscription_reader import (
     read_odometry,
     stamp_of,
 )
-from kbf_localization.ros.timeline import Timeline
+from kbf_localization.ros.timeline import RateLimit, Timeline
 from kbf_localization.ros.transforms import MountTransform, TransformChain
 from kbf_localization.vision.camera import Mount
 from kbf_localization.vision.camera.camera_info import camera_from_info, is_rectified
@@ -97,6 +97,7 @@ class LocalizerServer:
         self._latency, self._pose_rate = Latency(), Rate()
         self._last_step_ms, self._traced_at = math.nan, -math.inf
         self._odometry_received = self._odometry_used = 0
+        self._image_rate = RateLimit()
         self._timeline: Timeline[tuple[Array, Array | None]] = Timeline()
         self._image_type = CompressedImage if values["image_transport"] == "compressed" else Image
         self._chain = TransformChain(values["odom_frame_id"], values["base_frame_id"])
@@ -170,7 +171,13 @@ class LocalizerServer:
         # A short queue must be emptied at once.
         patient = values["odom_queue_depth"] >= _MIN_PATIENT_DEPTH
         odometry = Topic(
-            "odom", Odometry, odom_qos, self._on_odometry, serialized=True, patient=patient
+            "odom",
+            Odometry,
+            odom_qos,
+            self._on_odometry,
+            serialized=True,
+            patient=patient,
+            finished=self._odometry_taken,
         )
         static_qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         info_name = values["camera_info_topic"] or camera_info_name(
@@ -188,7 +195,10 @@ class LocalizerServer:
             "/tf_static", TFMessage, static_qos, self._on_static_transforms, steady=False
         )
         if values["odom_source"] == "tf":
-            return Topic("/tf", TFMessage, odom_qos, self._on_transforms), static, images, info
+            odometry = Topic(
+                "/tf", TFMessage, odom_qos, self._on_transforms, finished=self._odometry_taken
+            )
+            return odometry, static, images, info
         moving = Topic(
             "/tf",
             TFMessage,
@@ -448,7 +458,7 @@ class LocalizerServer:
         self._odometry_received += 1
         try:
             message = read_odometry(cdr)
-            pose = planar(message.pose)
+            pose = planar(message.pose.tolist())
         except UNREADABLE as error:
             self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
             return
@@ -502,6 +512,9 @@ class LocalizerServer:
             self.time_jumped_back("odometry's time has jumped back")
         for at_ns, reading in admitted.items:
             self._odometry_used += self.localizer.add_odometry(at_ns, *reading)
+
+    def _odometry_taken(self) -> None:
+        """Pass on that there is new odometry."""
         self._moved()
         self._worker.odometry_arrived()
 
@@ -513,6 +526,9 @@ class LocalizerServer:
             return
         correction_ns = round(self._values["camera_time_offset"] * 1e9)
         self._health.arrived(stamp_ns, correction_ns, self.localizer.newest_odometry_ns)
+        if not self._image_rate.admits(stamp_ns, self._values["max_image_rate"]):
+            self.localizer.counts[Event.IMAGE_ABOVE_RATE] += 1
+            return
         self._worker.submit(stamp_ns + correction_ns, cdr)
 
     def _decode(self, pending: PendingImage) -> GreyImage:

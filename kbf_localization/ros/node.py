@@ -77,6 +77,7 @@ class LocalizerNode(SafeLifecycleNode):
         values = parameters.read(self)
         self._values = values
         try:
+            parameters.check_frames(values)
             localizer = load_localizer(values, lambda: not self._ending.is_set())
         except KbfError as error:
             self.get_logger().error(f"cannot configure: {error}")
@@ -241,8 +242,10 @@ class LocalizerNode(SafeLifecycleNode):
 
     def _show_state(self, server: LocalizerServer) -> None:
         """Publish the state as a marker at the newest pose, where RViz shows it."""
+        if not self._outputs.state_is_shown:
+            return
         known, stamp_ns = server.localizer.pose_at(), server.localizer.newest_odometry_ns
-        if known is not None and stamp_ns is not None and self._outputs.state_is_shown:
+        if known is not None and stamp_ns is not None:
             self._outputs.publish_state(stamp_ns, *known, server.state, server.state_text)
 
     def _search_duplicate_nodes(self) -> None:

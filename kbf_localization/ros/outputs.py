@@ -169,23 +169,27 @@ class Outputs:
 
     def publish_visualization(self, localization: Localization, belief_count: int) -> None:
         """Publish belief, hypotheses, best match and path where there are subscribers."""
-        top = header(self._frame_id, localization.stamp_ns)
-        if localization.used and self._hypotheses.get_subscription_count():
-            self._hypotheses.publish(hypothesis_markers(top, localization.estimate.hypotheses))
-        weights = localization.estimate.weights
-        if weights is not None and localization.used:
-            self._publish_belief(top, weights, belief_count)
-        fix = localization.estimate.landmark_fix if localization.used else None
-        if fix is not None and self._landmarks.get_subscription_count():
-            cloud = point_cloud(self._frame_id, localization.stamp_ns, fix.points)
-            self._landmarks.publish(cloud)
+        if localization.used:
+            self._publish_estimate(localization, belief_count)
         if self._path.maxlen and localization.state in (State.TRACKING, State.DEGRADED):
             self._path.append((localization.stamp_ns, localization.pose))
             # A message holds the whole path: once a second is enough.
             elapsed = abs(localization.stamp_ns - self._path_shown_ns)
             if elapsed >= 1_000_000_000 and self._path_publisher.get_subscription_count():
                 self._path_shown_ns = localization.stamp_ns
-                self._path_publisher.publish(self._path_message(top))
+                self._path_publisher.publish(self._path_message(localization.stamp_ns))
+
+    def _publish_estimate(self, localization: Localization, belief_count: int) -> None:
+        """Publish what a new estimate says beside the pose."""
+        estimate, top = localization.estimate, header(self._frame_id, localization.stamp_ns)
+        if self._hypotheses.get_subscription_count():
+            self._hypotheses.publish(hypothesis_markers(top, estimate.hypotheses))
+        if estimate.weights is not None:
+            self._publish_belief(top, estimate.weights, belief_count)
+        fix = estimate.landmark_fix
+        if fix is not None and self._landmarks.get_subscription_count():
+            cloud = point_cloud(self._frame_id, localization.stamp_ns, fix.points)
+            self._landmarks.publish(cloud)
 
     def _publish_belief(self, top: Header, weights: Weights, count: int) -> None:
         poses = self._map_poses
@@ -201,9 +205,9 @@ class Outputs:
         if self._particles is not None and self._particles.get_subscription_count():
             self._particles.publish(particle_cloud(top, poses, weights, count))
 
-    def _path_message(self, top: Header) -> Path:
-        poses = [stamped_pose(self._frame_id, stamp_ns, pose) for stamp_ns, pose in self._path]
-        return Path(header=top, poses=poses)
+    def _path_message(self, stamp_ns: int) -> Path:
+        poses = [stamped_pose(self._frame_id, at_ns, pose) for at_ns, pose in self._path]
+        return Path(header=header(self._frame_id, stamp_ns), poses=poses)
 
     def forget_path(self) -> None:
         self._path.clear()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,16 @@ from rcl_interfaces.msg import (
     ParameterDescriptor,
     SetParametersResult,
 )
+from rclpy.exceptions import InvalidTopicNameException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.validate_topic_name import validate_topic_name
 
+from kbf_localization.errors import ParameterError
 from kbf_localization.filters.methods import method_names
+from kbf_localization.limits import FARTHEST_M, MAX_PATH_BYTES, shortened
 from kbf_localization.ros.diagnostics import MAX_TIME_CORRECTION_S
+from kbf_localization.ros.transforms import MAX_NAME_LENGTH
 
 Value = bool | int | float | str
 
@@ -32,6 +38,8 @@ class NodeParameter:
     within: tuple[float, float] | None = None
     choices: tuple[str, ...] = ()
     live: bool = False
+    text_problem: Callable[[str], str | None] = lambda _: None
+    """Why a text is not allowed, such as "must not be empty"; None when it is."""
 
     @property
     def limits(self) -> str:
@@ -52,7 +60,10 @@ class NodeParameter:
         if isinstance(value, (int, float)) and not self._in_range(value):
             return f"{self.name} must be {self.limits}, not {value}"
         if self.choices and value not in self.choices:
-            return f"{self.name} must be one of {', '.join(self.choices)}, not '{value}'"
+            return f"{self.name} must be one of {', '.join(self.choices)}, not {shortened(value)}"
+        if isinstance(value, str):
+            reason = self.text_problem(value)
+            return None if reason is None else f"{self.name} {reason}"
         return None
 
     def _in_range(self, value: float) -> bool:
@@ -73,14 +84,48 @@ class NodeParameter:
         return descriptor
 
 
-_MAX_COORDINATE_M, _FULL_TURN_RAD = 1e6, 2.0 * math.pi
+_FULL_TURN_RAD = 2.0 * math.pi
+_MAX_TOPIC_LENGTH = 247
+"""As rmw has it, which adds a prefix to DDS's 255."""
+
+
+def _path_problem(path: str) -> str | None:
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        return f"has more than the {MAX_PATH_BYTES} bytes of a path"
+    return "must not contain a null character" if "\0" in path else None
+
+
+def _frame_problem(frame: str) -> str | None:
+    name = frame.lstrip("/")
+    if not name:
+        return "must not be empty"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"has more than {MAX_NAME_LENGTH} characters"
+    return None if name.isprintable() else "must not contain control characters"
+
+
+def _topic_problem(topic: str) -> str | None:
+    if len(topic) > _MAX_TOPIC_LENGTH:
+        return f"has more than the {_MAX_TOPIC_LENGTH} characters of a topic's name"
+    if "//" in topic:
+        return "must not contain '//'"
+    try:
+        if topic:
+            validate_topic_name(topic)
+    except InvalidTopicNameException as error:
+        return f"is no topic name: {' '.join(str(error).split())}"
+    return None
+
 
 PARAMETERS: tuple[NodeParameter, ...] = (
-    NodeParameter("map", "", "Path of the map file (*.kbfmap) to localize in."),
+    NodeParameter(
+        "map", "", "Path of the map file (*.kbfmap) to localize in.", text_problem=_path_problem
+    ),
     NodeParameter(
         "descriptor_model",
         "",
         "Path of the network (*.onnx) that the map was made with; empty for a map without one.",
+        text_problem=_path_problem,
     ),
     NodeParameter(
         "autostart", True, "Configure and activate at start, without a lifecycle manager."
@@ -97,14 +142,23 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         choices=("mode_mean", "highest_weight", "preimage"),
         live=True,
     ),
-    NodeParameter("global_frame_id", "map", "Frame of the map and of the published poses."),
     NodeParameter(
-        "odom_frame_id", "odom", "Frame of the odometry; odometry in another frame is refused."
+        "global_frame_id",
+        "map",
+        "Frame of the map and of the published poses.",
+        text_problem=_frame_problem,
+    ),
+    NodeParameter(
+        "odom_frame_id",
+        "odom",
+        "Frame of the odometry; odometry in another frame is refused.",
+        text_problem=_frame_problem,
     ),
     NodeParameter(
         "base_frame_id",
         "base_footprint",
         "Frame of the robot whose pose is estimated; a warning says when odometry is of another.",
+        text_problem=_frame_problem,
     ),
     NodeParameter(
         "odom_source",
@@ -200,19 +254,19 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "initial_pose.x",
         0.0,
         "Initial x in the map, in metres.",
-        (-_MAX_COORDINATE_M, _MAX_COORDINATE_M),
+        (-FARTHEST_M, FARTHEST_M),
     ),
     NodeParameter(
         "initial_pose.y",
         0.0,
         "Initial y in the map, in metres.",
-        (-_MAX_COORDINATE_M, _MAX_COORDINATE_M),
+        (-FARTHEST_M, FARTHEST_M),
     ),
     NodeParameter(
         "initial_pose.z",
         0.0,
         "Not used; here because AMCL has it.",
-        (-_MAX_COORDINATE_M, _MAX_COORDINATE_M),
+        (-FARTHEST_M, FARTHEST_M),
     ),
     NodeParameter(
         "initial_pose.yaw",
@@ -231,6 +285,7 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "saved_pose_file",
         "",
         "File that keeps the pose over a restart; empty: the pose is not kept.",
+        text_problem=_path_problem,
     ),
     NodeParameter(
         "save_pose_rate",
@@ -255,6 +310,7 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "",
         "Topic of the camera's calibration; empty: by convention, camera_info beside the images' "
         "topic.",
+        text_problem=_topic_problem,
     ),
     NodeParameter(
         "camera_time_offset",
@@ -262,6 +318,14 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "Seconds added to the stamps of images, where the camera's clock or latency puts them "
         "wrong; 'kbf check time' estimates it.",
         (-MAX_TIME_CORRECTION_S, MAX_TIME_CORRECTION_S),
+        live=True,
+    ),
+    NodeParameter(
+        "max_image_rate",
+        0.0,
+        "Images used in a second at most, for a slow computer; the others are not decoded and "
+        "get no pose. 0: no limit.",
+        (0.0, 1000.0),
         live=True,
     ),
     *(
@@ -339,3 +403,10 @@ def read(node: Node) -> dict[str, Any]:
     values = {parameter.name: node.get_parameter(parameter.name).value for parameter in PARAMETERS}
     frames = (name for name in values if name.endswith("_frame_id"))
     return {**values, **{name: values[name].lstrip("/") for name in frames}}
+
+
+def check_frames(values: Mapping[str, Any]) -> None:
+    """Refuse a transform from a frame to itself, which tf2 does not take."""
+    for name in ("global_frame_id", "base_frame_id"):
+        if values[name] == values["odom_frame_id"]:
+            raise ParameterError(f"{name} and odom_frame_id are both '{values[name]}'")

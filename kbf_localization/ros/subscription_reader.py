@@ -49,7 +49,8 @@ class Topic:
 
     The callback gets the message, or its bytes where the topic is `serialized`. Messages of a
     `patient` topic are read together with those of others while the robot stands. Messages stay in
-    the middleware's queue while the topic is not `wanted`.
+    the middleware's queue while the topic is not `wanted`. `finished` is called after messages that
+    were read together.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Topic:
     serialized: bool = False
     patient: bool = False
     wanted: Callable[[], bool] = lambda: True
+    finished: Callable[[], None] = lambda: None
 
 
 class SubscriptionReader:
@@ -131,17 +133,22 @@ class SubscriptionReader:
 
     def _take(self, topic: Topic, subscription: Subscription) -> None:
         watch = self.watches[topic.name]
-        for _ in range(_BATCH_SIZE):
-            if self._closing or not topic.wanted():
-                return
+        count = 0
+        while count < _BATCH_SIZE and not self._closing and topic.wanted():
             taken = take(subscription, topic.type, topic.serialized)
             if taken is None:
-                return
+                break
+            count += 1
             watch.arrived(taken[1].get("publication_sequence_number"))
-            try:
-                topic.callback(taken[0])
-            except Exception as error:  # the thread must survive a bad message
-                self._failed(error)
+            self._call(topic.callback, taken[0])
+        if count:
+            self._call(topic.finished)
+
+    def _call(self, callback: Callable[..., None], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:  # the thread must survive a bad message
+            self._failed(error)
 
 
 UNREADABLE = (ValueError, RMWError)
@@ -185,12 +192,14 @@ def read_odometry(cdr: bytes) -> OdometryFields:
             planar_block(message.pose.covariance),
         )
     content = _Content(cdr)
+    stamp_ns, frame_id, child_frame_id = content.stamp_ns(), content.string(), content.string()
+    pose_and_covariance = content.doubles(7 + 36)
     return OdometryFields(
-        content.stamp_ns(),
-        content.string(),
-        content.string(),
-        content.doubles(7),
-        planar_block(content.doubles(36)),
+        stamp_ns,
+        frame_id,
+        child_frame_id,
+        pose_and_covariance[:7],
+        planar_block(pose_and_covariance[7:]),
     )
 
 
@@ -216,7 +225,12 @@ class _Content:
 
     def doubles(self, count: int) -> Array:
         self._align(8)
-        return np.array(self._unpack(f"{count}d", 8 * count))
+        end = self._at + 8 * count
+        if len(self._cdr) < end:
+            raise ValueError("message is cut short")
+        numbers = np.frombuffer(self._cdr, f"{self._order}f8", count, self._at)
+        self._at = end
+        return numbers.astype(np.float64)
 
     def _align(self, size: int) -> None:
         self._at += -(self._at - _ENCAPSULATION_BYTES) % size

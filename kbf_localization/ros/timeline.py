@@ -97,6 +97,31 @@ class StampOffset:
         return float(np.polyfit(points[:, 0] - points[0, 0], points[:, 1], 1)[0]) * 60e3
 
 
+RATE_SLACK = 0.1
+"""Fraction of the period by which an image may come early: cameras' stamps tremble."""
+
+
+class RateLimit:
+    """Chooses which images to use so that they come at a rate at most, on average."""
+
+    def __init__(self) -> None:
+        self._due_ns: int | None = None
+
+    def admits(self, stamp_ns: int, rate_hz: float) -> bool:
+        """Return whether to use the image of this stamp; every one where the rate is 0."""
+        if rate_hz <= 0.0:
+            self._due_ns = None
+            return True
+        period_ns, due_ns = round(1e9 / rate_hz), self._due_ns
+        # Neither a gap nor a clock that has jumped leaves images owing.
+        if due_ns is None or abs(stamp_ns - due_ns) > period_ns:
+            due_ns = stamp_ns
+        if stamp_ns < due_ns - round(RATE_SLACK * period_ns):
+            return False
+        self._due_ns = due_ns + period_ns
+        return True
+
+
 MAX_GAP_S = 2.0
 """A camera that is silent for longer was switched off: no image is missing."""
 LONG_INTERVAL_PERIODS, RATE_CHANGE_IMAGES, RATE_CHANGE_SPREAD = 1.25, 8, 1.4

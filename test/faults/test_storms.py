@@ -23,7 +23,19 @@ SERVICE_CALLS = 500
 
 def any_value(parameter: NodeParameter, chance: random.Random) -> Any:
     """A value that may be valid, out of range, or of another type."""
-    kinds: list[Any] = ["nonsense", True, 0, -1, 0.5, 1e300, float("nan"), parameter.default]
+    kinds: list[Any] = [
+        "nonsense",
+        "",
+        "пример 地図 🤖",
+        "x" * 10**5,
+        True,
+        0,
+        -1,
+        0.5,
+        1e300,
+        float("nan"),
+        parameter.default,
+    ]
     if parameter.within is not None:
         kinds.append(type(parameter.default)(chance.uniform(*parameter.within)))
     if parameter.choices:

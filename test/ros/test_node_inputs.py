@@ -1,6 +1,7 @@
 """What a robot's topics may be like: rates, QoS, encodings, namespaces, clocks."""
 
 import array
+import time
 from pathlib import Path
 
 import cv2
@@ -10,10 +11,12 @@ from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image
 
+from kbf_localization.datasets.image_messages import ENCODINGS
 from kbf_localization.geometry import compose, relative
 from kbf_localization.ros.conversions import header, planar_pose, time_message
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import BEST_EFFORT, RELIABLE, Robot, robot_with_node
+from test.ros.test_images import message as raw_message
 from test.ros.world import World
 
 
@@ -85,6 +88,67 @@ def test_raw_and_compressed_images_give_the_same_pose(world: World, map_file: Pa
                 assert robot.answer(robot.stamp_ns) is not None, process.log()
             poses[transport] = [planar_pose(pose.pose.pose) for pose in robot.poses]
     np.testing.assert_array_equal(poses["raw"], poses["compressed"])
+
+
+def test_images_above_the_rate_get_no_pose_and_are_counted(robot: Robot) -> None:
+    """The camera's images are 0.1 s apart; the limit changes while the node runs."""
+    robot.drive_until_tracking()
+    assert len(robot.drive(4)) == 4
+    before = robot.count("image_above_rate")
+    assert robot.set_parameter("max_image_rate", 5.0).successful
+    sent = []
+    for _ in range(8):
+        robot.move()
+        robot.wait_until_driven()
+        sent.append(robot.stamp_ns)
+        robot.compressed.publish(robot.image_message())
+    assert robot.wait_for(lambda: robot.count("image_above_rate") == before + 4), robot.status
+    answered = [bool(robot.answer(stamp_ns)) for stamp_ns in sent[::2]]
+    assert all(answered) and not any(robot.answer(stamp_ns, 0.0) for stamp_ns in sent[1::2])
+    assert robot.set_parameter("max_image_rate", 0.0).successful
+    assert len(robot.drive(3)) == 3
+    assert robot.state == "tracking"
+
+
+def _encoded(grey: np.ndarray, encoding: str) -> Image:
+    """A raw image of this luminance; big-endian where it has 16 bits."""
+    if encoding in ("nv12", "nv21", "nv24"):
+        chroma = np.full(grey.size * 2 if encoding == "nv24" else grey.size // 2, 128, np.uint8)
+        planes = np.concatenate((grey.ravel(), chroma)).reshape(-1, grey.shape[1])
+        message = raw_message(planes, encoding)
+        message.height = grey.shape[0]
+        return message
+    if encoding in ("yuv422", "uyvy", "yuv422_yuy2", "yuyv"):
+        pixels = np.full((*grey.shape, 2), 128, dtype=np.uint8)
+        pixels[..., 1 if encoding in ("yuv422", "uyvy") else 0] = grey
+        return raw_message(pixels, encoding)
+    channels = {"rgb": 3, "bgr": 3, "rgba": 4, "bgra": 4}.get(encoding.rstrip("168"), 1)
+    if "UC" in encoding:
+        channels = int(encoding[-1])
+    levels = grey.astype(np.uint16) * 257 if "16" in encoding else grey
+    return raw_message(np.dstack([levels] * channels), encoding, padding=4, big_endian=True)
+
+
+def test_raw_images_of_every_encoding_at_30_hz(world: World, map_file: Path) -> None:
+    """One after the other from the same camera; each gets its pose, in the right place."""
+    parameters = {"map": str(map_file), "image_transport": "raw", "image_queue_depth": 100}
+    with robot_with_node(world, parameters) as (robot, process):
+        robot.wait_until_heard(camera="raw")
+        sent, due = [], time.monotonic()
+        for encoding in [*ENCODINGS[:1] * 8, *ENCODINGS]:
+            robot.move(0.03, 1.0 / 30.0, 7)
+            grey = cv2.imdecode(np.frombuffer(world.jpeg(robot.pose), np.uint8), 0)
+            message = _encoded(grey, encoding)
+            message.header = header("camera", robot.stamp_ns)
+            due += 1.0 / 30.0
+            time.sleep(max(0.0, due - time.monotonic()))
+            robot.raw.publish(message)
+            sent.append((encoding, robot.stamp_ns, robot.pose))
+        for encoding, stamp_ns, pose in sent[8:]:
+            answer = robot.answer(stamp_ns)
+            assert answer is not None, (encoding, process.log())
+            assert np.hypot(*(planar_pose(answer.pose.pose) - pose)[:2]) < 0.5, encoding
+        assert robot.count("image_invalid") == 0
 
 
 def _raw(compressed: object, stamp_ns: int) -> Image:

@@ -7,8 +7,9 @@ import pytest
 import yaml
 from rcl_interfaces.srv import DescribeParameters
 
+from kbf_localization.errors import ParameterError
 from kbf_localization.ros.node_process import NodeProcess
-from kbf_localization.ros.parameters import PARAMETERS, NodeParameter
+from kbf_localization.ros.parameters import BY_NAME, PARAMETERS, NodeParameter, check_frames
 from test.ros.robot import Robot
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -63,6 +64,45 @@ def test_invalid_value_is_refused_with_a_reason(
     assert robot.get_parameter(parameter.name) == before
 
 
+PATHS = "map", "descriptor_model", "saved_pose_file"
+FRAMES = "global_frame_id", "odom_frame_id", "base_frame_id"
+
+
+@pytest.mark.parametrize(
+    ("names", "good", "bad"),
+    [
+        (PATHS, ("", "~/büro/карта 地図.kbfmap", "é" * 2047), ("é" * 2048, "a\0b", "a" * 10**7)),
+        (FRAMES, ("map", "/map", "wörld", "x" * 1000), ("", "///", "x" * 1001, "a\nb", "a\x1b[2J")),
+        (("camera_info_topic",), ("", "~/info", "/a/b"), ("a b", "/a//b", "ß", "{", "a" * 10**6)),
+        (("image_transport",), ("raw",), ("", "Raw", "raw ", "rаw", "x" * 10**6)),
+    ],
+    ids=["paths", "frames", "topics", "choices"],
+)
+def test_texts_of_any_kind_are_taken_or_refused_in_a_short_line(
+    names: tuple[str, ...], good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    for name in names:
+        assert [BY_NAME[name].problem(text) for text in good] == [None] * len(good)
+        for text in bad:
+            reason = BY_NAME[name].problem(text)
+            assert reason is not None and reason.startswith(f"{name} ")
+            assert len(reason) < 300 and "\n" not in reason
+
+
+def test_frames_that_are_the_same_are_named() -> None:
+    values = {parameter.name: parameter.default for parameter in PARAMETERS}
+    check_frames(values)
+    for name in ("global_frame_id", "base_frame_id"):
+        with pytest.raises(ParameterError, match=f"{name} and odom_frame_id"):
+            check_frames({**values, name: "odom"})
+
+
+def test_coordinates_to_10_000_km_may_be_given() -> None:
+    """As UTM's northings; a map may have them."""
+    assert BY_NAME["initial_pose.y"].problem(5_334_000.5) is None
+    assert BY_NAME["initial_pose.y"].problem(1.1e7) is not None
+
+
 def test_live_changes_do_not_lose_the_belief(robot: Robot, node: NodeProcess) -> None:
     robot.drive_until_tracking()
     for parameter in PARAMETERS:
@@ -92,7 +132,9 @@ def test_the_yaml_file_has_every_default() -> None:
     assert content == {parameter.name: parameter.default for parameter in PARAMETERS}
 
 
-@pytest.mark.parametrize("given", [{"transform_rate": 30}, {"method": "guess"}])
+@pytest.mark.parametrize(
+    "given", [{"transform_rate": 30}, {"method": "guess"}, {"odom_frame_id": ""}]
+)
 def test_wrong_value_at_the_start_is_one_clear_line_and_exit_code_2(given: dict[str, Any]) -> None:
     with NodeProcess({"map": "any.kbfmap", **given}) as process:
         process.wait(60.0)

@@ -81,9 +81,16 @@ def test_all_messages_are_read_in_order_while_the_robot_stands(
     node: SafeLifecycleNode, other: bool
 ) -> None:
     """Whether or not messages of another topic wake the thread."""
-    qos, read, errors = QoSProfile(depth=500), [], []
+    qos, read, errors, batches = QoSProfile(depth=500), [], [], []
     topics = (
-        Topic("odometry", Int32, qos, lambda message: read.append(message.data), patient=True),
+        Topic(
+            "odometry",
+            Int32,
+            qos,
+            lambda message: read.append(message.data),
+            patient=True,
+            finished=lambda: batches.append(len(read)),
+        ),
         Topic("image", Int32, qos, lambda message: None),
     )
     reader = SubscriptionReader(node, topics, errors.append, stands=lambda: True)
@@ -101,3 +108,5 @@ def test_all_messages_are_read_in_order_while_the_robot_stands(
     reader.close()
     assert read == list(range(200))
     assert errors == []
+    # Each batch ends once, the last one with the last message.
+    assert batches[-1] == 200 and len(set(batches)) == len(batches) <= 200

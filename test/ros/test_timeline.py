@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbf_localization.ros.timeline import CameraRhythm, StampOffset, Timeline
+from kbf_localization.ros.timeline import CameraRhythm, RateLimit, StampOffset, Timeline
 
 SECOND = 1_000_000_000
 
@@ -132,3 +132,29 @@ def test_images_lost_after_a_change_of_the_rate_are_counted() -> None:
             now += (1 + lost * (number % 3 == 0)) / hertz
             counted += rhythm.missing(round(now * 1e9))
     assert counted == 20
+
+
+@pytest.mark.parametrize(
+    ("camera_hz", "rate_hz"), [(30, 10), (30, 7), (30, 29), (15, 10), (10, 10), (5, 10)]
+)
+def test_images_come_at_the_rate_that_is_allowed_on_average(camera_hz: int, rate_hz: int) -> None:
+    """Over 20 s, with stamps that tremble by a thirtieth of the camera's period."""
+    random, limit = np.random.default_rng(rate_hz), RateLimit()
+    stamps = (np.arange(20 * camera_hz) + random.normal(0.0, 0.03, 20 * camera_hz)) / camera_hz
+    used = sum(limit.admits(round((100.0 + stamp) * 1e9), rate_hz) for stamp in stamps)
+    assert used == pytest.approx(20 * min(camera_hz, rate_hz), abs=2)
+
+
+@given(st.lists(st.integers(-(10**18), 10**18), max_size=50))
+def test_no_limit_uses_every_image(stamps: list[int]) -> None:
+    limit = RateLimit()
+    assert all(limit.admits(stamp, 0.0) for stamp in stamps)
+
+
+def test_clock_that_jumps_does_not_stop_the_images() -> None:
+    limit = RateLimit()
+    assert limit.admits(100 * SECOND, 1.0)
+    assert not limit.admits(100 * SECOND + SECOND // 2, 1.0)
+    assert limit.admits(5 * SECOND, 1.0)
+    assert limit.admits(500 * SECOND, 1.0)
+    assert not limit.admits(500 * SECOND + SECOND // 2, 1.0)
