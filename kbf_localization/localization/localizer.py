@@ -48,6 +48,10 @@ class ImageGate:
         self._newest_ns: int | None = None
         self._forced = True
 
+    def configure(self, settings: LocalizerSettings) -> None:
+        """Apply other settings from now on."""
+        self.settings = settings
+
     def force(self) -> None:
         """Use the next image even if the robot stands still."""
         self._forced = True
@@ -167,9 +171,9 @@ class Localizer:
         """May be changed between two images."""
         return self._gate.settings
 
-    @settings.setter
-    def settings(self, settings: LocalizerSettings) -> None:
-        self._gate.settings = settings
+    def configure(self, settings: LocalizerSettings) -> None:
+        """Apply other settings from now on; the belief stays."""
+        self._gate.configure(settings)
 
     @property
     def state(self) -> State:

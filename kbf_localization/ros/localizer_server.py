@@ -212,8 +212,8 @@ class LocalizerServer:
     def apply(self, values: Mapping[str, Any]) -> None:
         """Apply the live parameters; the belief stays."""
         self._values = values
-        self._worker.patience = values["odometry_patience"]
-        self.localizer.settings = localizer_settings(values)
+        self._worker.set_patience(values["odometry_patience"])
+        self.localizer.configure(localizer_settings(values))
 
     @property
     def state(self) -> State:

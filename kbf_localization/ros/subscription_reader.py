@@ -272,7 +272,7 @@ class ImageWorker:
         depth: int = 1,
         patience: float = 1.0,
     ) -> None:
-        self.patience = patience
+        self._patience = patience
         self._counts = counts
         self._process, self._covers, self._failed = process, covers, failed
         self._depth = depth
@@ -281,6 +281,10 @@ class ImageWorker:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="image worker", daemon=True)
         self._thread.start()
+
+    def set_patience(self, seconds: float) -> None:
+        """Wait so long for the odometry of an image from now on."""
+        self._patience = seconds
 
     def submit(self, stamp_ns: int, message: Any) -> None:
         """Queue an image."""
@@ -335,7 +339,7 @@ class ImageWorker:
         if covered:
             self._images.remove(covered[0])
             return covered[0]
-        too_old = time.perf_counter() - self.patience
+        too_old = time.perf_counter() - self._patience
         while self._images and (
             self._images[0].arrived < too_old
             or len(self._images) > max(self._depth, MAX_UNCOVERED_IMAGES)

@@ -615,12 +615,12 @@ def _load(path: Path) -> TrainingMap:
 def _read(content: h5py.File, path: Path) -> TrainingMap:
     arrays = _Arrays(content, path.stat().st_size)
     description = parse_description(arrays.text(DESCRIPTION))
-    arrays.sizes["sources"] = len(description.sources)
+    arrays.expect(sources=len(description.sources))
     pyramid = None
     if description.layout is not None:
         pyramid = _pyramid(arrays, description.layout)
     describer = _describer(description, pyramid)
-    arrays.sizes["bins"] = describer.width
+    arrays.expect(bins=describer.width)
     datasets = {name: arrays.dataset(name) for name in ARRAYS if name not in OPTIONAL}
     # Histograms and thumbnails are the bulk: all else is checked before they are touched.
     histograms, thumbnails = datasets.pop("histograms"), datasets.pop("thumbnails")
@@ -659,8 +659,7 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
 
 def _pyramid(arrays: _Arrays, layout: DescriberSettings) -> PyramidDescriber:
     rows, columns = layout.reduced_grid_shape
-    arrays.sizes.update(words=layout.words, cells=rows * columns)
-    arrays.word_type = layout.word_type
+    arrays.expect(layout.word_type, words=layout.words, cells=rows * columns)
     words = arrays.read("vocabulary")
     if not np.isfinite(words).all() or np.abs(words).max() > 1e3:
         raise ValueError("'vocabulary' is not finite")
@@ -734,14 +733,19 @@ def _landmarks(
 class _Arrays:
     """Reads the arrays of a file of `length` bytes, each checked against `ARRAYS` first.
 
-    `sizes` are the named lengths; a length that has none yet is set by the first array with it.
+    A named length that has no value yet is set by the first array with it.
     """
 
     def __init__(self, content: h5py.File, length: int) -> None:
         self._content = content
         self._length = length
-        self.sizes: dict[str, int] = {}
-        self.word_type = ""
+        self._sizes: dict[str, int] = {}
+        self._word_type = ""
+
+    def expect(self, word_type: str | None = None, **sizes: int) -> None:
+        """Set named lengths, and the type of arrays of visual words."""
+        self._sizes.update(sizes)
+        self._word_type = word_type or self._word_type
 
     def __contains__(self, name: str) -> bool:
         return self._content.get(self._stored(name), getlink=True) is not None
@@ -766,14 +770,14 @@ class _Arrays:
         """Return the array called `name`; ValueError unless of the format's type and shape."""
         dataset = self._plain(name)
         kind, shape = ARRAYS[name]
-        dtype = np.dtype(self.word_type if kind == "word" else kind)
+        dtype = np.dtype(self._word_type if kind == "word" else kind)
         if dataset.dtype != dtype:
             raise ValueError(f"'{name}' has type {dataset.dtype}, not {dtype}")
         if len(dataset.shape) != len(shape):
             raise ValueError(f"'{name}' has shape {dataset.shape}")
         for found, expected in zip(dataset.shape, shape, strict=True):
             wanted = (
-                expected if isinstance(expected, int) else self.sizes.setdefault(expected, found)
+                expected if isinstance(expected, int) else self._sizes.setdefault(expected, found)
             )
             if found != wanted:
                 raise ValueError(

@@ -213,6 +213,10 @@ class OnnxDescriber(VectorDescriber):
         made.image_kernel = settings["kernel"]
         return made
 
+    def open(self, path: Path) -> None:
+        """Describe images by this network file from now on."""
+        self.path = path
+
     def _take(self, found: Mapping[str, Any]) -> None:
         self._found = {name: found[name] for name in _KEPT}
         self.length = int(found["length"])

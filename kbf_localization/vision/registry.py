@@ -110,7 +110,7 @@ def use_network(describer: Describer, path: Path) -> None:
             f"{known}; name that file, or build the map again"
         )
     for network in own:
-        network.path = path
+        network.open(path)
 
 
 def networks_of(describer: Describer) -> Iterator[OnnxDescriber]:

@@ -33,7 +33,7 @@ def test_a_long_drive_neither_grows_nor_loses_count(
 ) -> None:
     """An image a second, with odometry at 20 Hz; for 3 s in 20 the robot stands."""
     robot = localizer(world_map)
-    robot.settings = replace(robot.settings, standing_update_s=10.0)
+    robot.configure(replace(robot.settings, standing_update_s=10.0))
     views = [world_map.observe(view) for view in world_drive.views]
     seconds = round(3600 * HOURS)
     pose, place, sent, answered, used, errors = np.zeros(3), 0, 0, 0, 0, []
