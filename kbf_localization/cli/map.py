@@ -89,6 +89,7 @@ _RADIUS = Option(min=0.01, max=10.0, help="Free cells reach so far from the path
 _GRID = Option(metavar="YAML", help="The grid's file; the image lies beside it.")
 _OBSTACLES = Option("--obstacles", help="Mark cells with landmarks at a robot's height.")
 _TO = Option(metavar="CSV", help="Lines of x_map,y_map,x_to,y_to in metres; two or more.")
+_POSES = Option(min=1, help="How many poses to choose; default: as many as cover the paths.")
 _MORE = Option(min=1, help="How many poses to add; default: as many a drive as the map has.")
 
 
@@ -99,7 +100,7 @@ def build(
     output: Output,
     force: Force = False,
     no_thumbnails: NoThumbnails = False,
-    poses: Annotated[int, Option(min=1, help="How many poses to choose.")] = 1000,
+    poses: Annotated[Optional[int], _POSES] = None,
     select: Annotated[str, _SELECT] = "coverage",
     parameters: Annotated[Optional[Path], _PARAMETERS] = None,
     vocabulary_from: Annotated[Optional[Path], _VOCABULARY_FROM] = None,

@@ -136,17 +136,24 @@ def _landmarks(training_map: TrainingMap) -> list[tuple[object, ...]]:
     centre = np.array([[camera.width / 2, camera.height / 2]])
     per_radian = float(camera.pixels_per_radian(centre)[0])
     yaw, pitch, _ = np.degrees(landmarks.mount.angles)
+    rise, *tilts = landmarks.description.attitude_sigma
+    tilt = float(np.degrees(max(tilts)))
     return [
         (
             "Landmarks",
             f"{np.median(counts):.0f} an image",
-            f"measure poses to centimetres; {int((counts < MIN_LANDMARKS).sum())} images have "
-            f"fewer than {MIN_LANDMARKS}",
+            f"measure poses to centimetres at {100.0 * np.mean(counts >= MIN_LANDMARKS):.0f} % of "
+            f"the images; the others have fewer than {MIN_LANDMARKS}",
         ),
         (
             "Camera",
             f"{camera.width} x {camera.height}, f {per_radian:.0f} px",
             f"looks {yaw:.0f} deg left, {pitch:.0f} deg down",
+        ),
+        (
+            "Camera's motion",
+            f"{100.0 * rise:.0f} cm, {tilt:.1f} deg",
+            "by which height and tilt differ between neighbouring images",
         ),
     ]
 

@@ -23,6 +23,8 @@ PARTNERS = 10
 """Images a map image is matched with; more add little."""
 BASELINE_M = (0.08, 1.2)
 """Nearer images show no parallax, farther ones another view."""
+UNIT_BASELINE_M = 0.5 * BASELINE_M[0]
+"""Where the logarithm of a baseline is zero."""
 MAX_TURN_RAD = 0.6
 """The images must overlap."""
 HEADING_METRES = 1.0
@@ -89,8 +91,18 @@ def choose_partners(
         distance = np.hypot(offset[:, 0], offset[:, 1])
         useful = (distance >= BASELINE_M[0]) & (np.abs(turn) < MAX_TURN_RAD) & usable[near]
         places = np.column_stack((offset[:, :2], turn * HEADING_METRES))[useful]
-        partners.append(near[useful][_spread_out(places, count)])
+        partners.append(near[useful][_spread_out(_logarithmic(places), count)])
     return partners
+
+
+def _logarithmic(places: Array) -> Array:
+    """Return places (k, 3) in their directions, at the logarithms of their distances.
+
+    What baseline shows parallax and still a common view depends on how far the scene is: spread
+    over the logarithm, partners have short and long ones.
+    """
+    distance = np.maximum(np.linalg.norm(places, axis=1), BASELINE_M[0])
+    return np.asarray(places * (np.log(distance / UNIT_BASELINE_M) / distance)[:, None])
 
 
 def _spread_out(places: Array, count: int) -> Rows:

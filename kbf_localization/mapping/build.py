@@ -25,7 +25,13 @@ from kbf_localization.mapping.describing import (
     image_size,
     sample_descriptors,
 )
-from kbf_localization.mapping.frames import SELECTIONS, Frames, gather_frames, select_frames
+from kbf_localization.mapping.frames import (
+    LANDMARK_SPACING,
+    SELECTIONS,
+    Frames,
+    gather_frames,
+    select_frames,
+)
 from kbf_localization.mapping.held_out import Probes, runs_along
 from kbf_localization.mapping.landmarks import (
     HELD_OUT_IMAGES,
@@ -62,7 +68,7 @@ VOCABULARY_IMAGES, VOCABULARY_DESCRIPTORS = 250, 100_000
 def build_map(
     drives: Drive | Sequence[Drive],
     *,
-    poses: int | str = DEFAULT_POSES,
+    poses: int | str | None = None,
     select: str = "coverage",
     seed: int = 0,
     words: int = 200,
@@ -79,14 +85,15 @@ def build_map(
 ) -> TrainingMap:
     """Build a map of at most `poses` poses from the drives' frames; equal seeds give equal maps.
 
-    `select` is "coverage", which spreads the poses over the drives' paths, or "random". Images are
-    resized to the first image's size unless `settings` give another. `words` is the size of the
-    visual vocabulary. `describer` is "sift", the spatial pyramid, a describer such as
-    `OnnxDescriber("net.onnx")`, or a `Recipe` such as Recipe("sift*onnx", …). A map built `like`
-    another has its describer and its vocabulary, so that the two can be merged. A chosen image
-    that cannot be decoded is left out, with a warning in the map's `warnings`. `floor_plan` is a
-    YAML file of map_server's, kept in the map to draw on. The map is calibrated with the
-    hyper-parameters `parameters` that it will be used with.
+    Without `poses`, a map with landmarks has as many as cover the drives' paths, at most 1000, and
+    one without landmarks 1000. `select` is "coverage", which spreads the poses over the drives'
+    paths, or "random". Images are resized to the first image's size unless `settings` give another.
+    `words` is the size of the visual vocabulary. `describer` is "sift", the spatial pyramid, a
+    describer such as `OnnxDescriber("net.onnx")`, or a `Recipe` such as Recipe("sift*onnx", …). A
+    map built `like` another has its describer and its vocabulary, so that the two can be merged. A
+    chosen image that cannot be decoded is left out, with a warning in the map's `warnings`.
+    `floor_plan` is a YAML file of map_server's, kept in the map to draw on. The map is calibrated
+    with the hyper-parameters `parameters` that it will be used with.
 
     `poses_from` is "given", the drives' known poses; "odometry", poses estimated from wheel
     odometry and images (`estimate_poses`); or "auto", given ones where all drives have some. How
@@ -94,6 +101,7 @@ def build_map(
     `refine_poses` given ones are noisy: jumps, drift and gaps in them are mended, and named.
     """
     count = poses if isinstance(poses, int) else DEFAULT_POSES
+    spacing = 0.0 if isinstance(poses, int) or not landmarks else LANDMARK_SPACING
     if isinstance(poses, str):
         poses_from = poses
     if count < 1:
@@ -119,7 +127,27 @@ def build_map(
         describer = Recipe(describer)
     if isinstance(describer, Recipe):
         describer = describer.make(pyramid)
-    rows = select_frames(frames.poses, count, select, seed)
+    rows = select_frames(frames.poses, count, select, seed, spacing)
+    built = _built(frames, rows, describer, parameters, seed, landmarks, workers, progress)
+    if spacing and built.landmarks is None and len(rows) < min(count, len(frames.poses)):
+        # Whole images measure poses by their neighbours, which must be nearer than landmarks need.
+        rows = select_frames(frames.poses, count, select, seed)
+        dense = _built(frames, rows, describer, parameters, seed, False, workers, progress)
+        built = replace(dense, warnings=tuple(dict.fromkeys((*dense.warnings, *built.warnings))))
+    return replace(source.annotated(built), floor_plan=plan)
+
+
+def _built(
+    frames: Frames,
+    rows: Rows,
+    describer: Describer,
+    parameters: Mapping[str, float] | None,
+    seed: int,
+    landmarks: bool,
+    workers: Workers,
+    progress: Progress,
+) -> TrainingMap:
+    """Describe the frames `rows`, and those that calibrate, and make the map of them."""
     asked = np.unique(np.concatenate((rows, *probe_runs(frames, rows))))
     with KeypointStore() as store:
         keypoints = store if landmarks else None
@@ -127,7 +155,7 @@ def build_map(
         if keypoints is not None:
             rest = np.setdiff1d(partner_rows(frames, rows), asked)
             detect_frames(frames, rest, keypoints, workers, progress)
-        built = map_of_frames(
+        return map_of_frames(
             frames,
             described,
             rows,
@@ -138,7 +166,6 @@ def build_map(
             workers=workers,
             progress=progress,
         )
-    return replace(source.annotated(built), floor_plan=plan)
 
 
 def map_of_frames(

@@ -147,29 +147,40 @@ def _steps(drive: Drive, poses: Array) -> tuple[Array, Array, Array]:
 
 SELECTIONS = ("coverage", "random")
 
+ENOUGH_POSES = 200
+"""Of a small place: with landmarks more bring little."""
+LANDMARK_SPACING = 0.2
+"""Metres, or radians, between the poses of a map with landmarks, which bridge twice as much."""
 METRES_PER_RADIAN = 1.0
 """Distance that counts as much as a turn by a radian when frames are spread."""
 
 
-def select_frames(poses: Array, count: int, select: str, seed: int) -> Rows:
-    """Choose at most `count` of poses (t, 3) by one of `SELECTIONS`; return increasing indices."""
+def select_frames(poses: Array, count: int, select: str, seed: int, spacing: float = 0.0) -> Rows:
+    """Choose at most `count` of poses (t, 3) by one of `SELECTIONS`; return increasing indices.
+
+    By coverage, once there are `ENOUGH_POSES`, as few as leave no pose farther than `spacing` from
+    a chosen one.
+    """
     if select == "coverage":
-        return cover(poses, count, seed)
+        return cover(poses, count, seed, spacing)
     size = min(count, len(poses))
     return np.sort(np.random.default_rng(seed).choice(len(poses), size, replace=False))
 
 
-def cover(poses: Array, count: int, seed: int) -> Rows:
+def cover(poses: Array, count: int, seed: int, spacing: float = 0.0) -> Rows:
     """Choose poses by farthest-point sampling; return increasing indices.
 
-    It ends with `count` poses or when only repetitions are left: a robot that stands still for
-    minutes contributes a single pose.
+    It ends with `count` poses, with more than `ENOUGH_POSES` that leave none farther than
+    `spacing`, or when only repetitions are left: a robot that stands still for minutes contributes
+    a single pose.
     """
     points = embed(poses) * np.array([1.0, 1.0, METRES_PER_RADIAN, METRES_PER_RADIAN])
     chosen: list[int] = []
     distances = np.full(len(points), np.inf)
     candidate = int(np.random.default_rng(seed).integers(len(points)))
     while len(chosen) < min(count, len(points)) and distances[candidate] > 0.0:
+        if len(chosen) >= ENOUGH_POSES and distances[candidate] <= spacing**2:
+            break
         chosen.append(candidate)
         difference = points - points[candidate]
         np.minimum(distances, np.einsum("ij,ij->i", difference, difference), out=distances)

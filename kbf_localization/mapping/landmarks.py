@@ -21,12 +21,12 @@ from kbf_localization.landmarks.build import (
     needed_rows,
     triangulate_all,
 )
-from kbf_localization.landmarks.calibration import HeldOutImage
+from kbf_localization.landmarks.calibration import MIN_INLIERS, HeldOutImage
 from kbf_localization.landmarks.calibration import calibrate as calibrate_fixes
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
 from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
 from kbf_localization.mapping.describing import detect_frames, image_size
-from kbf_localization.mapping.frames import Frames, gather_frames
+from kbf_localization.mapping.frames import Frames, cover, gather_frames
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.observation import MapObservation
@@ -49,6 +49,9 @@ SIMILAR_ROWS = 40
 
 ELSEWHERE = 1.5
 """Separation, in the map's scales, from which on a place is another one."""
+
+NAMED_PLACES = 3
+"""Without landmarks, in a warning."""
 
 SAME_POSE_M = 1e-6
 """Metres, and radians, within which a pose of the map is that of a drive's image."""
@@ -193,11 +196,18 @@ def calibrate_landmarks(
 
 
 def landmark_warnings(landmarks: LandmarkMap) -> Iterator[str]:
-    """Name what the landmarks lack."""
+    """Name what the landmarks lack, and where."""
     counts = landmarks.table.counts()
-    empty = int(np.count_nonzero(counts == 0))
-    if empty:
-        yield f"{empty} of {len(counts)} map images have no landmarks (blank walls, no neighbours)"
+    poor = np.flatnonzero(counts < MIN_INLIERS)
+    if not len(poor):
+        return
+    rows = poor[cover(landmarks.poses[poor], NAMED_PLACES, seed=0)]
+    places = ", ".join(f"({x:.1f}, {y:.1f})" for x, y, _ in landmarks.poses[rows])
+    yield (
+        f"{len(poor)} of {len(counts)} map images have fewer than {MIN_INLIERS} landmarks and "
+        f"measure no pose by them (blank walls, no neighbours), such as at {places}; the others "
+        f"have {np.median(counts[counts >= MIN_INLIERS] if len(poor) < len(counts) else 0):.0f}"
+    )
 
 
 def add_landmarks(

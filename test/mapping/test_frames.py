@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from kbf_localization.geometry import embed
-from kbf_localization.mapping.frames import select_frames
+from kbf_localization.mapping.frames import ENOUGH_POSES, select_frames
 
 
 def uneven_poses() -> np.ndarray:
@@ -50,3 +50,14 @@ def test_random_draws_frames_without_repetition() -> None:
 def test_no_more_are_chosen_than_there_are(select: str) -> None:
     poses = np.random.default_rng(0).normal(size=(9, 3))
     np.testing.assert_array_equal(select_frames(poses, 100, select, seed=0), np.arange(9))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_map_with_landmarks_has_as_many_poses_as_leave_none_far_from_one(turned: bool) -> None:
+    along = np.linspace(0.0, 120.0, 1500)
+    poses = np.column_stack([along, np.zeros(1500), along / 40.0 if turned else np.zeros(1500)])
+    rows = select_frames(poses, 1000, "coverage", 0, spacing=0.2)
+    assert cdist(embed(poses), embed(poses[rows])).min(axis=1).max() <= 0.2
+    # Neighbours are nearer than twice the spacing and not nearer than it.
+    assert 120.0 / 0.4 <= len(rows) <= 1.1 * 120.0 / 0.2
+    assert len(select_frames(poses[:300], 1000, "coverage", 0, spacing=0.2)) == ENOUGH_POSES
