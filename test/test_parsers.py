@@ -15,11 +15,14 @@ from functools import cache
 from pathlib import Path
 
 import apsw
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from kbf_localization.cli.mapping import parse_anchor, read_pairs
 from kbf_localization.datasets.bag_limits import _bounded_qos
 from kbf_localization.datasets.bag_reader import (
+    CAMERA_INFO,
     check_database,
     check_index,
     frame_id,
@@ -27,11 +30,17 @@ from kbf_localization.datasets.bag_reader import (
     stamp_ns,
 )
 from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.camera_file import read_camera_file, write_camera_file
 from kbf_localization.datasets.cold import parse_frame_name
 from kbf_localization.datasets.image_headers import read_header
 from kbf_localization.datasets.trajectory import parse_stamp, read_trajectory
-from kbf_localization.errors import KbfError
+from kbf_localization.errors import DatasetError, KbfError
+from kbf_localization.limits import FARTHEST_M
 from kbf_localization.live.server import _pose
+from kbf_localization.mapping.editing import frame_from_pairs
+from kbf_localization.vision.camera import Camera
+from kbf_localization.vision.camera.camera_info import camera_from_info
+from kbf_localization.vision.camera.pinhole import PinholeCamera
 from test.datasets.bags import START_NS, MemoryDrive, odometry
 from test.datasets.cold_folders import frame_name
 from test.datasets.public_folders import planar_path, tum_lines
@@ -76,6 +85,57 @@ def trajectory(_: Path) -> bytes:
     return tum_lines(planar_path(5)).encode()
 
 
+def camera_info(_: Path) -> bytes:
+    types = ros2_types().types
+    region = types["sensor_msgs/msg/RegionOfInterest"](0, 0, 0, 0, False)
+    info = types[CAMERA_INFO](
+        header=odometry(START_NS, 1.0, 2.0, 0.5).header,
+        height=480,
+        width=640,
+        distortion_model="plumb_bob",
+        d=np.array([0.1, -0.05, 0.001, 0.001, 0.0]),
+        k=np.array([500.0, 0.0, 319.5, 0.0, 500.0, 239.5, 0.0, 0.0, 1.0]),
+        r=np.eye(3).ravel(),
+        p=np.array([500.0, 0.0, 319.5, 0.0, 0.0, 500.0, 239.5, 0.0, 0.0, 0.0, 1.0, 0.0]),
+        binning_x=1,
+        binning_y=1,
+        roi=region,
+    )
+    return bytes(ros2_types().serialize_cdr(info, CAMERA_INFO))
+
+
+def camera_of_message(cdr: bytes) -> None:
+    """As a bag's reader: any error of the decoder is a damaged bag."""
+    try:
+        info = ros2_types().deserialize_cdr(cdr, CAMERA_INFO)
+    except Exception as error:
+        raise DatasetError("damaged") from error
+    for rectified in (False, True):
+        camera = camera_from_info(info, rectified=rectified)
+        check_sees(camera)
+
+
+def check_sees(camera: Camera) -> None:
+    """What is taken for a camera gives bearings; NaN where its lens has no such pixel."""
+    corners = np.array([[0.0, 0.0], [camera.width - 1.0, camera.height - 1.0]])
+    assert not np.isinf(camera.rays(corners)).any()
+
+
+def calibration(folder: Path) -> bytes:
+    write_camera_file(folder / "camera.yaml", PinholeCamera(640, 480, 500.0, 500.0, 319.5, 239.5))
+    return (folder / "camera.yaml").read_bytes()
+
+
+def align(path: Path) -> None:
+    frame, errors = frame_from_pairs(read_pairs(path))
+    assert np.isfinite(frame).all() and np.isfinite(errors).all()
+
+
+def anchored(text: str) -> None:
+    anchor = parse_anchor(text, [MemoryDrive()])
+    assert np.isfinite(anchor.pose).all() and max(np.abs(anchor.pose)) <= FARTHEST_M
+
+
 QOS = b"- history: 1\n  depth: 10\n  reliability: 1\n  durability: 2\n"
 
 CASES = {
@@ -93,6 +153,10 @@ CASES = {
         odometry_message, of_bytes(lambda cdr: (stamp_ns(cdr), frame_id(cdr)))
     ),
     "header of an image": Case(lambda _: ENCODED["progressive"], of_bytes(read_header)),
+    "CameraInfo": Case(camera_info, of_bytes(camera_of_message)),
+    "calibration file": Case(calibration, lambda path: check_sees(read_camera_file(path)[0])),
+    "points to align by": Case(lambda _: b"x,y,x_to,y_to\n0,0,10,5\n4,0,10,9\n4,3,7,9\n", align),
+    "anchor": Case(lambda _: b"1.5,2,90@seq1_cloudy1:1.5s", of_text(anchored)),
     "pose clicked on the live page": Case(
         lambda _: b"[1.5, -2.0, 0.7]", of_bytes(lambda text: _pose(json.loads(text))), (ValueError,)
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from kbf_localization.arrays import Array
 from kbf_localization.cli.console import command_line, print_line, print_table
 from kbf_localization.errors import ParameterError
+from kbf_localization.limits import FARTHEST_M, shortened
 
 if TYPE_CHECKING:
     from kbf_localization.datasets.drive import Drive
@@ -60,25 +60,26 @@ def parse_anchor(text: str, drives: Sequence[Drive]) -> Anchor:
     from kbf_localization.pose_graph import Anchor
 
     found = _ANCHOR.fullmatch(text)
-    wanted = "give x,y,degrees@DRIVE:SECONDS, such as 1.5,2,90@cloudy1:12.5"
+    option = f"--anchor {shortened(text)}"
+    wanted = f"{option}: give x,y,degrees@DRIVE:SECONDS, such as 1.5,2,90@cloudy1:12.5"
     if found is None:
-        raise ParameterError(f"--anchor {text}: {wanted}")
+        raise ParameterError(wanted)
     try:
         x, y, degrees, seconds = (float(found[group]) for group in (1, 2, 3, 5))
     except ValueError as error:
-        raise ParameterError(f"--anchor {text}: {wanted}") from error
-    if not all(map(math.isfinite, (x, y, degrees, seconds))):
-        raise ParameterError(f"--anchor {text}: {wanted}")
+        raise ParameterError(wanted) from error
+    if not max(abs(x), abs(y)) <= FARTHEST_M or not all(map(math.isfinite, (degrees, seconds))):
+        raise ParameterError(wanted)
     names = [drive.name for drive in drives]
     if found[4] not in names:
         raise ParameterError(
-            f"--anchor {text}: no drive '{found[4]}'; there are {', '.join(names)}"
+            f"{option}: no drive {shortened(found[4])}; there are {', '.join(names)}"
         )
     number = names.index(found[4])
     stamps = drives[number].stamps_ns
     length = float(stamps[-1] - stamps[0]) * 1e-9
     if not 0.0 <= seconds <= length:
-        raise ParameterError(f"--anchor {text}: the drive has 0 to {length:.1f} s")
+        raise ParameterError(f"{option}: the drive has 0 to {length:.1f} s")
     stamp = int(stamps[0]) + round(seconds * 1e9)
     return Anchor(number, stamp, (x, y, math.radians(degrees)))
 
@@ -111,20 +112,20 @@ def report_mapping(drives: Sequence[Drive], source: PosedDrives, output: Path | 
 
 def read_pairs(path: Path) -> Array:
     """Return the pairs of points (n, 4) of a CSV file; comments and a header are passed over."""
-    from kbf_localization.datasets.files import MAX_TEXT_BYTES, read_regular
+    from kbf_localization.datasets.files import read_lines
 
-    lines = read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
     rows: list[list[float]] = []
-    for number, fields in enumerate(csv.reader(lines), start=1):
-        if not fields or fields[0].lstrip().startswith("#"):
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
-            values = [float(field) for field in fields]
+            values = [float(field.strip(' "')) for field in line.split(",")]
         except ValueError as error:
             if not rows and number == 1:
                 continue
             raise ParameterError(f"{path}: line {number}: not four numbers") from error
-        if len(values) != 4 or not all(map(math.isfinite, values)):
+        # A comparison with NaN is false.
+        if len(values) != 4 or not all(abs(value) <= FARTHEST_M for value in values):
             raise ParameterError(f"{path}: line {number}: give x_map,y_map,x_to,y_to")
         rows.append(values)
     return np.array(rows).reshape(-1, 4)

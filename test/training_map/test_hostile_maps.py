@@ -58,6 +58,21 @@ def assert_makes_sense(known: TrainingMap) -> None:
     assert all(len(path) and np.isfinite(path).all() for path in known.trajectories)
     assert known.floor_plan is None or min(known.floor_plan.size_m) > 0.0
     assert (np.asarray(known.calibration.motion_noise.variances(1.0, 1.0)) >= 0.0).all()
+    if known.landmarks is not None:
+        assert_measures(known)
+
+
+TEXTURE = np.random.default_rng(3).integers(0, 256, (80, 96), dtype=np.uint8)
+
+
+def assert_measures(known: TrainingMap) -> None:
+    """Landmarks are read when they are needed: an image asks for those of all map images."""
+    rows = np.arange(len(known))
+    placed = known.landmarks.table.place(rows, known.poses)
+    assert np.isfinite(placed.points).all() and np.isfinite(placed.covariances).all()
+    observation = known.observe(known.image_describer.describe(TEXTURE))
+    fix = observation.landmark_fix(rows, known.poses[0], np.eye(3))
+    assert fix is None or (np.isfinite(fix.pose).all() and np.isfinite(fix.covariance).all())
 
 
 @fuzzed("map description", data=st.data())
