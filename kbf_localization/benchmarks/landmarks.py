@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
@@ -78,16 +78,29 @@ def opencv_keypoints() -> Detect:
     return detect
 
 
+def _in_turns(
+    methods: Mapping[str, Callable[[Any], object]],
+    images: Sequence[Any],
+    doing: str,
+    progress: Progress,
+) -> dict[str, list[float]]:
+    """Return each method's mean milliseconds an image, round by round.
+
+    They take turns, so that whatever else the machine does meets all alike.
+    """
+    spent: dict[str, list[float]] = {name: [] for name in methods}
+    for _ in tracked(range(ROUNDS), doing, progress):
+        for name, method in methods.items():
+            times = [milliseconds(method, image, clock=process_time) for image in images]
+            spent[name].append(float(np.mean(times)))
+    return spent
+
+
 def _measure_keypoints(folder: Path, progress: Progress) -> dict[str, Any]:
     (drive,) = simulate(folder, runs=1, seed=7, frames=FRAMES, size=SIZE)
     images = [image for _, image in ColdDrive(drive).images(range(FRAMES)) if image is not None]
     detectors = {"": detect_keypoints, "_opencv": opencv_keypoints()}
-    spent: dict[str, list[float]] = {name: [] for name in detectors}
-    # In turns, so that whatever else the machine does meets both alike.
-    for _ in tracked(range(ROUNDS), "timing keypoints", progress):
-        for name, detect in detectors.items():
-            times = [milliseconds(detect, image, clock=process_time) for image in images]
-            spent[name].append(float(np.mean(times)))
+    spent = _in_turns(detectors, images, "timing keypoints", progress)
     figures: dict[str, Any] = {
         "keypoints_320x240": case(
             spent[""], spent["_opencv"], f"OpenCV SIFT.detectAndCompute, {KEYPOINTS} keypoints"
@@ -149,11 +162,7 @@ def _measure_fixes(progress: Progress) -> dict[str, Any]:
         return _ransac_pose(image, kept)
 
     methods = {"": ours, "_opencv": reference}
-    spent: dict[str, list[float]] = {name: [] for name in methods}
-    for _ in tracked(range(ROUNDS), "timing landmark fixes", progress):
-        for name, method in methods.items():
-            times = [milliseconds(method, image, clock=process_time) for image in seen]
-            spent[name].append(float(np.mean(times)))
+    spent = _in_turns(methods, seen, "timing landmark fixes", progress)
     figures: dict[str, Any] = {
         "fix": case(
             spent[""],

@@ -81,6 +81,15 @@ class FramePool:
             self._maps[key] = found
         return replace(found, parameters=parameters or {})
 
+    def part(self, own: Rows) -> tuple[Frames, dict[int, Described], Rows]:
+        """Return the frames `own` (increasing), their descriptions, and the described rows."""
+        described = {
+            place: self.described[int(row)]
+            for place, row in enumerate(own)
+            if int(row) in self.described
+        }
+        return self.frames.part(own), described, np.array(sorted(described), dtype=np.intp)
+
     def map_of(
         self,
         own: Rows,
@@ -90,13 +99,7 @@ class FramePool:
         parameters: Mapping[str, float] | None = None,
     ) -> TrainingMap:
         """Return a map of `count` of the frames `own` (increasing), calibrated on them alone."""
-        part = self.frames.part(own)
-        described = {
-            place: self.described[int(row)]
-            for place, row in enumerate(own)
-            if int(row) in self.described
-        }
-        usable = np.array(sorted(described), dtype=np.intp)
+        part, described, usable = self.part(own)
         rows = usable[select_frames(part.poses[usable], count, select, seed)]
         keypoints = {
             row: item.image.keypoints

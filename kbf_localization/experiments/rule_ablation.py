@@ -141,13 +141,7 @@ def condition_map(pool: FramePool, training_drives: int, condition: str, seed: i
     """
     drives = range(training_drives) if condition == "several_drives" else range(1)
     own = np.flatnonzero(np.isin(pool.frames.drive_of, drives))
-    part = pool.frames.part(own)
-    described = {
-        place: pool.described[int(row)]
-        for place, row in enumerate(own)
-        if int(row) in pool.described
-    }
-    usable = np.array(sorted(described), dtype=np.intp)
+    part, described, usable = pool.part(own)
     if condition == "uneven":
         rows = usable[uneven_rows(part.poses[usable], seed)]
     else:

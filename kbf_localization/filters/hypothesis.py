@@ -143,18 +143,25 @@ class Hypothesis:
         noise = noise + (inflation - 1.0) * covariance
         covariance = covariance + (inflation - 1.0) * covariance
         gain = np.linalg.solve(covariance, design @ self.state_covariance).T
-        change = gain @ residual
         kept = np.eye(6) - gain @ design
+        return self.corrected(gain, kept, residual, noise), squared / 3.0
+
+    def corrected(self, gain: Array, kept: Array, residual: Array, noise: Array) -> Hypothesis:
+        """Return the state after a Kalman correction, its covariance in Joseph's form.
+
+        `gain` (6, 3), `residual` (3,) and its `noise` (3, 3); `kept` (6, 6) is I less gain times
+        design matrix.
+        """
+        change = gain @ residual
         posterior = kept @ self.state_covariance @ kept.T + gain @ noise @ gain.T
         pose = self.pose + change[:3]
         pose[2] = wrap_angle(pose[2])
-        updated = replace(
+        return replace(
             self,
             pose=pose,
             state_covariance=0.5 * (posterior + posterior.T),
             bias=self.bias + change[3:],
         )
-        return updated, squared / 3.0
 
 
 def transition_matrix(start: Array, end: Array, bias_correlation: float) -> Array:
@@ -221,19 +228,10 @@ def landmark_update(component: Hypothesis, fix: LandmarkFix) -> tuple[Hypothesis
         joint[:3, :3] += (squared / 4.0) * component.covariance
         total = joint[:3, :3] + fix.covariance
     gain = np.linalg.solve(total, joint[:3]).T
-    change = gain @ residual
     kept = np.eye(6)
     kept[:, :3] -= gain
-    updated = kept @ joint @ kept.T + gain @ fix.covariance @ gain.T
-    pose = component.pose + change[:3]
-    pose[2] = wrap_angle(pose[2])
-    after = replace(
-        component,
-        pose=pose,
-        state_covariance=0.5 * (updated + updated.T),
-        bias=component.bias + change[3:],
-    )
-    return after, squared / 3.0
+    inflated = replace(component, state_covariance=joint)
+    return inflated.corrected(gain, kept, residual, fix.covariance), squared / 3.0
 
 
 def from_fix(fix: LandmarkFix, number: int) -> Hypothesis:

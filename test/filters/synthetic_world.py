@@ -132,6 +132,16 @@ def loop(count, wobble=0.0, turns=1.0, phase=0.0):
 
 
 @dataclass(frozen=True)
+class Fix:
+    """What a filter uses of a landmark fix."""
+
+    pose: np.ndarray
+    covariance: np.ndarray
+    inliers: int = 60
+    log_likelihood_ratio: float = 0.0
+
+
+@dataclass(frozen=True)
 class SyntheticDrive:
     """True poses (t, 3), noisy odometry motions (t-1, 3) and views; follows `Drive`."""
 

@@ -1,6 +1,6 @@
 """The filter on a kernel mean of Gaussian points, on drives whose truth is known."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,16 @@ from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.filters.smoothing import smooth
 from kbf_localization.training_map.observation import MapObservation
-from test.filters.synthetic_world import BLACK, World, drive, loop, map_of, position_errors, run
+from test.filters.synthetic_world import (
+    BLACK,
+    Fix,
+    World,
+    drive,
+    loop,
+    map_of,
+    position_errors,
+    run,
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,14 +104,6 @@ def test_another_worlds_images_are_not_believed(world_map):
     assert np.mean(confident) < 0.05
 
 
-@dataclass(frozen=True)
-class Fix:
-    pose: np.ndarray
-    covariance: np.ndarray
-    inliers: int = 120
-    log_likelihood_ratio: float = 4.0
-
-
 class SeenLandmarks(MapObservation):
     """An image whose landmarks measure the true pose to a centimetre, near to it alone."""
 
@@ -115,7 +116,7 @@ class SeenLandmarks(MapObservation):
     def landmark_fix(self, rows, pose, covariance):
         if np.hypot(*(pose - self.truth)[:2]) > 1.0:
             return None
-        return Fix(self.truth + 0.005, np.diag([0.01, 0.01, 0.005]) ** 2)
+        return Fix(self.truth + 0.005, np.diag([0.01, 0.01, 0.005]) ** 2, 120, 4.0)
 
 
 def test_landmarks_give_centimetres(world_map, world_drive):

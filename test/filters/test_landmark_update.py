@@ -1,7 +1,5 @@
 """Fixes by landmarks: the Kalman step in closed form, the gate, the evidence."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
@@ -15,14 +13,7 @@ from kbf_localization.filters.hypothesis import (
     landmark_update,
     log_ratio,
 )
-
-
-@dataclass(frozen=True)
-class Fix:
-    pose: np.ndarray
-    covariance: np.ndarray
-    inliers: int = 60
-    log_likelihood_ratio: float = 0.0
+from test.filters.synthetic_world import Fix
 
 
 def prior():

@@ -1,4 +1,4 @@
-"""What every camera model can do, and the checks that all of them share.
+"""What every camera model can do, and what models of lenses have in common.
 
 The optical frame is that of REP 103: x to the right, y down, z ahead. Pixel (0, 0) is the centre of
 the first pixel, as in OpenCV; an image covers [-0.5, width - 0.5] by [-0.5, height - 0.5].
@@ -6,8 +6,10 @@ the first pixel, as in OpenCV; an image covers [-0.5, width - 0.5] by [-0.5, hei
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,6 +60,87 @@ class Camera(Protocol):
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers and texts, for `camera_from_dict`."""
+
+
+Lens = TypeVar("Lens", bound="LensCamera")
+
+
+@dataclass(frozen=True)
+class LensCamera(ABC):
+    """A camera with focal lengths and centre in pixels, and coefficients of its distortion."""
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    distortion: tuple[float, ...] = ()
+
+    model: ClassVar[str]
+    coefficients: ClassVar[tuple[int, ...]]
+    """How many distortion coefficients the model may have."""
+    largest_coefficient: ClassVar[float]
+
+    def __post_init__(self) -> None:
+        check_size(self.width, self.height)
+        check_focal("focal length fx", self.fx, self.width)
+        check_focal("focal length fy", self.fy, self.height)
+        check_centre("centre cx", self.cx, self.width)
+        check_centre("centre cy", self.cy, self.height)
+        check_coefficients(self.distortion, self.coefficients, self.largest_coefficient)
+        check_coverage(self)
+
+    @classmethod
+    def from_dict(cls: type[Lens], values: Mapping[str, object]) -> Lens:
+        """Return a stored camera; ParameterError for what is none."""
+        width, height = check_size(number_of(values, "width"), number_of(values, "height"))
+        return cls(
+            width,
+            height,
+            check_focal("focal length fx", number_of(values, "fx"), width),
+            check_focal("focal length fy", number_of(values, "fy"), height),
+            check_centre("centre cx", number_of(values, "cx"), width),
+            check_centre("centre cy", number_of(values, "cy"), height),
+            check_coefficients(
+                values.get("distortion", ()), cls.coefficients, cls.largest_coefficient
+            ),
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        numbers = {name: float(getattr(self, name)) for name in ("fx", "fy", "cx", "cy")}
+        return {
+            "model": self.model,
+            "width": int(self.width),
+            "height": int(self.height),
+            **numbers,
+            "distortion": [float(value) for value in self.distortion],
+        }
+
+    def resized(self: Lens, width: int, height: int) -> Lens:
+        check_size(width, height)
+        return type(self)(
+            width,
+            height,
+            self.fx * width / self.width,
+            self.fy * height / self.height,
+            scaled_centre(self.cx, self.width, width),
+            scaled_centre(self.cy, self.height, height),
+            self.distortion,
+        )
+
+    def _normalized(self, pixels: Array) -> Array:
+        """Return pixels (k, 2) in focal lengths from the centre."""
+        return np.asarray((pixels - (self.cx, self.cy)) / (self.fx, self.fy))
+
+    @abstractmethod
+    def rays(self, pixels: ArrayLike) -> Array: ...
+
+    @abstractmethod
+    def project(self, points: ArrayLike, inside: bool = True) -> Array: ...
+
+    @abstractmethod
+    def pixels_per_radian(self, pixels: ArrayLike) -> Array: ...
 
 
 def check_size(width: object, height: object) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from kbf_localization.limits import shortened
 from kbf_localization.vision.camera.base import Camera, check_size, check_value, number_of
 from kbf_localization.vision.camera.fisheye import FisheyeCamera
 from kbf_localization.vision.camera.panorama import PanoramaCamera
-from kbf_localization.vision.camera.pinhole import COEFFICIENTS, PinholeCamera
+from kbf_localization.vision.camera.pinhole import PinholeCamera
 
 
 def camera_from_dict(values: object) -> Camera:
@@ -105,7 +105,9 @@ def camera_of_calibration(
     if model in FISHEYE_MODELS:
         return FisheyeCamera(width, height, fx, fy, cx, cy, _without_zeros(lens, (4,)))
     if model in PINHOLE_MODELS:
-        return PinholeCamera(width, height, fx, fy, cx, cy, _without_zeros(lens, COEFFICIENTS))
+        return PinholeCamera(
+            width, height, fx, fy, cx, cy, _without_zeros(lens, PinholeCamera.coefficients)
+        )
     raise ParameterError(
         f"the camera's distortion_model is {shortened(model)}: known are "
         f"{', '.join((*PINHOLE_MODELS, *FISHEYE_MODELS, *PANORAMAS))}"

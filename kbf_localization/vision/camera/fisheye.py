@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,20 +10,13 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array
 from kbf_localization.vision.camera.base import (
+    LensCamera,
     as_pixels,
     as_points,
-    check_centre,
-    check_coefficients,
-    check_coverage,
-    check_focal,
-    check_size,
     first_fold,
-    number_of,
-    scaled_centre,
     within,
 )
 
-LARGEST_COEFFICIENT = 1e2
 LARGEST_ANGLE_RAD = np.radians(175.0)
 """From the axis: straight behind, all directions would be one pixel."""
 _SAMPLES = 1024
@@ -35,69 +27,17 @@ _SMALL_RAD = 1e-9
 
 
 @dataclass(frozen=True)
-class FisheyeCamera:
+class FisheyeCamera(LensCamera):
     """A lens whose image radius is θ(1 + k1 θ² + k2 θ⁴ + k3 θ⁶ + k4 θ⁸) focal lengths.
 
     θ is the angle from the axis, which may exceed π/2. Lengths are in pixels.
     """
 
-    width: int
-    height: int
-    fx: float
-    fy: float
-    cx: float
-    cy: float
     distortion: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
 
     model = "fisheye"
-
-    def __post_init__(self) -> None:
-        check_size(self.width, self.height)
-        check_focal("focal length fx", self.fx, self.width)
-        check_focal("focal length fy", self.fy, self.height)
-        check_centre("centre cx", self.cx, self.width)
-        check_centre("centre cy", self.cy, self.height)
-        check_coefficients(self.distortion, (4,), LARGEST_COEFFICIENT)
-        check_coverage(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> FisheyeCamera:
-        """Return a stored camera; ParameterError for what is none."""
-        width, height = check_size(number_of(values, "width"), number_of(values, "height"))
-        distortion = check_coefficients(number_of(values, "distortion"), (4,), LARGEST_COEFFICIENT)
-        return cls(
-            width,
-            height,
-            check_focal("focal length fx", number_of(values, "fx"), width),
-            check_focal("focal length fy", number_of(values, "fy"), height),
-            check_centre("centre cx", number_of(values, "cx"), width),
-            check_centre("centre cy", number_of(values, "cy"), height),
-            distortion,
-        )
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "model": self.model,
-            "width": int(self.width),
-            "height": int(self.height),
-            "fx": float(self.fx),
-            "fy": float(self.fy),
-            "cx": float(self.cx),
-            "cy": float(self.cy),
-            "distortion": [float(value) for value in self.distortion],
-        }
-
-    def resized(self, width: int, height: int) -> FisheyeCamera:
-        check_size(width, height)
-        return FisheyeCamera(
-            width,
-            height,
-            self.fx * width / self.width,
-            self.fy * height / self.height,
-            scaled_centre(self.cx, self.width, width),
-            scaled_centre(self.cy, self.height, height),
-            self.distortion,
-        )
+    coefficients = (4,)
+    largest_coefficient = 1e2
 
     def rays(self, pixels: ArrayLike) -> Array:
         bent = self._normalized(as_pixels(pixels))
@@ -128,9 +68,6 @@ class FisheyeCamera:
             around = np.where(angle > _SMALL_RAD, radius / np.sin(angle), 1.0)
         around = np.where(np.isfinite(angle), around, np.nan)
         return np.asarray(np.sqrt(self.fx * self.fy * np.abs(self._slope(angle)) * around))
-
-    def _normalized(self, pixels: Array) -> Array:
-        return np.asarray((pixels - (self.cx, self.cy)) / (self.fx, self.fy))
 
     @cached_property
     def _table(self) -> tuple[Array, Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,24 +10,14 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array
 from kbf_localization.vision.camera.base import (
+    LensCamera,
     as_pixels,
     as_points,
-    check_centre,
-    check_coefficients,
-    check_coverage,
-    check_focal,
-    check_size,
     first_fold,
-    number_of,
-    scaled_centre,
     unit,
     within,
 )
 
-COEFFICIENTS = (0, 4, 5, 8, 12, 14)
-"""How many distortion coefficients OpenCV takes."""
-LARGEST_COEFFICIENT = 1e4
-"""Rational models have numbers in the tens or hundreds that nearly cancel."""
 LARGEST_ANGLE_RAD = np.radians(85.0)
 """A pinhole sees nothing further from its axis: the focal plane would be 11 focal lengths wide."""
 _SAMPLES = 1024
@@ -38,31 +27,17 @@ _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class PinholeCamera:
+class PinholeCamera(LensCamera):
     """A pinhole camera; all lengths in pixels.
 
     `distortion` holds the first of OpenCV's coefficients k1, k2, p1, p2, k3, k4, k5, k6, s1, s2,
     s3, s4, τx, τy: 4 or 5 are ROS's plumb_bob, 8 its rational_polynomial.
     """
 
-    width: int
-    height: int
-    fx: float
-    fy: float
-    cx: float
-    cy: float
-    distortion: tuple[float, ...] = ()
-
     model = "pinhole"
-
-    def __post_init__(self) -> None:
-        check_size(self.width, self.height)
-        check_focal("focal length fx", self.fx, self.width)
-        check_focal("focal length fy", self.fy, self.height)
-        check_centre("centre cx", self.cx, self.width)
-        check_centre("centre cy", self.cy, self.height)
-        check_coefficients(self.distortion, COEFFICIENTS, LARGEST_COEFFICIENT)
-        check_coverage(self)
+    coefficients = (0, 4, 5, 8, 12, 14)
+    largest_coefficient = 1e4
+    """Rational models have numbers in the tens or hundreds that nearly cancel."""
 
     @classmethod
     def from_focal(
@@ -79,47 +54,6 @@ class PinholeCamera:
         fx = 0.5 * width / float(np.tan(0.5 * horizontal_rad))
         fy = 0.5 * height / float(np.tan(0.5 * vertical_rad))
         return cls(width, height, fx, fy, (width - 1) / 2, (height - 1) / 2)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, object]) -> PinholeCamera:
-        """Return a stored camera; ParameterError for what is none."""
-        width, height = check_size(number_of(values, "width"), number_of(values, "height"))
-        distortion = check_coefficients(
-            values.get("distortion", ()), COEFFICIENTS, LARGEST_COEFFICIENT
-        )
-        return cls(
-            width,
-            height,
-            check_focal("focal length fx", number_of(values, "fx"), width),
-            check_focal("focal length fy", number_of(values, "fy"), height),
-            check_centre("centre cx", number_of(values, "cx"), width),
-            check_centre("centre cy", number_of(values, "cy"), height),
-            distortion,
-        )
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "model": self.model,
-            "width": int(self.width),
-            "height": int(self.height),
-            "fx": float(self.fx),
-            "fy": float(self.fy),
-            "cx": float(self.cx),
-            "cy": float(self.cy),
-            "distortion": [float(value) for value in self.distortion],
-        }
-
-    def resized(self, width: int, height: int) -> PinholeCamera:
-        check_size(width, height)
-        return PinholeCamera(
-            width,
-            height,
-            self.fx * width / self.width,
-            self.fy * height / self.height,
-            scaled_centre(self.cx, self.width, width),
-            scaled_centre(self.cy, self.height, height),
-            self.distortion,
-        )
 
     def rays(self, pixels: ArrayLike) -> Array:
         flat = self._undistort(self._normalized(as_pixels(pixels)))
@@ -142,9 +76,6 @@ class PinholeCamera:
         # The solid angle of an area of the focal plane shrinks with the cube of the distance.
         per_steradian = self.fx * self.fy * area * (1.0 + (flat**2).sum(axis=1)) ** 1.5
         return np.asarray(np.sqrt(per_steradian))
-
-    def _normalized(self, pixels: Array) -> Array:
-        return np.asarray((pixels - (self.cx, self.cy)) / (self.fx, self.fy))
 
     @cached_property
     def _coefficients(self) -> Array:
