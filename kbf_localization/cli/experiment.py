@@ -398,16 +398,21 @@ def mapping(
     drives: Annotated[str, Option(help="Numbers of drives, such as 1,2.")] = "1,2",
     frames: Annotated[int, Option(min=20, help="Images of a drive.")] = 1000,
     size: ImageSize = "320x240",
+    localized: Annotated[int, Option(min=0, help="Images of a further drive on each map.")] = 400,
+    trajectory: Annotated[
+        Optional[Path], Option(metavar="places.lst", help="Drive along this real drive's path.")
+    ] = None,
     jobs: Jobs = -1,
     kept: KeptDrives = None,
     output: Results = None,
 ) -> None:
     """Estimate the poses of drives from wheel odometry and images, and compare with the truth.
 
-    Example: `kbf experiment mapping --buildings 3 --seed 24`
+    A map is built of each, on which a further drive is localized. Example:
+    `kbf experiment mapping --buildings 3 --seed 24`
     """
     limit_threads(1)
-    from kbf_localization.experiments.mapping import findings, run_buildings
+    from kbf_localization.experiments.mapping import Settings, findings, run_buildings
 
     try:
         counts = sorted({int(part) for part in drives.split(",")})
@@ -416,18 +421,20 @@ def mapping(
     if not counts or not 1 <= counts[0] <= counts[-1] <= 10:
         raise ParameterError(f"--drives {drives}: give numbers from 1 to 10, such as 1,2")
     record = Record(
-        "mapping", output, buildings=buildings, seed=seed, drives=counts, frames=frames, size=size
+        "mapping",
+        output,
+        buildings=buildings,
+        seed=seed,
+        drives=counts,
+        frames=frames,
+        size=size,
+        localized=localized,
+        trajectory=trajectory,
     )
     with rendering(kept) as (folder, progress):
+        settings = Settings(counts, frames, parse_image_size(size), localized)
         found = run_buildings(
-            folder,
-            buildings,
-            seed,
-            counts,
-            frames,
-            parse_image_size(size),
-            make_workers(jobs),
-            progress,
+            folder, buildings, seed, settings, make_workers(jobs), progress, trajectory
         )
     record.finish(findings(found))
 

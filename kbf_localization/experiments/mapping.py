@@ -17,8 +17,16 @@ from typing import Any
 import numpy as np
 
 from kbf_localization.arrays import Array, Flags, Rows
+from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.open import open_drive
+from kbf_localization.datasets.parts import DrivePart, Part
 from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.evaluation.evaluate import (
+    evaluate_drives,
+    in_map_frame,
+    metrics_by_method,
+    relative_metrics,
+)
 from kbf_localization.evaluation.frame_pool import FramePool, map_coverage
 from kbf_localization.evaluation.map_check.check import check_map
 from kbf_localization.evaluation.map_check.held_out import MIN_COVERAGE, fix_from
@@ -30,10 +38,11 @@ from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.localization import Localizer
+from kbf_localization.mapping import build_map
+from kbf_localization.mapping.poses import with_poses
 from kbf_localization.parallel import Workers
-from kbf_localization.pose_graph import estimate_poses
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.simulator import simulate
+from kbf_localization.simulator import simulate, simulate_along
 from kbf_localization.training_map import TrainingMap
 
 KEYS = (
@@ -58,48 +67,98 @@ COLUMNS = (
     "Wrong",
     "NEES (2 is right)",
     "CPU, s",
+    "Third drive, relative to the map, m",
+    "Third drive, absolute, m",
     "Used",
 )
+LOCALIZATION_KEYS = ("relative_to_map_median_m", "position_median_m")
+MAP_POSES = 500
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is driven: numbers of `drives`, images of each, and their size.
+
+    On each map `localized` images of a further drive are localized, none with 0.
+    """
+
+    drives: Sequence[int]
+    frames: int
+    size: tuple[int, int]
+    localized: int
 
 
 def run_buildings(
     folder: Path,
     buildings: int,
     seed: int,
-    drives: Sequence[int],
-    frames: int,
-    size: tuple[int, int],
+    settings: Settings,
     workers: Workers,
     progress: Progress,
+    path: Path | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Return the keys of `mapping.json` by office and by the number of drives."""
+    """Return the keys of `mapping.json` by office and by the number of drives.
+
+    With `path`, a real drive's places.lst, the drives follow perturbed versions of it in an office
+    that is built round it.
+    """
     found: dict[str, dict[str, Any]] = {}
     for building in range(seed, seed + buildings):
         place = folder / f"office{building}"
         if not place.is_dir():
-            simulate(
-                place,
-                runs=max(drives),
-                seed=building,
-                frames=frames,
-                size=size,
-                workers=workers,
-                progress=progress,
-            )
+            runs = max(settings.drives) + 1
+            how: dict[str, Any] = {"seed": building, "frames": settings.frames}
+            how |= {"size": settings.size, "workers": workers, "progress": progress}
+            if path is None:
+                simulate(place, runs=runs, **how)
+            else:
+                simulate_along(place, [path], extra_drives=runs - 1, **how)
         paths = sorted(path for path in place.iterdir() if path.is_dir())
+        opened = [open_drive(path) for path in paths]
         by_count: dict[str, Any] = {}
-        for count in drives:
-            opened = [open_drive(path) for path in paths[:count]]
-            estimates = estimate_poses(opened, workers=workers, progress=progress)
-            by_count[str(count)] = mapping_metrics(opened, estimates)
+        for count in settings.drives:
+            source = with_poses(opened[:count], "odometry", workers=workers, progress=progress)
+            assert source.estimates is not None
+            metrics = mapping_metrics(opened[:count], source.estimates)
+            if settings.localized:
+                training_map = source.annotated(
+                    build_map(
+                        source.drives,
+                        poses=MAP_POSES,
+                        poses_from="given",
+                        workers=workers,
+                        progress=progress,
+                    )
+                )
+                metrics["localization"] = _localization(
+                    training_map, opened[-1], settings.localized, progress
+                )
+            by_count[str(count)] = metrics
         found[str(building)] = by_count
     return found
+
+
+def _localization(
+    training_map: TrainingMap, drive: Drive, images: int, progress: Progress
+) -> dict[str, float]:
+    """Return the errors of the first images of a drive that the map does not know."""
+    part = DrivePart(drive, Part(f"first {images}", last=min(images / len(drive), 1.0)))
+    results = evaluate_drives([part], training_map, ["kbf"], progress=progress)
+    relative = relative_metrics(results, training_map)["kbf"]
+    aligned, _ = in_map_frame(results, training_map)
+    figures = metrics_by_method(aligned)["kbf"]
+    return {**relative, "position_median_m": figures["position_median_m"]}
 
 
 def findings(found: dict[str, dict[str, Any]]) -> ExperimentResult:
     """Return the table of mapping errors, and the same as CSV."""
     rows = [
-        (f"{building}, {count}", *(metrics.get(key) for key in KEYS), metrics["used"])
+        (
+            f"{building}, {count}",
+            *(metrics.get(key) for key in KEYS),
+            *(metrics.get("localization", {}).get(key) for key in LOCALIZATION_KEYS),
+            metrics["used"],
+        )
         for building, by_count in found.items()
         for count, metrics in by_count.items()
     ]
@@ -107,7 +166,7 @@ def findings(found: dict[str, dict[str, Any]]) -> ExperimentResult:
         title="Maps without a laser",
         metrics=found,
         tables=[Table("Poses from wheel odometry and images", COLUMNS, rows)],
-        csv={"mapping.csv": (("office_drives", *KEYS, "used"), rows)},
+        csv={"mapping.csv": (("office_drives", *KEYS, *LOCALIZATION_KEYS, "used"), rows)},
     )
 
 
