@@ -1,7 +1,8 @@
 """Show everything in one go: simulate, convert, map, run the node, evaluate.
 
-Example: `kbf demo` takes about a minute and ends with a table and the path of a report. The drives,
-the bag and the map stay beside it to try the other commands on:
+Example: `kbf demo` takes about a minute and ends with a table and the path of a report. The map is
+made from wheel odometry and images alone; with `--given-poses` from the simulator's true poses. The
+drives, the bag and the map stay beside it to try the other commands on:
 `kbf map info results/latest/office.kbfmap`. To see it lose and find itself: `kbf demo --kidnap`,
 which makes a video, results/latest/kidnap.mp4
 """
@@ -9,7 +10,7 @@ which makes a video, results/latest/kidnap.mp4
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import count
@@ -20,6 +21,7 @@ import typer
 from typer import Option
 
 from kbf_localization.cli.console import command_line, print_line, print_methods
+from kbf_localization.cli.map_files import on_known_plan
 from kbf_localization.cli.options import Jobs, Results
 from kbf_localization.cli.progress import show_progress
 from kbf_localization.cli.replay import keep_to_this_computer, replay_metrics, ros_replay
@@ -31,25 +33,29 @@ if TYPE_CHECKING:
     from kbf_localization.datasets.rosbag import RosbagDrive
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.run import Run
+    from kbf_localization.parallel import Workers
     from kbf_localization.progress import Progress
     from kbf_localization.training_map import TrainingMap
 
 app = typer.Typer(add_completion=False)
 
-FRAMES = 1000
-"""Images of each of the three drives: three and a half minutes through the office."""
+FRAMES = 500
+"""Images of each of the three drives: almost two minutes through the office."""
 
 KIDNAP_FRAMES = 110
 """Images before, and after, the robot is carried elsewhere: 22 seconds each."""
 
 IMAGE_SIZE = (320, 240)
-MAP_POSES = 500
+MAP_POSES = 300
 MAX_RATE = 10.0
 MAX_WAITING_IMAGES = 10
 MAX_MEDIAN_M = 0.3
 MAX_FRACTION_BEYOND_1M = 0.05
 STAGES = 7
 DATA = "invented office, rendered images, odometry with noise as measured on a real robot"
+_GIVEN_POSES = Option(
+    "--given-poses", help="Make the map from the true poses instead of odometry and images alone."
+)
 _KIDNAP = Option(
     "--kidnap", help="Carry the robot elsewhere half-way, and make a video of what follows."
 )
@@ -60,18 +66,17 @@ def demo(
     output: Results = None,
     seed: Annotated[int, Option(min=0, help="Another seed, another office.")] = 0,
     kidnap: Annotated[bool, _KIDNAP] = False,
+    given_poses: Annotated[bool, _GIVEN_POSES] = False,
     jobs: Jobs = -1,
 ) -> None:
     # Before NumPy is imported: the work is spread over the cores by processes.
     limit_threads(1)
     keep_to_this_computer()
     ros = ros_replay()
-    from kbf_localization.datasets.floor_plan_image import FLOOR_PLAN
-    from kbf_localization.datasets.open import open_drive
     from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.run import with_beliefs, wrong_beyond_m
-    from kbf_localization.mapping import build_map, load_map
+    from kbf_localization.mapping import load_map
     from kbf_localization.simulator import simulate
     from kbf_localization.training_map import save_map
 
@@ -86,14 +91,9 @@ def demo(
     with _stage(numbers, f"Turning the third drive into a bag{carried}") as progress:
         bag = folder.path / "bag" / sequences[2].name
         drive, set_down_ns = _convert(sequences[2], bag, kidnap, progress)
-    with _stage(numbers, "Making a map from the first two drives") as progress:
-        built = build_map(
-            [open_drive(path) for path in sequences[:2]],
-            poses=MAP_POSES,
-            floor_plan=sequences[0] / FLOOR_PLAN,
-            workers=workers,
-            progress=progress,
-        )
+    using = "their true poses" if given_poses else "their odometry and images alone"
+    with _stage(numbers, f"Making a map from the first two drives by {using}") as progress:
+        built, mapping = _build(folder, sequences[:2], given_poses, workers, progress)
         save_map(built, map_path)
         training_map = load_map(map_path)
     with _stage(numbers, "Replaying the third drive offline, to compare with") as progress:
@@ -128,6 +128,8 @@ def demo(
         metrics = write_results(
             folder, results, training_map, config, progress=progress, plots=True
         )
+        if mapping is not None:
+            metrics["mapping"] = mapping
         metrics["replay"] = replay_metrics(replayed, MAX_RATE)
         metrics["largest_difference_to_offline"] = agreement
     with _stage(numbers, "Making the video" if kidnap else "Making the animation") as progress:
@@ -143,6 +145,33 @@ def _stage(numbers: Iterator[int], doing: str) -> Iterator[Progress]:
     with show_progress() as progress:
         yield progress
     print_line(f"      done in {time.monotonic() - began:.0f} s")
+
+
+def _build(
+    folder: ResultsFolder,
+    sequences: Sequence[Path],
+    given_poses: bool,
+    workers: Workers,
+    progress: Progress,
+) -> tuple[TrainingMap, dict[str, Any] | None]:
+    """Return the map of two drives, and how well its poses were estimated; None for given ones."""
+    from kbf_localization.datasets.floor_plan_image import FLOOR_PLAN
+    from kbf_localization.datasets.open import open_drive
+    from kbf_localization.evaluation.mapping_metrics import mapping_metrics, write_mapping
+    from kbf_localization.mapping import build_map
+    from kbf_localization.mapping.poses import with_poses
+
+    drives, plan = [open_drive(path) for path in sequences], sequences[0] / FLOOR_PLAN
+    how: dict[str, Any] = {"poses": MAP_POSES, "workers": workers, "progress": progress}
+    if given_poses:
+        return build_map(drives, floor_plan=plan, **how), None
+    source = with_poses(drives, "odometry", workers=workers, progress=progress)
+    assert source.estimates is not None
+    metrics = mapping_metrics(drives, source.estimates)
+    config = {"command": command_line(), "drives": list(sequences)}
+    write_mapping(folder, drives, source.estimates, metrics, config)
+    built = source.annotated(build_map(source.drives, poses_from="given", **how))
+    return on_known_plan(built, plan), metrics
 
 
 def _convert(
@@ -203,6 +232,17 @@ def _conclude(folder: ResultsFolder, metrics: dict[str, Any], seconds: float) ->
     print_methods(
         "The node's poses, and those of the nearest map image alone (nai)", metrics["methods"]
     )
+    if "mapping" in metrics:
+        own = metrics["mapping"]
+        print_line(
+            f"The map's poses err by {own['ate_rmse_m']:.2f} m RMS after alignment, the wheels' "
+            f"alone by {own['raw_ate_rmse_m']:.2f} m ({folder.path / 'mapping.html'})."
+        )
+        print_line(
+            f"The node's median error: {node['relative_to_map_median_m']:.3f} m relative to the "
+            f"nearest map image, in the map's own frame; {median_m:.3f} m after alignment with the "
+            "truth."
+        )
     if node["frames_dropped"]:
         print_line(f"The node dropped {node['frames_dropped']} of {node['frames']} frames.")
     if agreement is not None:

@@ -90,6 +90,9 @@ _GRID = Option(metavar="YAML", help="The grid's file; the image lies beside it."
 _OBSTACLES = Option("--obstacles", help="Mark cells with landmarks at a robot's height.")
 _TO = Option(metavar="CSV", help="Lines of x_map,y_map,x_to,y_to in metres; two or more.")
 _POSES = Option(min=1, help="How many poses to choose; default: as many as cover the paths.")
+_PAIR = Option(
+    metavar="X,Y,X_TO,Y_TO", help="A point in the map and where it is there; repeatable."
+)
 _MORE = Option(min=1, help="How many poses to add; default: as many a drive as the map has.")
 
 
@@ -449,23 +452,37 @@ def grid(
 @app.command()
 def align(
     map_path: MapFile,
-    to: Annotated[Path, _TO],
-    output: Output,
+    to: Annotated[Optional[Path], _TO] = None,
+    pair: Annotated[Optional[list[str]], _PAIR] = None,
+    floor_plan: Annotated[Optional[Path], _PLAN] = None,
+    output: Annotated[Optional[Path], Option(metavar="MAP", help="The map file to write.")] = None,
+    results: Annotated[Optional[Path], Option(metavar="DIR", help="Folder for align.html.")] = None,
     force: Force = False,
 ) -> None:
     """Move a map into another frame, by points that are known in both.
 
     Example: `kbf map align office.kbfmap --to points.csv --output aligned.kbfmap`, where each line
-    of points.csv is x_map,y_map,x_to,y_to in metres.
+    of points.csv is x_map,y_map,x_to,y_to in metres. With a floor plan and no points a page is
+    written on which they are clicked, and which shows the command to run:
+    `kbf map align office.kbfmap --floor-plan plan.yaml`
     """
-    from kbf_localization.cli.mapping import read_pairs
+    from kbf_localization.cli.mapping import parse_pair, read_pairs
     from kbf_localization.mapping import load_map
     from kbf_localization.mapping.editing import frame_from_pairs, move_map
     from kbf_localization.training_map import save_map
 
+    pairs = [] if to is None else read_pairs(to).tolist()
+    pairs += [parse_pair(text) for text in pair or ()]
+    if not pairs:
+        if floor_plan is None:
+            raise ParameterError("give points, --to CSV or --pair, or a --floor-plan to click on")
+        _write_alignment(map_path, floor_plan, results)
+        return
+    if output is None:
+        raise ParameterError("name the map to write: --output MAP")
     check_output(output, force)
-    frame, errors = frame_from_pairs(read_pairs(to))
-    moved = move_map(load_map(map_path), frame)
+    frame, errors = frame_from_pairs(pairs)
+    moved = on_floor_plan(move_map(load_map(map_path), frame), floor_plan)
     save_map(moved, output, replace=force)
     x, y, heading = frame
     print_line(
@@ -473,6 +490,18 @@ def align(
         f"within {errors.max():.3f} m"
     )
     print_line(f"Map: {output}")
+
+
+def _write_alignment(map_path: Path, floor_plan: Path, results: Path | None) -> None:
+    """Write the page on which a map is aligned by mouse."""
+    from kbf_localization.evaluation.alignment_page import write_alignment_page
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.mapping import load_map
+
+    training_map = load_map(map_path)
+    folder = ResultsFolder.create("map-align", results)
+    page = write_alignment_page(folder, training_map, map_path, floor_plan, command_line())
+    print_line(f"Open {page}, click three pairs of places, and run the command that it shows.")
 
 
 def _read_parameters(path: Path) -> Mapping[str, float]:

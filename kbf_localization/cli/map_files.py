@@ -36,6 +36,23 @@ def on_floor_plan(training_map: TrainingMap, path: Path | None) -> TrainingMap:
     return replace(training_map, floor_plan=read_floor_plan(path, training_map.poses))
 
 
+def on_known_plan(training_map: TrainingMap, path: Path) -> TrainingMap:
+    """Return a map in its own frame on the plan of the frame of its known poses, moved under it."""
+    import numpy as np
+
+    from kbf_localization.datasets.floor_plan_image import read_floor_plan
+    from kbf_localization.geometry import compose, fit_rigid
+
+    known = training_map.reference_poses
+    if known is None:
+        return training_map
+    rows = np.isfinite(known).all(axis=1)
+    plan = read_floor_plan(path, known[rows])
+    frame = fit_rigid(known[rows, :2], training_map.poses[rows, :2])
+    x, y, heading = (float(value) for value in compose(frame, np.array(plan.origin)))
+    return replace(training_map, floor_plan=replace(plan, origin=(x, y, heading)))
+
+
 def check_output(path: Path, force: bool) -> None:
     """Refuse before minutes of work what could not be written after them."""
     if path.is_dir() or not path.parent.is_dir():

@@ -110,6 +110,17 @@ def report_mapping(drives: Sequence[Drive], source: PosedDrives, output: Path | 
     print_line(f"Mapping: {page}")
 
 
+def parse_pair(text: str) -> list[float]:
+    """Return the numbers of a pair of points, such as 1.5,2,10,-3.5."""
+    try:
+        values = [float(field) for field in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) != 4 or not all(map(math.isfinite, values)):
+        raise ParameterError(f"--pair {text}: give x_map,y_map,x_to,y_to, such as 1.5,2,10,-3.5")
+    return values
+
+
 def read_pairs(path: Path) -> Array:
     """Return the pairs of points (n, 4) of a CSV file; comments and a header are passed over."""
     from kbf_localization.datasets.files import read_lines

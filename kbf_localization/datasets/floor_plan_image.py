@@ -49,6 +49,18 @@ class FloorPlanImage:
 
 def read_floor_plan(path: Path, poses: Array) -> FloorPlanImage:
     """Read the plan that a YAML file describes; some of the poses (n, 3) must lie on it."""
+    plan = load_floor_plan(path)
+    nearest = float(plan.distances_to(poses).min())
+    if nearest > 0.0:
+        raise DatasetError(
+            f"{path}: the floor plan does not overlap the poses, the nearest is {nearest:.1f} m "
+            "outside; is it of another frame or building?"
+        )
+    return plan
+
+
+def load_floor_plan(path: Path) -> FloorPlanImage:
+    """Read the plan that a YAML file describes, wherever it lies."""
     content = read_yaml(path, MAX_YAML_BYTES)
     if not (isinstance(content, dict) and isinstance(content.get("image"), str)):
         raise DatasetError(f"{path}: names no image; a floor plan is a map.yaml of map_server")
@@ -69,14 +81,7 @@ def read_floor_plan(path: Path, poses: Array) -> FloorPlanImage:
     image = _read_image(path.parent / content["image"])
     if content.get("negate") in (1, True):
         image = 255 - image
-    plan = FloorPlanImage(image, resolution, (x, y, heading))
-    nearest = float(plan.distances_to(poses).min())
-    if nearest > 0.0:
-        raise DatasetError(
-            f"{path}: the floor plan does not overlap the poses, the nearest is {nearest:.1f} m "
-            "outside; is it of another frame or building?"
-        )
-    return plan
+    return FloorPlanImage(image, resolution, (x, y, heading))
 
 
 def write_floor_plan(

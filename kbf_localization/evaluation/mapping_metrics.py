@@ -12,6 +12,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.drive import Drive, grey_images
+from kbf_localization.evaluation.alignment_page import alignment_widget
 from kbf_localization.evaluation.map_plot import COLOURS
 from kbf_localization.evaluation.metrics import aligned_errors, relative_over
 from kbf_localization.evaluation.plots import make_figure, save_figure
@@ -270,8 +271,14 @@ def write_mapping(
         summary="\n\n".join(words),
         tables=tables,
         plots=plots,
+        widget=alignment_widget(_known_paths(estimates), "kbf map align MAP", None),
         name="mapping.html",
     )
+
+
+def _known_paths(estimates: PoseEstimates) -> list[Array]:
+    paths = [trajectory.poses for trajectory in estimates.trajectories]
+    return [path[np.isfinite(path).all(axis=1)] for path in paths]
 
 
 def _keyframe_poses(estimates: PoseEstimates) -> Array:

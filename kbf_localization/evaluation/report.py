@@ -59,6 +59,15 @@ class Plot:
     caption: str
 
 
+@dataclass(frozen=True)
+class Widget:
+    """An interactive part of a page: its HTML, the script that runs it, and that one's data."""
+
+    html: str
+    script: str
+    data: Mapping[str, Any]
+
+
 def write_report(
     folder: ResultsFolder,
     name: str,
@@ -117,6 +126,7 @@ def write_simple_report(
     summary: str = "",
     tables: Sequence[Table] = (),
     plots: Sequence[Plot] = (),
+    widget: Widget | None = None,
     name: str = "report.html",
 ) -> Path:
     """Write what was found, in words, plots and tables, and how to repeat it.
@@ -128,7 +138,10 @@ def write_simple_report(
     if plots:
         body += f'<section class="plots">{"".join(map(_plot_html, plots))}</section>'
     body += "".join(map(_table_html, tables))
-    return _write(folder, name, title, config, body)
+    if widget is None:
+        return _write(folder, name, title, config, body)
+    scripts = f"{SIMPLE_SCRIPTS} {widget.script}"
+    return _write(folder, name, title, config, body + widget.html, scripts, widget.data)
 
 
 def write_chart_report(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.errors import MapError
@@ -167,7 +168,7 @@ def move_map(training_map: TrainingMap, frame: Array) -> TrainingMap:
     )
 
 
-def frame_from_pairs(pairs: Array) -> tuple[Array, Array]:
+def frame_from_pairs(pairs: ArrayLike) -> tuple[Array, Array]:
     """Return the frame (3,) that fits pairs (n, 4: x, y in the map, x, y there), and errors (n,).
 
     MapError for fewer than two pairs, or pairs at one place.

@@ -33,9 +33,10 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     node, nai = metrics["methods"]["node"], metrics["methods"]["nai"]
     assert node["frames"] == nai["frames"] == 60 and node["frames_dropped"] == 0
     assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
+    assert metrics["aligned"] and metrics["mapping"]["raw_ate_rmse_m"] > 0.0
+    assert node["relative_to_map_median_m"] >= 0.0
     drives, own = tmp_path / "drives", tmp_path / "own.kbfmap"
     sources = [str(drives / name) for name in ("seq1_cloudy1", "seq1_cloudy2")]
-    plan = str(drives / "seq1_cloudy1" / "floor_plan.yaml")
     built = CliRunner().invoke(
         app,
         [
@@ -46,19 +47,21 @@ def test_a_small_demo_leaves_everything_that_it_promises(
             "40",
             "--jobs",
             "1",
-            "--floor-plan",
-            plan,
+            "--poses-from",
+            "odometry",
+            "--results",
+            str(tmp_path / "mapping"),
             "--output",
             str(own),
         ],
     )
     assert built.exit_code == 0, built.output
     demos = load_map(tmp_path / "office.kbfmap")
-    assert demos.floor_plan is not None
+    assert demos.floor_plan is not None and demos.own_frame
     assert demos.identity == load_map(own).identity, "a user's map is built otherwise"
     assert "<title>seq1_cloudy3 on office</title>" in (tmp_path / "report.html").read_text()
     bag = "bag/seq1_cloudy3/metadata.yaml"
-    for name in ("paths.png", "office.kbfmap", bag, "animation.gif"):
+    for name in ("paths.png", "office.kbfmap", bag, "animation.gif", "mapping.html"):
         assert (tmp_path / name).stat().st_size > 0
     for words in ("[7/7]", "position error, median", "report.html", "paths.png", "Passed"):
         assert words in result.output

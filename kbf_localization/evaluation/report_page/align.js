@@ -1,0 +1,99 @@
+// Pairs of points clicked in the map and on a floor plan (or typed) become the command that aligns them.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent).alignment;
+  const at = (id) => document.getElementById(id);
+  const map = at("align-map"), plan = at("align-plan"), rows = at("align-pairs"), command = at("align-command");
+  const pairs = [];
+  let waiting = null;
+  const image = new Image();
+
+  function fit(box, canvas) {
+    const width = canvas.clientWidth, height = Math.round(0.75 * width), ratio = devicePixelRatio || 1;
+    canvas.width = width * ratio;
+    canvas.height = height * ratio;
+    const scale = 0.92 * Math.min(width / (box[2] - box[0] || 1), height / (box[3] - box[1] || 1));
+    const middle = [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
+    const context = canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    return {
+      context, scale,
+      show: (x, y) => [width / 2 + scale * (x - middle[0]), height / 2 - scale * (y - middle[1])],
+      read: (event) => {
+        const inside = canvas.getBoundingClientRect();
+        return [middle[0] + (event.clientX - inside.left - width / 2) / scale, middle[1] - (event.clientY - inside.top - height / 2) / scale];
+      },
+    };
+  }
+
+  function bounds(paths) {
+    const points = paths.flat();
+    const of = (axis, choose) => points.reduce((best, point) => choose(best, point[axis]), points[0][axis]);
+    return [of(0, Math.min), of(1, Math.min), of(0, Math.max), of(1, Math.max)];
+  }
+
+  // The plan's lower left corner is at its origin, which may be turned.
+  function corners() {
+    const [x, y, turn] = data.plan.origin, cos = Math.cos(turn), sin = Math.sin(turn);
+    return [[0, 0], [data.plan.width, 0], [0, data.plan.height], [data.plan.width, data.plan.height]].map(([across, up]) => [x + cos * across - sin * up, y + sin * across + cos * up]);
+  }
+
+  function mark(view, point, number) {
+    const [x, y] = view.show(...point), context = view.context;
+    context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--negative");
+    context.beginPath();
+    context.arc(x, y, 5, 0, 7);
+    context.fill();
+    context.font = "bold 13px system-ui";
+    context.fillText(number, x + 8, y - 6);
+  }
+
+  let views = {};
+  function draw() {
+    const own = fit(bounds(data.paths), map);
+    data.paths.forEach((path, number) => {
+      own.context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue(`--s${number % 6}`);
+      own.context.beginPath();
+      path.forEach((point, index) => own.context[index ? "lineTo" : "moveTo"](...own.show(...point)));
+      own.context.stroke();
+    });
+    views = { map: own };
+    if (data.plan) {
+      const there = fit(bounds([corners()]), plan), [x, y, turn] = data.plan.origin;
+      there.context.save();
+      there.context.translate(...there.show(x, y));
+      there.context.rotate(-turn);
+      there.context.drawImage(image, 0, -there.scale * data.plan.height, there.scale * data.plan.width, there.scale * data.plan.height);
+      there.context.restore();
+      views.plan = there;
+    }
+    pairs.forEach((pair, index) => {
+      mark(own, pair.slice(0, 2), index + 1);
+      if (views.plan) mark(views.plan, pair.slice(2), index + 1);
+    });
+    if (waiting) mark(own, waiting, pairs.length + 1);
+    rows.textContent = "";
+    pairs.forEach((pair, index) => {
+      const row = rows.insertRow();
+      [index + 1, ...pair.map((value) => value.toFixed(3))].forEach((text) => { row.insertCell().textContent = text; });
+    });
+    command.textContent = pairs.length < 2 ? at("align-command").dataset.hint
+      : [data.command, ...pairs.map((pair) => `--pair=${pair.map((value) => value.toFixed(3)).join(",")}`), "--output aligned.kbfmap"].join(" ");
+    at("align-next").textContent = waiting ? at("align-next").dataset.second : at("align-next").dataset.first;
+  }
+
+  function finish(point) {
+    if (!waiting || !point.every(Number.isFinite)) return;
+    pairs.push([...waiting, ...point]);
+    waiting = null;
+    draw();
+  }
+  map.addEventListener("click", (event) => { waiting = views.map.read(event); draw(); });
+  if (plan) plan.addEventListener("click", (event) => finish(views.plan.read(event)));
+  const typed = at("align-typed");
+  if (typed) at("align-add").addEventListener("click", () => finish(typed.value.split(",").map(Number).slice(0, 2)));
+  at("align-undo").addEventListener("click", () => { if (waiting) waiting = null; else pairs.pop(); draw(); });
+  image.addEventListener("load", draw);
+  if (data.plan) image.src = data.plan.image;
+  draw();
+  addEventListener("resize", draw);
+})();
