@@ -73,7 +73,12 @@ def demo(
     limit_threads(1)
     keep_to_this_computer()
     ros = ros_replay()
-    from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
+    from kbf_localization.evaluation.evaluate import (
+        SourceResult,
+        evaluate_drives,
+        in_map_frame,
+        write_results,
+    )
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.run import with_beliefs, wrong_beyond_m
     from kbf_localization.mapping import load_map
@@ -133,7 +138,8 @@ def demo(
         metrics["replay"] = replay_metrics(replayed, MAX_RATE)
         metrics["largest_difference_to_offline"] = agreement
     with _stage(numbers, "Making the video" if kidnap else "Making the animation") as progress:
-        metrics |= _animate(folder, drive, training_map, node, set_down_ns, progress)
+        (shown,), _ = in_map_frame(results, training_map)
+        metrics |= _animate(folder, drive, training_map, shown.runs["node"], set_down_ns, progress)
     _conclude(folder, metrics, time.monotonic() - began)
 
 
