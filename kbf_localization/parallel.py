@@ -201,7 +201,7 @@ class DaskCluster:
                 f"the Dask scheduler at {self._address} has no workers; start some with "
                 f"'dask worker {self._address}'"
             )
-        # Only so many items at a time are on their way, so that memory does not grow with them.
+        # Only so many items at a time are sent, so that memory does not grow with them.
         at_once = 2 * threads
         waiting: deque[Future[Result]] = deque()
         with self._explained():

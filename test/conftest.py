@@ -1,4 +1,4 @@
-"""What all tests share: the recorded data, and a ROS domain that no other run is in."""
+"""Fixtures of all tests: the recorded data, and a ROS domain that no other run is in."""
 
 import fcntl
 import gc
@@ -36,7 +36,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 os.environ["COLUMNS"] = "200"
 
 # Bytecode is kept in the environment's folder, even where the shell wants none beside the sources:
-# else each of the hundreds of processes that the tests start compiles SciPy and the rest anew.
+# else each of the hundreds of processes that the tests start compiles SciPy and the rest again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(sys.prefix) / "bytecode")
 sys.dont_write_bytecode = False
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
     domain, lock = _claim_ros_domain()
     logs = tempfile.TemporaryDirectory(prefix="kbf-test-ros-log-")
     config.add_cleanup(logs.cleanup)
-    # Commands under test share descriptions with each other, and with nobody else.
+    # Commands under test use descriptions of each other, and of nobody else.
     kept = tempfile.TemporaryDirectory(prefix="kbf-test-cache-")
     config.add_cleanup(kept.cleanup)
     os.environ.setdefault("KBF_CACHE_DIR", kept.name)
@@ -238,7 +238,7 @@ def office_drives(made_once: MadeOnce) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def world() -> "World":
-    """A hall whose pictures are grids of words."""
+    """A hall whose images are grids of words."""
     from test.filters.synthetic_world import World
 
     return World()
@@ -270,7 +270,7 @@ def _map_of_the_hall(made_once: MadeOnce, name: str, poses: int) -> "TrainingMap
 
 @pytest.fixture(scope="session")
 def world_drive(world: "World") -> "SyntheticDrive":
-    """A third drive of 220 pictures, on another path."""
+    """A third drive of 220 images, on another path."""
     from test.filters.synthetic_world import drive, loop
 
     return drive(world, loop(220, wobble=-0.08, phase=1.0), seed=5)

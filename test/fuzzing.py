@@ -24,7 +24,7 @@ SECONDS = float(os.environ.get("KBF_FUZZ_SECONDS", "0"))
 """For each parser; 0: a short round of a fixed number of files."""
 SHORT_ROUND, LONG_ROUND = 30, 300
 
-# Where in the file (as a share of its length), how many bytes are cut there, what is put in.
+# Where in the file (as a fraction of its length), how many bytes are cut there, what is put in.
 edits = st.lists(
     st.tuples(st.floats(0.0, 1.0), st.integers(0, 40), st.binary(max_size=20)),
     min_size=1,
@@ -39,8 +39,8 @@ def token_edits(*tokens: bytes) -> st.SearchStrategy[list[tuple[float, int, byte
 
 
 def edited(content: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
-    for share, cut, put in changes:
-        at = int(share * len(content))
+    for fraction, cut, put in changes:
+        at = int(fraction * len(content))
         content = content[:at] + put + content[at + cut :]
     return content
 

@@ -24,8 +24,7 @@ KEYS = {
     "yaml": "python3-yaml",
 }
 OPTIONAL = {"apsw", "av", "distributed", "lz4", "nav2_msgs", "onnx", "onnxruntime", "rosbags"}
-"""Imported where they are there: for films, for --dask, as a part of AMCL's contract, for networks,
-for bags."""
+"""Imported where they are there: for videos, --dask, a part of AMCL's contract, networks, bags."""
 
 
 def imported_packages() -> set[str]:

@@ -1,7 +1,7 @@
 """Build the interface packages of tools/interfaces into wheels, for an environment of ROS 2 wheels.
 
 PyPI has most of ROS 2's messages, but not tf2_msgs, bond and nav2_msgs. A robot has the real
-ones, so these must never become part of kbf_localization, where they would stand in their way.
+ones, so these must never become part of kbf_localization, where they would hide them.
 nav2_msgs holds only what this project speaks.
 
 Usage: .venv/bin/python tools/build_interfaces.py FOLDER    (the wheels are written into FOLDER)

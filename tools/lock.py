@@ -4,7 +4,7 @@ Usage: .venv/bin/python tools/lock.py [--upgrade]     (`make lock`, `make lock U
 
 The hashes are those that the index gives: of all wheels for Linux and the Pythons that the project
 runs on, and of the source archive where a package has no such wheel. With --upgrade the groups
-build, run, dev and docs are first pinned anew to the newest versions that go together (as uv finds
+build, run, dev and docs are first pinned to the newest versions that go together (as uv finds
 them), on Python 3.10 and on this one; ROS's packages and Ubuntu's versions stay, which are what
 their distributions have.
 """
@@ -158,7 +158,7 @@ def resolved(requirements: list[str], python: str, pins: dict[str, str]) -> dict
 
 
 def upgrade() -> None:
-    """Pin the groups anew; a dependency belongs to the first group that needs it."""
+    """Pin the groups again; a dependency belongs to the first group that needs it."""
     with tempfile.TemporaryDirectory() as folder:
         solver = Path(folder) / "solver.txt"
         solver.write_text(pip_requirements(read_pins("lock", False)), encoding="utf-8")

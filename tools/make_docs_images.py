@@ -1,4 +1,4 @@
-"""Make the pictures of README and docs from one drive and a map.
+"""Make the images of README and docs from one drive and a map.
 
 python tools/make_docs_images.py DRIVE MAP
 
@@ -32,13 +32,13 @@ def save_figure(figure: Figure, name: str, width: int) -> None:
     figure.savefig(IMAGES / name, dpi=width / figure.get_figwidth())
 
 
-def picture_of_report(report: Path, frame: int) -> Image.Image:
+def screenshot_of_report(report: Path, frame: int) -> Image.Image:
     """Return the report's replay player at a frame, as Chromium shows it."""
     from playwright.sync_api import sync_playwright
 
     executable = shutil.which("chromium") or shutil.which("google-chrome")
     if executable is None:
-        raise SystemExit("install Chromium: the picture of the report is taken with it")
+        raise SystemExit("install Chromium: the image of the report is taken with it")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1240, "height": 720})
@@ -46,10 +46,10 @@ def picture_of_report(report: Path, frame: int) -> Image.Image:
         page.locator("#slider").fill(str(frame))
         page.evaluate("document.getElementById('replay').scrollIntoView()")
         page.get_by_text(f"frame {frame + 1}/").wait_for()
-        page.wait_for_timeout(1000)  # until the frame's pictures are decoded
-        picture = Image.open(io.BytesIO(page.screenshot()))
+        page.wait_for_timeout(1000)  # until the frame's images are decoded
+        screenshot = Image.open(io.BytesIO(page.screenshot()))
         browser.close()
-        return picture
+        return screenshot
 
 
 def most_undecided(run: Run) -> int:
@@ -113,8 +113,8 @@ def main(drive_path: str, map_path: str) -> None:
             training_map,
             drive,
         )
-        picture = picture_of_report(report, most_undecided(run))
-        picture.convert("RGB").save(IMAGES / "report.jpg", quality=82)
+        screenshot = screenshot_of_report(report, most_undecided(run))
+        screenshot.convert("RGB").save(IMAGES / "report.jpg", quality=82)
 
 
 if __name__ == "__main__":

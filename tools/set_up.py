@@ -5,7 +5,7 @@ Usage: python3 tools/set_up.py FOLDER run|dev|docs [--without-ros] [--ubuntu-24.
 `run` has what kbf_localization imports, `dev` also what tests and lint need, `docs` also what makes
 the site. Where ROS 2 is sourced, it is used with the distribution's versions of NumPy and OpenCV,
 which it was compiled for; elsewhere ROS 2 comes from PyPI's wheels. A stamp file says what the
-environment was made from; one without, left by an interrupted run, is made anew.
+environment was made from; one without, left by an interrupted run, is made again.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Environment:
     def finish(self, process: subprocess.Popen[bytes], doing: str) -> None:
         if process.wait() == 0:
             return
-        # The log goes when the next run makes the folder anew, so it is kept beside it too.
+        # The log goes when the next run makes the folder again, so it is kept beside it too.
         log = self.folder.with_name(f"{self.folder.name}-set-up.log")
         shutil.copyfile(self.log, log)
         text = log.read_text(encoding="utf-8", errors="replace")
@@ -262,7 +262,7 @@ def main() -> None:
     except SetUpError as error:
         sys.exit(f"Set-up: {error}")
     except KeyboardInterrupt:
-        sys.exit("Set-up: interrupted; the next run begins anew")
+        sys.exit("Set-up: interrupted; the next run begins again")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ _GIVEN_POSES = Option(
     "--given-poses", help="Make the map from the true poses instead of odometry and images alone."
 )
 _KIDNAP = Option(
-    "--kidnap", help="Carry the robot elsewhere half-way, and make a video of what follows."
+    "--kidnap", help="Carry the robot elsewhere in the middle, and make a video of what follows."
 )
 
 
@@ -92,7 +92,7 @@ def demo(
         how: dict[str, Any] = {"seed": seed, "frames": FRAMES, "size": IMAGE_SIZE}
         drives = folder.path / "drives"
         sequences = simulate(drives, runs=3, **how, workers=workers, progress=progress)
-    carried = ", in which the robot is carried elsewhere half-way" if kidnap else ""
+    carried = ", in which the robot is carried elsewhere in the middle" if kidnap else ""
     with _stage(numbers, f"Turning the third drive into a bag{carried}") as progress:
         bag = folder.path / "bag" / sequences[2].name
         drive, set_down_ns = _convert(sequences[2], bag, kidnap, progress)
@@ -221,7 +221,7 @@ def _animate(
         else:
             with folder.writing("kidnap.mp4") as video, folder.writing("kidnap.gif") as small:
                 codec = animation.save_video(video, small, frames)
-    return {} if carried is None else {"kidnapping": {**asdict(carried), "film": codec}}
+    return {} if carried is None else {"kidnapping": {**asdict(carried), "video": codec}}
 
 
 def _conclude(folder: ResultsFolder, metrics: dict[str, Any], seconds: float) -> None:
@@ -258,9 +258,9 @@ def _conclude(folder: ResultsFolder, metrics: dict[str, Any], seconds: float) ->
             f"Carried elsewhere: lost after {kidnapped['seconds_to_lost']:.1f} s, found itself "
             f"after {kidnapped['seconds_to_recover']:.1f} s."
         )
-    if kidnapped is not None and kidnapped["film"]:
+    if kidnapped is not None and kidnapped["video"]:
         video = folder.path / "kidnap.mp4"
-        print_line(f"Video:   {video} ({kidnapped['film']}), small: kidnap.gif")
+        print_line(f"Video:   {video} ({kidnapped['video']}), small: kidnap.gif")
     report = folder.path / "report.html"
     print_line(f"Plot:    {folder.path / 'paths.png'}")
     print_line(f"Report:  {report}")

@@ -192,8 +192,8 @@ class ImageFilesDrive(ImageFiles):
         unreadable = f"of {len(some)} images looked at cannot be decoded"
         self._warnings += counted(self.path, headers.count(None), unreadable)
         if len(sizes) > 1:
-            told = ", ".join(f"{w}x{h} ({count})" for (w, h), count in sizes.most_common())
-            self._warnings.append(f"{self.path}: images of several sizes, {told}; resized to one")
+            found = ", ".join(f"{w}x{h} ({count})" for (w, h), count in sizes.most_common())
+            self._warnings.append(f"{self.path}: images of several sizes, {found}; resized to one")
 
     def _match(self, truth: Trajectory, axes: Axes) -> Array:
         """Return the known poses (t, 3) at the images' stamps, NaN where there is none."""

@@ -1,6 +1,6 @@
 """What compressed images claim about themselves, read without decoding them.
 
-Only files that the decoders read the same way pass: a size that this walk does not see is a size
+Only files that the decoders read alike pass: a size that this walk does not see is a size
 that a decoder must not find. OpenCV's own limits (`kbf_localization/__init__.py`) stand behind it.
 """
 

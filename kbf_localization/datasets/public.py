@@ -49,7 +49,7 @@ class TextFilesDrive(ImageFilesDrive):
     """ "stamp file" a line; where it may be missing, images are named by their stamps."""
     odometry_file: ClassVar[str | None] = None
     axes: ClassVar[Axes | None] = None
-    """Of the known poses; None: told by their turns."""
+    """Of the known poses; None: found from their turns."""
     recognized_by: ClassVar[tuple[str, ...]]
 
     def __init__(self, path: Path) -> None:
@@ -224,7 +224,7 @@ class FolderDrive(TextFilesDrive):
 
     The images are those of `images.txt` ("stamp file" a line), or the files in `images/` or in the
     folder itself that are named by their stamps, such as 1305031526.671473.png. The trajectory may
-    be the camera's (z forward) or the robot's (x forward, z up): which is told by its turns.
+    be the camera's (z forward) or the robot's (x forward, z up): its turns show which.
     """
 
     image_list = "images.txt"

@@ -63,11 +63,11 @@ class KernelMean:
         """
         if self.noise is None:
             return np.asarray(self.weights @ function(self.points))
-        nodes, shares = self.noise.quadrature(order)
+        nodes, node_weights = self.noise.quadrature(order)
         values = np.array([self.weights @ function(self.points + node) for node in nodes])
         if not self.noise.has_mean:
             _check_bounded(nodes, values)
-        return np.asarray(np.tensordot(shares, values, axes=1))
+        return np.asarray(np.tensordot(node_weights, values, axes=1))
 
     def inner(self, other: KernelMean) -> float:
         """⟨m, m'⟩ in the RKHS, exact: kernel, noise and reflected noise convolved."""
@@ -163,7 +163,7 @@ def preimage(
     is highest. Setting ∇m to zero gives x = (Σ_i w_i s_i Σ⁻¹)⁻¹ Σ_i w_i s_i Σ⁻¹ X_i with s_i the
     profile's slope at X_i, which for Gaussians is the paper's iteration; profiles that are
     mixtures sum over their parts. Negative weights can throw an iterate off, so the best point
-    seen on the way counts, never a worse one than the start.
+    met in between counts, never a worse one than the start.
     """
     if isinstance(mean, KernelMeanSum):
         raise ValueError("mean: its points have different noises; pass mean.projected(…)")
@@ -190,16 +190,16 @@ def preimage(
 
 
 def _fixed_point_step(mean: KernelMean, current: Array) -> Array:
-    """One step for each of the points `current` (s, m); a point with no way on stays."""
+    """One step for each of the points `current` (s, m); a point from which no step leads stays."""
     size = mean.kernel.dimension
     left = np.zeros((len(current), size, size))
     right = np.zeros((len(current), size))
-    for share, part in mean.profile.components():
+    for coefficient, part in mean.profile.components():
         slopes = part.radial_slope(part.squared_distances(current, mean.points)) * mean.weights
         totals = slopes.sum(axis=1)
         centres = slopes @ mean.points + totals[:, None] * part.location
-        left += share * totals[:, None, None] * part.precision
-        right += share * centres @ part.precision
+        left += coefficient * totals[:, None, None] * part.precision
+        right += coefficient * centres @ part.precision
     following = current.copy()
     # Slopes that cancel or vanish leave a singular system, hence no direction to go.
     strength = np.abs(left).max(axis=(1, 2))

@@ -113,22 +113,22 @@ class CauchyNoise(EllipticalDensity):
         radii = np.sqrt(self.dimension * fdtri(self.dimension, 1.0, (1.0 + places) / 2.0))
         directions = _directions(self.dimension, 4 * order)
         nodes = (radii[:, None, None] * directions[None]).reshape(-1, self.dimension)
-        shares = np.repeat(weights / 2.0 / len(directions), len(directions))
-        return self.location + nodes @ np.linalg.cholesky(self.scale).T, shares
+        node_weights = np.repeat(weights / 2.0 / len(directions), len(directions))
+        return self.location + nodes @ np.linalg.cholesky(self.scale).T, node_weights
 
 
 class MixtureNoise(Density):
     """Σ_i ω_i p_i with mixing coefficients ω_i ≥ 0 that sum to one (Appendix A)."""
 
     def __init__(self, coefficients: ArrayLike, parts: Sequence[Density]) -> None:
-        shares = as_vector("coefficients", coefficients, len(parts))
-        if (shares < 0.0).any() or abs(float(shares.sum()) - 1.0) > 1e-9:
+        mixings = as_vector("coefficients", coefficients, len(parts))
+        if (mixings < 0.0).any() or abs(float(mixings.sum()) - 1.0) > 1e-9:
             raise ValueError("coefficients: must be non-negative and sum to one")
         if len({part.dimension for part in parts}) != 1:
             raise ValueError("parts: all must have the same dimension")
         self._components = tuple(
-            (float(share * coefficient), component)
-            for share, part in zip(shares, parts, strict=True)
+            (float(mixing * coefficient), component)
+            for mixing, part in zip(mixings, parts, strict=True)
             for coefficient, component in part.components()
         )
         self.has_mean = all(part.has_mean for part in parts)
@@ -163,14 +163,16 @@ class MixtureNoise(Density):
         )
 
     def reflected(self) -> MixtureNoise:
-        return self._with_parts([(share, part.reflected()) for share, part in self._components])
+        return self._with_parts([(mixing, part.reflected()) for mixing, part in self._components])
 
     def pushed(self, matrix: ArrayLike) -> MixtureNoise:
-        return self._with_parts([(share, part.pushed(matrix)) for share, part in self._components])
+        return self._with_parts(
+            [(mixing, part.pushed(matrix)) for mixing, part in self._components]
+        )
 
     def sample(self, count: int, generator: np.random.Generator) -> Array:
-        shares = np.array([share for share, _ in self._components])
-        counts = generator.multinomial(count, shares / shares.sum())
+        mixings = np.array([mixing for mixing, _ in self._components])
+        counts = generator.multinomial(count, mixings / mixings.sum())
         draws = [
             part.sample(int(many), generator)
             for many, (_, part) in zip(counts, self._components, strict=True)
@@ -178,9 +180,9 @@ class MixtureNoise(Density):
         return np.asarray(generator.permutation(np.concatenate(draws)))
 
     def quadrature(self, order: int) -> tuple[Array, Array]:
-        rules = [(share, *part.quadrature(order)) for share, part in self._components]
+        rules = [(mixing, *part.quadrature(order)) for mixing, part in self._components]
         nodes = np.concatenate([nodes for _, nodes, _ in rules])
-        return nodes, np.concatenate([share * weights for share, _, weights in rules])
+        return nodes, np.concatenate([mixing * weights for mixing, _, weights in rules])
 
     def same_as(self, other: object) -> bool:
         return (
@@ -196,4 +198,4 @@ class MixtureNoise(Density):
 
     @staticmethod
     def _with_parts(parts: list[tuple[float, Density]]) -> MixtureNoise:
-        return MixtureNoise([share for share, _ in parts], [part for _, part in parts])
+        return MixtureNoise([mixing for mixing, _ in parts], [part for _, part in parts])

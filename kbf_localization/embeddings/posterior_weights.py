@@ -1,4 +1,4 @@
-"""The weights of the kernel Bayes' rule: three forms of the rule, each computed in several ways.
+"""The weights of the kernel Bayes' rule: three forms of the rule, each with several computations.
 
 All take the prior weights β (n,), the observations' Gram matrix G_Z (n, n), the similarities
 k_Z(z) (n,) of the observation and a regularization, and give α (n,), not normalized:

@@ -82,11 +82,13 @@ class VarianceGammaNoise(EllipticalDensity):
         return np.asarray(self.location + normal @ np.linalg.cholesky(self.scale).T)
 
     def quadrature(self, order: int) -> tuple[Array, Array]:
-        variances, shares = roots_genlaguerre(order, self.shape - 1.0)
+        variances, variance_weights = roots_genlaguerre(order, self.shape - 1.0)
         nodes, weights = gaussian_nodes(self.scale, order)
         spread = np.sqrt(2.0 * variances / self.rate**2)
         points = (spread[:, None, None] * nodes[None]).reshape(-1, self.dimension)
-        return points + self.location, np.outer(shares / shares.sum(), weights).ravel()
+        return points + self.location, np.outer(
+            variance_weights / variance_weights.sum(), weights
+        ).ravel()
 
     def same_as(self, other: object) -> bool:
         return (

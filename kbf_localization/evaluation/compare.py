@@ -195,7 +195,7 @@ def _labels(runs: Sequence[tuple[Path, str]]) -> tuple[str, ...]:
 
 
 def _same_drive(reference: Path, folder: Path) -> Path:
-    """Return the part of the results that shares the most frames with the reference."""
+    """Return the part of the results with the most frames in common with the reference."""
     truth, _ = _read(reference, TRUTH)
     shared = {
         part: len(np.intersect1d(truth, _read(folder / part, TRUTH)[0])) for part in _parts(folder)
@@ -203,7 +203,7 @@ def _same_drive(reference: Path, folder: Path) -> Path:
     best = max(shared, key=lambda part: shared[part])
     if shared[best] < 2:
         raise DatasetError(
-            f"{folder}: shares no frames with {reference}; compare runs of the same drive"
+            f"{folder}: has no frames in common with {reference}; compare runs of the same drive"
         )
     return folder / best
 

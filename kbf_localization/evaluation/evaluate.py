@@ -140,7 +140,7 @@ def in_map_frame(
 def relative_metrics(
     results: Sequence[SourceResult], training_map: TrainingMap
 ) -> dict[str, Metrics]:
-    """Return each method's error relative to the nearest map image, where that can be told."""
+    """Return each method's error relative to the nearest map image, where that is known."""
     found: dict[str, Metrics] = {}
     for name in results[0].runs:
         errors = np.concatenate(

@@ -69,7 +69,7 @@ class FramePool:
         """Return a map of `count` frames of these drives, chosen at random.
 
         Of the parameters only those of the view change what a map learns, which takes long: methods
-        and settings that are compared on the same frames share it.
+        and settings that are compared on the same frames use the same map.
         """
         key = (tuple(drives), count, seed, parameters_of(BeliefParameters, "kbf", parameters or {}))
         found = self._maps.get(key)

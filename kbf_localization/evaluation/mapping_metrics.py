@@ -165,7 +165,7 @@ def mapping_verdict(estimates: PoseEstimates) -> str:
     if not estimates.closures:
         parts.append(
             "No place was recognized twice: the poses are the wheels' own, with their drift. Drive "
-            "the path again in the same direction, or close a loop facing the same way."
+            "the path again in the same direction, or close a loop facing the same direction."
         )
     elif worst > UNCERTAIN_M:
         parts.append(

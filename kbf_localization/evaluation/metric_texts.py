@@ -38,7 +38,7 @@ METRIC_TEXTS = {
     "aligned_rmse_m": MetricText(
         "position error, aligned, RMSE",
         "As the RMSE above, after the estimated path was moved and turned onto the truth: evo's "
-        "absolute pose error with alignment. Lower is better; equal where both share one frame.",
+        "absolute pose error with alignment. Lower is better; equal where both are in one frame.",
     ),
     "relative_1m_rmse_m": MetricText(
         "error over 1 m of path, RMSE",

@@ -62,7 +62,7 @@ def save_plots(
 
 
 def make_figure(width: float = 8.0, height: float = 5.0) -> tuple[Figure, Axes]:
-    """Return a new figure, which shares no state between threads or calls."""
+    """Return a new figure, without state that other threads or calls see."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

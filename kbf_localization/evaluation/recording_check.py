@@ -263,7 +263,7 @@ def _revisits(drive: Drive) -> Finding:
 
 
 def revisited(poses: Array, drift: float = 0.0) -> tuple[float, float]:
-    """Return the fractions of a path (t, 3) that are driven again: the same way, and another way.
+    """Return the fractions of a path (t, 3) driven again, in the same and in another direction.
 
     Poses may have drifted apart by the fraction `drift` of the path between them.
     """

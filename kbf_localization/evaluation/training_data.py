@@ -31,14 +31,14 @@ def training_warning(
     """
     images = {description.features.tobytes() for description in descriptions if description}
     in_map = images & {row.tobytes() for row in training_map.features} if images else set()
-    namesake = _recorded_as(training_map, drive, same_name=True)
+    same_name = _recorded_as(training_map, drive, same_name=True)
     copy = _recorded_as(training_map, drive, same_name=False)
     if len(in_map) > MIN_FRACTION_IN_MAP * len(images) or (in_map and copy):
         how = (
             f"{len(in_map)} of {len(images)} different images of {drive.name} are in the map "
             "(compared by content)"
         )
-    elif namesake is not None:
+    elif same_name is not None:
         how = (
             f"{drive.name} has the name and the recording time of a drive in the map "
             "(compared by name and stamps)"

@@ -54,7 +54,7 @@ AFTER_UNCOVERED = 30
 """Updates after a place that the map does not know, in which the robot may find itself again."""
 
 TRIALS_PER_BATCH = 10
-"""Trials that share a localizer, whose preparation costs as much as some hundred updates."""
+"""Trials with one localizer, whose preparation costs as much as some hundred updates."""
 
 Trace = NDArray[np.void]
 """A table (t,) with a row an update, of `COLUMNS`."""
@@ -199,7 +199,7 @@ class Scene:
         traces = []
         for trial in trials:
             localizer.reset()
-            covered = [_lasting(self.covered[piece.drive])[piece.rows] for piece in trial]
+            covered = [_persistent(self.covered[piece.drive])[piece.rows] for piece in trial]
             run = replay(joined(self.drives, trial), localizer)
             traces.append(trace_of(run, np.concatenate(covered)))
         return traces
@@ -214,7 +214,7 @@ def trace_of(run: Run, covered: Flags) -> Trace:
     return trace
 
 
-def _lasting(covered: Flags) -> Flags:
+def _persistent(covered: Flags) -> Flags:
     """Return where the last `AFTER_UNCOVERED` updates were covered too."""
     padded = np.concatenate((np.ones(AFTER_UNCOVERED, dtype=bool), covered))
     windows = np.lib.stride_tricks.sliding_window_view(padded, AFTER_UNCOVERED + 1)

@@ -70,7 +70,7 @@ class NeighbourParticleFilter:
 
     With `NeighbourParameters` it is the method that the paper describes: k nearest images of equal
     weight as observation model, and a particle filter. With `ParticleParameters` similar images
-    count more, a floor bounds what one image decides, and some particles start anew near the
+    count more, a floor bounds what one image decides, and some particles are placed near the
     nearest images, so that it recovers from a wrong place.
     """
 
@@ -115,17 +115,19 @@ class NeighbourParticleFilter:
     ) -> Estimate:
         similarities = np.nan_to_num(observation.similarities(), nan=0.0, posinf=0.0, neginf=0.0)
         nearest = np.argpartition(-similarities, self._neighbours - 1)[: self._neighbours]
-        shares = similarities[nearest] ** self.parameters.power
+        image_weights = similarities[nearest] ** self.parameters.power
         events: tuple[Event, ...] = ()
-        if not shares.sum() > 0.0:
-            events, shares = (Event.UNRECOGNIZED_IMAGE,), np.ones(len(nearest))
-        shares = shares / shares.sum()
+        if not image_weights.sum() > 0.0:
+            events, image_weights = (Event.UNRECOGNIZED_IMAGE,), np.ones(len(nearest))
+        image_weights = image_weights / image_weights.sum()
         self._move(motion)
         if not events:
             self._inject(nearest)
-        likelihoods = self._likelihoods(nearest, shares) if not events else np.ones(self._count)
+        likelihoods = (
+            self._likelihoods(nearest, image_weights) if not events else np.ones(self._count)
+        )
         weights = likelihoods / likelihoods.sum()
-        estimate = self._estimate(weights, int(nearest[np.argmax(shares)]), events)
+        estimate = self._estimate(weights, int(nearest[np.argmax(image_weights)]), events)
         places = (self._generator.random() + np.arange(self._count)) / self._count
         kept = np.searchsorted(np.cumsum(weights), places).clip(0, self._count - 1)
         self._particles = self._particles[kept]
@@ -145,15 +147,15 @@ class NeighbourParticleFilter:
         noise = 0.5 * self._widths * self._generator.standard_normal((many, 4))
         self._particles[chosen] = embed(unembed(places + noise))
 
-    def _likelihoods(self, nearest: NDArray[np.intp], shares: Array) -> Array:
+    def _likelihoods(self, nearest: NDArray[np.intp], image_weights: Array) -> Array:
         offsets = self._particles[:, None] / self._widths - self._points[nearest] / self._widths
         gaussians = np.exp(-0.5 * (offsets**2).sum(axis=-1))
-        return np.asarray(gaussians @ shares + self.parameters.floor + 1e-12)
+        return np.asarray(gaussians @ image_weights + self.parameters.floor + 1e-12)
 
     def _estimate(self, weights: Array, nearest: int, events: tuple[Event, ...]) -> Estimate:
         near = self._near_the_mode(weights)
-        shares = weights[near] / weights[near].sum()
-        pose = unembed(shares @ self._particles[near])
+        local = weights[near] / weights[near].sum()
+        pose = unembed(local @ self._particles[near])
         spread = unembed(self._particles) - pose
         spread[:, 2] = wrap_angle(spread[:, 2])
         floor = np.diag((0.1 * self._widths[[0, 0, 2]]) ** 2)

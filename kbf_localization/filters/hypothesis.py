@@ -374,7 +374,7 @@ def posterior_weights(
     """Return the weights (p,) of places after an image, where the null hypothesis has likelihood 1.
 
     `before` and `after` (p,) are the places' parts of all weight on the map before and after the
-    KBR: they share the weight among places, as far as the image carries `information` in [0, 1].
+    KBR: they divide the weight among places, as far as the image carries `information` in [0, 1].
     `masses` (p,) with the calibrated `log_ratios` (p,) give the evidence for the map as a whole.
     """
     evidence = float(masses @ np.exp(log_ratios))

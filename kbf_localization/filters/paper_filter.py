@@ -206,8 +206,8 @@ class MapProjection:
     """Solves the sum rule's system on the poses near a kernel mean, `ridge` being nε.
 
     What is solved is local: far from the mean β vanishes. Either the inverse of the whole matrix
-    is kept, or that of a neighbourhood of the robot, made anew when the robot leaves it; a belief
-    that is all over a large map is solved for without any inverse.
+    is kept, or that of a neighbourhood of the robot, until the robot leaves it; a belief that is
+    all over a large map is solved for without any inverse.
     """
 
     def __init__(self, space: PoseSpace, ridge: float, exact: bool = False) -> None:

@@ -71,6 +71,6 @@ def _registered_filter(
         made: PoseFilter = point.load()(training_map, parameters, seed)
     except KbfError:
         raise
-    except Exception as error:  # another package's code may fail in any way
+    except Exception as error:  # another package's code may raise anything
         raise ParameterError(f"the method '{method}' cannot be made: {error}") from error
     return made

@@ -1,4 +1,4 @@
-"""The localizer that the node and the offline replay share."""
+"""The localizer of the node and of the offline replay."""
 
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.localization.result import Localization, LocalizerSettings, State

@@ -18,7 +18,7 @@ AGREEMENT_M, AGREEMENT_PER_M = 0.5, 0.1
 SCALE_SIGMA = 0.05
 """Relative error of wheels' distances: a radius is known to some per cent."""
 DRIFT_PER_M = 0.01
-"""σ of a closed graph's distances, relative: what a scale cannot be told from."""
+"""σ of a closed graph's distances, relative: what cannot be distinguished from a scale."""
 MIN_SPREAD_M = 2.0
 """Anchors nearer to each other, RMS, tell no scale."""
 ROUNDS = 20

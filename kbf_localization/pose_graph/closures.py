@@ -30,7 +30,7 @@ MIN_INLIERS, MIN_INLIER_FRACTION = 20, 0.40
 MIN_SPREAD = 0.19
 """Inliers in fewer than 3 of 16 cells of the image leave the pose open."""
 MAX_DISTANCE_M, MAX_TURN_RAD = 6.0, 1.0
-"""Views farther apart share too little to be told from look-alikes."""
+"""Views farther apart have too little in common to exclude look-alikes."""
 SIGMA_PX = 1.5
 """Of a keypoint against points that were triangulated elsewhere."""
 REACH = np.diag([2.0**2, 2.0**2, 0.6**2])

@@ -286,7 +286,7 @@ class _Estimator:
         return scale_of(free.poses, anchors)
 
     def _problem(self, given: Sequence[Anchor]) -> tuple[Problem, Flags]:
-        """Return the graph of the pieces that share a frame or are anchored, and these pieces."""
+        """Return the graph of the pieces in one frame or anchored, and these pieces."""
         evidence, keyframes = self.evidence, self.evidence.prepared.keyframes
         piece_of = keyframes.piece_of
         groups = components(evidence.closures, piece_of)

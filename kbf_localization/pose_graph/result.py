@@ -74,7 +74,7 @@ class PoseEstimates:
 
     `used` is "odometry_edges", "visual_edges" or "adjustment". `left_out` names the drives, or
     pieces of drives, that nothing joins with the others; `drives_joined` is the number of drives
-    that share the map's frame. `held_out` is what decided between the three; None where there
+    in the map's frame. `held_out` is what decided between the three; None where there
     were too few closures. `anchors` known poses hold the frame; without any it is the map's own.
     The wheels' distances were multiplied by `odometry_scale`.
     """

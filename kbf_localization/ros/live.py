@@ -200,7 +200,7 @@ class LiveListener:
         origin = planar_pose(info.origin).tolist()
         image = base64.b64encode(packed).decode("ascii")
         self._board.put(
-            "plan", {"picture": image, "origin": origin, "resolution": float(info.resolution)}
+            "plan", {"image": image, "origin": origin, "resolution": float(info.resolution)}
         )
 
     def _on_camera(self, message: CompressedImage | Image) -> None:

@@ -28,7 +28,7 @@ class Decorator:
     """Paints faces and boxes of one office; its seed decides, and a small stock makes repetition.
 
     Corridors repeat one module (door, bare wall, one of few posters) along look-alike stretches;
-    rooms differ by paint, boards and posters, but share the stock as well.
+    rooms differ by paint, boards and posters, but have the stock in common.
     """
 
     def __init__(self, seed: int, pixels: float) -> None:

@@ -174,7 +174,7 @@ def simulate_along(
 
     Each of `trajectories` is a COLD `places.lst` (or a sequence's folder that has one); all are in
     one frame. The office is built round all of them and those of `office_from`, so that drives
-    rendered by several calls share an office when the union and the seed are the same. Stamps,
+    rendered by several calls are of one office when the union and the seed are the same. Stamps,
     poses, labels and file names are the originals'. `extra_drives` further drives follow a
     perturbed version of the longest trajectory, numbered from `first_drive`. The camera looks by
     `camera_turned_rad` to the left of where the robot goes, beyond the mount of `camera`. To train

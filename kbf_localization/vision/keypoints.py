@@ -24,7 +24,7 @@ from kbf_localization.vision.settings import CELLS_PER_SIDE, DESCRIPTOR_LENGTH, 
 
 OCTAVES = 3
 INTERVALS = 3
-"""Scales an octave at which extrema are sought."""
+"""Scales an octave at which extrema are searched for."""
 FIRST_SIGMA_PX = 1.0
 """Smoothing of an octave's first scale; Lowe's 1.6 on an image doubled in size is 0.8."""
 CAMERA_SIGMA_PX = 0.5

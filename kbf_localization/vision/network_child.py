@@ -1,8 +1,8 @@
 """The process in which a network runs: it reads images and writes vectors, and can do no harm.
 
 A network file may come from anywhere. So it is run here, apart: with a bound on memory and on
-processor time, and, since it may open no file, with no way to others' data. What kills this process
-leaves the one that started it unharmed.
+processor time, and, since it may open no file, without access to others' data. What kills this
+process leaves its parent unharmed.
 
 A message is a line of JSON, whose "bytes" says how many bytes follow it.
 """

@@ -81,7 +81,7 @@ def registered(name: str) -> Factory:
         )
     try:
         made: Factory = points[0].load()
-    except Exception as error:  # another package's code may fail in any way
+    except Exception as error:  # another package's code may raise anything
         raise DescriberError(f"the describer '{name}' cannot be loaded: {error}") from error
     return made
 

@@ -516,8 +516,8 @@ class _Problem:
     def deviations(self, state: _State) -> Array:
         """Return standard deviations (5,); those of what is not free are 0.
 
-        The matches of a pair share the errors of its two poses: the covariance of the gradient is
-        summed over pairs (the sandwich estimate), not over matches.
+        The errors of a pair's two poses are common to its matches: the covariance of the gradient
+        is summed over pairs (the sandwich estimate), not over matches.
         """
         scale = SCALES_PX[-1]
         errors = np.nan_to_num(self.errors(state, self.matches), nan=1e6)

@@ -95,7 +95,7 @@ def test_a_kidnapped_robot_must_find_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = {"position_median_m": 0.1, "share_confident_wrong": 0.004, "share_beyond_1m": 0.5}
-    kidnapping = {"seconds_to_lost": 0.2, "seconds_to_recover": 0.8, "film": "H.264"}
+    kidnapping = {"seconds_to_lost": 0.2, "seconds_to_recover": 0.8, "video": "H.264"}
     with pytest.raises(KbfError, match="tracking again after being carried wanted"):
         conclude(tmp_path, node, kidnapping={**kidnapping, "tracking_again_at": None})
     assert conclude(tmp_path, node, kidnapping={**kidnapping, "tracking_again_at": 115})

@@ -86,9 +86,9 @@ def build(tmp_path: Path, *more: str):  # type: ignore[no-untyped-def]
     return runner.invoke(app, ["map", "build", str(tmp_path), "--output", output, *more])
 
 
-def assert_one_line(result, complaint: str) -> None:  # type: ignore[no-untyped-def]
+def assert_one_line(result, reason: str) -> None:  # type: ignore[no-untyped-def]
     assert result.exit_code == 2, result.output
-    assert complaint in result.output
+    assert reason in result.output
     assert len(result.output.strip().splitlines()) == 1
 
 

@@ -115,7 +115,7 @@ def test_an_unknown_command_is_exit_code_2() -> None:
     assert CliRunner().invoke(main.app, ["no-such-command"]).exit_code == 2
 
 
-def test_a_mistyped_command_is_told_the_right_one() -> None:
+def test_a_mistyped_command_names_the_right_command() -> None:
     result = CliRunner().invoke(main.app, ["evaluat"])
     assert result.exit_code == 2
     assert "Did you mean 'evaluate'?" in result.output

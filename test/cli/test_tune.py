@@ -25,13 +25,13 @@ def test_writes_parameters_that_a_map_can_take(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "reason"),
     [
         (["--method", "amcl"], "amcl"),
         ([], "another SOURCE"),
         (["--output", "/nowhere/at/all.yaml"], "/nowhere/at"),
     ],
 )
-def test_a_users_mistake_is_one_line(tmp_path, arguments, complaint):
+def test_a_users_mistake_is_one_line(tmp_path, arguments, reason):
     sources = [tmp_path] * (2 if "--output" in arguments else 1)
-    assert complaint in refused("tune", *sources, "--output", tmp_path / "p.yaml", *arguments)
+    assert reason in refused("tune", *sources, "--output", tmp_path / "p.yaml", *arguments)

@@ -1,4 +1,4 @@
-"""Makes small drives in COLD's layout, with pictures that tell places apart."""
+"""Makes small drives in COLD's layout, with images that tell places apart."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_an_existing_bag_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "file").write_text("already there")
     with pytest.raises(DatasetError, match="file/bag: cannot be written"):
         write_bag(MemoryDrive(), tmp_path / "file" / "bag")
 

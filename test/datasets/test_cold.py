@@ -93,7 +93,7 @@ def test_bad_images_are_none_and_the_rest_is_fine(folder: Path) -> None:
     paths = images_of(folder)
     paths[1].write_bytes(b"")
     paths[2].write_bytes(paths[2].read_bytes()[:700])
-    paths[3].write_bytes(b"not a picture at all")
+    paths[3].write_bytes(b"not an image at all")
     drive = ColdDrive(folder)
     paths[4].unlink()
     bad = [index for index, image in drive.images() if image is None]

@@ -1,4 +1,4 @@
-"""The commonest mistakes in data of one's own are told apart, each with what is expected."""
+"""The commonest mistakes in recorded data are named, each with what is expected."""
 
 from pathlib import Path
 
@@ -110,7 +110,7 @@ def test_a_camera_that_looks_down_is_not_blamed_on_stamps(tmp_path: Path) -> Non
     assert "up or down by more than 75°" in message
 
 
-def test_a_robots_trajectory_with_tum_images_is_told_its_axes(tmp_path: Path) -> None:
+def test_a_robots_trajectory_with_tum_images_has_its_axes_found(tmp_path: Path) -> None:
     folder = make_tum(tmp_path, FRAMES)
     path = planar_path(FRAMES, step=0.05)
     (folder / "groundtruth.txt").write_text(tum_lines(path, 30.0, camera=False))
@@ -127,7 +127,7 @@ def test_mirrored_axes_are_known_by_their_turns(tmp_path: Path) -> None:
     assert "turn left where the odometry turns right" in message and "ARKit" in message
 
 
-def test_poses_of_a_body_that_looks_aside_are_told_from_the_base(tmp_path: Path) -> None:
+def test_poses_of_a_body_that_looks_aside_differ_from_the_bases(tmp_path: Path) -> None:
     rows = table(camera=False)
     aside = Rotation.from_euler("z", 90, degrees=True)
     rows[:, 4:] = (Rotation.from_quat(rows[:, 4:]) * aside).as_quat()
@@ -135,7 +135,7 @@ def test_poses_of_a_body_that_looks_aside_are_told_from_the_base(tmp_path: Path)
     assert "heading differs from the odometry's by -90°" in message
 
 
-def test_a_matrix_of_another_size_is_told_the_expected(tmp_path: Path) -> None:
+def test_a_matrix_of_another_size_names_the_expected_size(tmp_path: Path) -> None:
     sequence = make_kitti(tmp_path)
     poses = next(tmp_path.rglob("poses/*.txt"))
     poses.write_text("1 2 3\n" * 20)

@@ -77,7 +77,7 @@ MAKERS: dict[str, Callable[[Path], object]] = {
 
 
 def restored(tmp_path_factory: pytest.TempPathFactory, kind: str) -> Path:
-    """A fresh copy of a drive of this kind; made once in a session."""
+    """A copy of a drive of this kind; made once in a session."""
     base = tmp_path_factory.getbasetemp()
     original, copy = base / f"original-{kind}", base / f"hostile-{kind}"
     if not original.exists():
@@ -204,14 +204,14 @@ def test_a_floor_plan_that_claims_a_gigapixel(tmp_path: Path) -> None:
         read_floor_plan(path, np.zeros((1, 3)))
 
 
-PICTURE = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
+IMAGE = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
 ENCODED = {
-    "jpeg": cv2.imencode(".jpg", PICTURE)[1].tobytes(),
-    "progressive": cv2.imencode(".jpg", PICTURE, [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1].tobytes(),
-    "png": cv2.imencode(".png", PICTURE)[1].tobytes(),
-    "webp": cv2.imencode(".webp", PICTURE)[1].tobytes(),
-    "tiff": cv2.imencode(".tiff", PICTURE)[1].tobytes(),
-    "bmp": cv2.imencode(".bmp", PICTURE)[1].tobytes(),
+    "jpeg": cv2.imencode(".jpg", IMAGE)[1].tobytes(),
+    "progressive": cv2.imencode(".jpg", IMAGE, [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1].tobytes(),
+    "png": cv2.imencode(".png", IMAGE)[1].tobytes(),
+    "webp": cv2.imencode(".webp", IMAGE)[1].tobytes(),
+    "tiff": cv2.imencode(".tiff", IMAGE)[1].tobytes(),
+    "bmp": cv2.imencode(".bmp", IMAGE)[1].tobytes(),
 }
 image_edits = token_edits(
     b"\xff\xd8", b"\xff\xda", b"\xff\xc0", b"\xff\xc2", b"\xff\xd9", b"\xff\xe0\xff\xff",

@@ -46,10 +46,10 @@ def test_a_part_has_its_images(text: str, indices: range) -> None:
     assert [index for index, _ in part.images([1, 0])] in ([0, 1], [1, 0])
 
 
-@pytest.mark.parametrize("share", [0.1, 0.33, 0.5, 0.7, 0.999])
-def test_two_parts_share_no_image_and_lose_none(share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.1, 0.33, 0.5, 0.7, 0.999])
+def test_two_parts_have_no_image_in_common_and_lose_none(fraction: float) -> None:
     first, second = (
-        parse_part(text).indices(DRIVE.stamps_ns) for text in (f"0:{share}", f"{share}:")
+        parse_part(text).indices(DRIVE.stamps_ns) for text in (f"0:{fraction}", f"{fraction}:")
     )
     assert np.concatenate([first, second]).tolist() == list(range(51))
 

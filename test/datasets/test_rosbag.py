@@ -145,7 +145,7 @@ def test_some_images_are_read_without_the_others(tmp_path: Path) -> None:
     assert list(read.images([])) == []
 
 
-def test_late_repeated_and_damaged_messages_are_passed_over_and_told(tmp_path: Path) -> None:
+def test_late_repeated_and_damaged_messages_are_passed_over_and_named(tmp_path: Path) -> None:
     stamps = START_NS + 10**8 * np.array([1, 2, 2, 1, 3, 4])
     messages: list[tuple[str, int, Any]] = []
     for number, stamp in enumerate(stamps.tolist()):
@@ -273,7 +273,9 @@ def test_a_damaged_bag_gives_one_line_that_names_it(
     assert str(tmp_path / "bag") in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_bag_without_metadata_is_read_from_its_file_or_told_how_to_repair(tmp_path: Path) -> None:
+def test_a_bag_without_metadata_is_read_from_its_file_or_named_with_its_repair(
+    tmp_path: Path,
+) -> None:
     write_bag(DRIVE, tmp_path / "bag")
     (tmp_path / "bag" / "metadata.yaml").unlink()
     assert len(RosbagDrive(tmp_path / "bag")) == len(DRIVE)

@@ -1,4 +1,4 @@
-"""The clocks' offset is found in simulated drives and in pictures whose motion is known."""
+"""The clocks' offset is found in simulated drives and in images whose motion is known."""
 
 from __future__ import annotations
 

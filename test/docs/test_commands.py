@@ -51,7 +51,7 @@ DRIVES = ("seq1_cloudy1", "seq1_cloudy2", "seq1_cloudy3")
 
 
 def run_kbf(arguments: list[str], folder: Path) -> None:
-    """In this process: importing everything anew would take longer than most commands."""
+    """In this process: importing everything again would take longer than most commands."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("HOME", str(folder))

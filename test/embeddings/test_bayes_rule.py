@@ -88,7 +88,7 @@ def test_low_rank_rule_takes_a_rank() -> None:
 
 def test_observations_may_be_anything_that_their_kernel_takes() -> None:
     class WordOverlap:
-        """Share of common letters, on strings held in an object array."""
+        """Fraction of common letters, on strings held in an object array."""
 
         def gram(self, a, b):
             return np.array([[len(set(x) & set(y)) / 4.0 for y in b] for x in a])

@@ -172,7 +172,7 @@ def test_samples_are_distributed_as_the_density(make: MakePair) -> None:
         below = integral_on_line(
             lambda x, edge=edge: np.where(x[:, 0] < edge, noise(x), 0.0), [edge, centre]
         )
-        # Four standard errors of a share.
+        # Four standard errors of a fraction.
         assert np.mean(samples < edge) == pytest.approx(below, abs=2.0 / np.sqrt(20_000))
 
 

@@ -66,7 +66,7 @@ def test_restricted_form_agrees_with_the_paper_on_priors_with_exact_zeros(
 
 @settings(max_examples=80, deadline=None)
 @given(SEEDS, st.integers(20, 200), st.floats(0.1, 0.5), st.floats(-3.0, 0.0))
-def test_dropping_the_tail_of_a_local_prior_changes_no_more_than_its_share_over_root_delta(
+def test_dropping_the_tail_of_a_local_prior_changes_no_more_than_its_weight_over_root_delta(
     seed: int, count: int, width: float, log_delta: float
 ) -> None:
     """What is left out would weigh about β_i/√δ at most: (B − i√δI)⁻¹ is no larger than that."""
@@ -217,14 +217,14 @@ def test_the_prior_weights_are_the_density_ratio_of_the_importance_weighted_rule
     generator = np.random.default_rng(6)
     kernel = GaussianKernel(0.3)
     states, samples = generator.uniform(-2, 2, (12, 1)), generator.normal(0.0, 0.7, (8, 1))
-    epsilon, shares = 0.05, np.full(8, 1.0 / 8.0)
+    epsilon, uniform = 0.05, np.full(8, 1.0 / 8.0)
     points = np.concatenate([states, samples])
     gram = kernel.gram(points, points)
     at_states, at_samples = gram[:12], gram[12:]
     # r = Σ c_i k(·, p_i): the gradient with respect to c set to zero.
     quadratic = at_states.T @ at_states / 12.0 + epsilon * gram
-    coefficients = np.linalg.lstsq(quadratic, at_samples.T @ shares, rcond=None)[0]
-    prior = RidgeSolver(gram[:12, :12], 12 * epsilon).solve(gram[:12, 12:] @ shares)
+    coefficients = np.linalg.lstsq(quadratic, at_samples.T @ uniform, rcond=None)[0]
+    prior = RidgeSolver(gram[:12, :12], 12 * epsilon).solve(gram[:12, 12:] @ uniform)
     np.testing.assert_allclose(prior, at_states @ coefficients / 12.0, rtol=1e-6, atol=1e-9)
 
 

@@ -47,7 +47,7 @@ def test_a_run_that_kept_no_belief_cannot_be_animated() -> None:
         next(animation.draw_shots([animation.Shot(0)], without, MAP, DRIVE))
 
 
-def test_a_kidnapping_is_told_by_its_states() -> None:
+def test_a_kidnapping_is_described_by_its_states() -> None:
     carried = kidnapping(KIDNAPPED, int(KIDNAPPED.stamps_ns[SET_DOWN]))
     assert (carried.set_down_at, carried.lost_at, carried.tracking_again_at) == (12, 13, 15)
     stamps = KIDNAPPED.stamps_ns

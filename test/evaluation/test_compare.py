@@ -46,7 +46,7 @@ def test_a_run_does_not_differ_from_itself(tmp_path: Path) -> None:
         assert (found.difference, found.std, found.verdict) == (0.0, 0.0, "within noise")
 
 
-def test_a_clear_difference_is_told_and_a_small_one_is_noise() -> None:
+def test_a_clear_difference_is_named_and_a_small_difference_is_noise() -> None:
     """One run's errors are another's, all 10 cm more; a third's differ by noise of mean zero."""
     rng = np.random.default_rng(0)
     errors = rng.gamma(4.0, 0.05, 500)
@@ -89,7 +89,7 @@ def test_runs_of_other_drives_are_refused(tmp_path: Path) -> None:
             return super().stamps_ns + 10**12
 
     folders = [results(tmp_path / "a", DRIVE, "kbf"), results(tmp_path / "b", Later(150), "kbf")]
-    with pytest.raises(DatasetError, match="shares no frames"):
+    with pytest.raises(DatasetError, match="has no frames"):
         read_comparison(folders)
     with pytest.raises(DatasetError, match="trajectory_truth"):
         read_comparison([tmp_path / "nowhere"])

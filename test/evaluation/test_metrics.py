@@ -123,7 +123,7 @@ def test_heading_error_is_along_the_shorter_arc() -> None:
     assert trajectory_metrics(run)["heading_rmse_deg"] == pytest.approx(np.degrees(0.02))
 
 
-def test_share_beyond_a_metre_counts_frames() -> None:
+def test_the_fraction_beyond_a_metre_counts_frames() -> None:
     run = make_run(frames=10)
     assert run.truth is not None
     estimates = run.truth.copy()

@@ -181,7 +181,7 @@ def test_what_is_wrong_is_found_with_what_to_do(
     assert re.search(advice, finding.advice), finding
 
 
-def test_a_path_is_driven_again_the_same_way_the_other_way_or_not_at_all() -> None:
+def test_a_path_is_driven_again_in_the_same_direction_in_the_other_or_not_at_all() -> None:
     line = np.stack([np.linspace(0, 20, 201), np.zeros(201), np.zeros(201)], axis=-1)
     back = line[::-1] + np.array([0.0, 0.3, np.pi])
     assert revisited(line) == (0.0, 0.0)

@@ -69,7 +69,7 @@ def inked(browser: Chromium, canvas: str) -> bool:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
-def test_it_loads_without_complaint_and_is_not_blank(
+def test_it_loads_without_errors_and_is_not_blank(
     browser: Chromium, page: Path, width: int, scheme: str
 ) -> None:
     browser.open(page, width=width, scheme=scheme)

@@ -29,7 +29,7 @@ def test_a_run_without_output_gets_a_dated_folder_and_latest_points_there(
     assert Path("results/latest").resolve() == second.path.resolve()
 
 
-def test_two_runs_in_one_second_do_not_share_a_folder(in_empty_folder: Path) -> None:
+def test_two_runs_in_one_second_have_different_folders(in_empty_folder: Path) -> None:
     assert len({ResultsFolder.create("bench").path for _ in range(5)}) == 5
 
 

@@ -39,7 +39,7 @@ def run_of(errors: Sequence[float], states: Sequence[str]) -> Run:
     )
 
 
-def test_a_good_run_is_told_as_in_the_figures() -> None:
+def test_a_good_runs_verdict_has_its_figures() -> None:
     errors = [5.0] * 3 + [0.07, 0.25] + [0.07] * 201
     run = run_of(errors, ["localizing"] * 3 + ["tracking"] * 203)
     assert verdict(run) == (
@@ -93,7 +93,7 @@ def test_a_run_that_never_was_sure_says_so() -> None:
     assert verdict(run_of([1.0] * 31, ["localizing"] * 31)) == "Never found itself in 30 s."
 
 
-def test_a_baseline_without_states_is_told_by_its_errors() -> None:
+def test_a_baseline_without_states_is_described_by_its_errors() -> None:
     run = replace(run_of([0.1] * 95 + [2.0] * 5, ["localizing"] * 100), has_state=False)
     said = verdict(run)
     assert "Half of its poses are within 10 cm" in said and "1 frame in 20 beyond 1 m" in said

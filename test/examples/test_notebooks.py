@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, open with the picture that they draw, hold no output."""
+"""The notebooks run from top to bottom, open with the plot that they draw, hold no output."""
 
 import json
 import re
@@ -26,8 +26,8 @@ def cells(name: str, kind: str) -> list[dict[str, Any]]:
     return [cell for cell in notebook["cells"] if cell["cell_type"] == kind]
 
 
-def picture_of(name: str) -> str:
-    """The picture in the first cell."""
+def plot_of(name: str) -> str:
+    """The plot in the first cell."""
     first = "".join(cells(name, "markdown")[0]["source"])
     match = re.search(r"!\[[^\]]+\]\((images/[\w.]+)\)", first)
     assert match, first
@@ -59,17 +59,17 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_outputs_are_stripped_and_the_picture_is_there(name: str) -> None:
+def test_outputs_are_stripped_and_the_plot_is_there(name: str) -> None:
     assert all(not cell["outputs"] and cell["execution_count"] is None
                for cell in cells(name, "code"))  # fmt: skip
-    assert (EXAMPLES / picture_of(name)).is_file()
+    assert (EXAMPLES / plot_of(name)).is_file()
 
 
 @pytest.mark.slow
 def test_pendulum_shows_what_the_model_is_worth(run) -> None:
     name = "sum_rule_on_your_own_model.ipynb"
     variables, folder = run(name)
-    assert (folder / picture_of(name)).is_file()
+    assert (folder / plot_of(name)).is_file()
     particles, kernel, learnt = variables["errors"].values()
     assert (kernel < 1.5 * particles).all() and (learnt > 2.0 * kernel).all()
 
@@ -77,7 +77,7 @@ def test_pendulum_shows_what_the_model_is_worth(run) -> None:
 def test_belief_is_better_with_its_negative_weights(run) -> None:
     name = "what_a_kernel_belief_looks_like.ipynb"
     variables, folder = run(name)
-    assert (folder / picture_of(name)).is_file()
+    assert (folder / plot_of(name)).is_file()
     narrow = variables["narrow"]
     assert 10.0 * variables["on_points"].distance(narrow) < variables["clipped"].distance(narrow)
     assert variables["posterior"].distance(variables["exact"]) < 0.25 * variables["exact"].norm()
@@ -86,7 +86,7 @@ def test_belief_is_better_with_its_negative_weights(run) -> None:
 def test_papers_three_observations_hold_in_its_first_figure(run) -> None:
     name = "reproduce_the_papers_first_figure.ipynb"
     variables, folder = run(name)
-    assert (folder / picture_of(name)).is_file()
+    assert (folder / plot_of(name)).is_file()
     known, estimated, learnt = (variables[key] for key in ("known", "estimated", "learnt"))
     assert abs(known.mean() - estimated.mean()) < 0.2 * known.mean()
     means = learnt.mean(axis=0)
@@ -99,6 +99,6 @@ def test_drive_is_localized(run) -> None:
     name = "localize_a_drive.ipynb"
     variables, folder = run(name)
     variables["workspace"].cleanup()
-    assert (folder / picture_of(name)).is_file()
+    assert (folder / plot_of(name)).is_file()
     assert len(variables["fixes"]) == len(variables["test"]) == 200
     assert variables["errors"][variables["tracking"]].max() < 1.0

@@ -53,7 +53,7 @@ def test_later_visits_are_tested_on_the_first(tmp_path: Path) -> None:
 
 def test_one_drive_is_halved_or_interleaved_where_nothing_is_seen_twice(tmp_path: Path) -> None:
     make_tum(tmp_path / "short", frames=40)  # an arc of 1 rad: what is ahead is near
-    make_folder(tmp_path / "arc", frames=220)  # 5.5 rad: later parts look the other way
+    make_folder(tmp_path / "arc", frames=220)  # 5.5 rad: later parts look in the other direction
     make_kitti(tmp_path / "kitti", frames=20)
     found = described(tmp_path)
     assert (

@@ -63,9 +63,9 @@ COVARIANCES = {
 }
 
 
-@pytest.mark.parametrize("told", COVARIANCES.values(), ids=COVARIANCES.keys())
+@pytest.mark.parametrize("covariances", COVARIANCES.values(), ids=COVARIANCES.keys())
 def test_covariance_that_is_made_up(
-    survival: Survival, told: tuple[np.ndarray, np.ndarray]
+    survival: Survival, covariances: tuple[np.ndarray, np.ndarray]
 ) -> None:
     """It is passed over: the motion's noise stays the map's."""
     robot = survival.robot
@@ -73,7 +73,7 @@ def test_covariance_that_is_made_up(
         robot.metres += 0.1
         robot.stamp_ns += 100_000_000
         message = robot.odometry_message(relative(robot.origin, robot.pose), robot.stamp_ns)
-        message.pose.covariance = told[number % 2]
+        message.pose.covariance = covariances[number % 2]
         robot.odom.publish(message)
         robot.compressed.publish(robot.image_message())
         assert robot.answer(robot.stamp_ns) is not None

@@ -16,16 +16,16 @@ from test.ros.world import World
 
 
 @contextmanager
-def starved(pid: int, share: float = 0.1, period: float = 0.1) -> Iterator[None]:
-    """Let a process run for only this share of the time."""
+def starved(pid: int, fraction: float = 0.1, period: float = 0.1) -> Iterator[None]:
+    """Let a process run for only this fraction of the time."""
     stop = threading.Event()
 
     def starve() -> None:
         while not stop.is_set():
             os.kill(pid, signal.SIGSTOP)
-            time.sleep((1.0 - share) * period)
+            time.sleep((1.0 - fraction) * period)
             os.kill(pid, signal.SIGCONT)
-            time.sleep(share * period)
+            time.sleep(fraction * period)
 
     thread = threading.Thread(target=starve)
     thread.start()
@@ -51,7 +51,7 @@ def test_cpu_starved_to_a_tenth(survival: Survival) -> None:
 
 
 def test_map_file_vanishes_while_running(world: World, map_file: Path, tmp_path: Path) -> None:
-    """The map in use stays in use; only configuring anew notices, and says so."""
+    """The map in use stays in use; only another configuration notices, and says so."""
     path, other = tmp_path / "office.kbfmap", tmp_path / "other"
     shutil.copy(map_file, path)
     other.write_bytes(b"not a map")

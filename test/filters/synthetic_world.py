@@ -1,6 +1,6 @@
 """A world seen without a camera: walls of visual words, looked at along rays, over a loop.
 
-Its pictures are grids of words as a describer gives them, so that maps, learning and filters are
+Its images are grids of words as a describer gives them, so that maps, learning and filters are
 the real ones; only the pixels are left out.
 """
 
@@ -62,7 +62,7 @@ class World:
         slope = FIELD_OF_VIEW * (rows / columns) * (0.5 - (np.arange(rows) + 0.5) / rows)
         height = CAMERA_M + distance[None] * np.tan(slope)[:, None]
         # Floor and ceiling are met before the wall is.
-        share = np.where(
+        fraction = np.where(
             height < 0.0,
             CAMERA_M / np.maximum(CAMERA_M - height, 1e-9),
             np.where(
@@ -71,11 +71,11 @@ class World:
                 1.0,
             ),
         )
-        ends = pose[:2] + (share * distance)[..., None] * np.stack(
+        ends = pose[:2] + (fraction * distance)[..., None] * np.stack(
             (np.cos(directions), np.sin(directions)), axis=-1
         )
-        on_wall = share >= 1.0
-        first = np.where(on_wall, np.broadcast_to(along, share.shape), ends[..., 0])
+        on_wall = fraction >= 1.0
+        first = np.where(on_wall, np.broadcast_to(along, fraction.shape), ends[..., 0])
         second = np.where(on_wall, height, ends[..., 1])
         surface = np.where(on_wall, wall[None], np.where(height < 0.0, -1, -2))
         words = self._word(surface, first, second)
@@ -239,7 +239,7 @@ def without_words(training_map: TrainingMap) -> TrainingMap:
 BLACK = ImageDescription(
     np.zeros(SETTINGS.bins, dtype=np.uint8), np.zeros(SETTINGS.patches, dtype=np.uint8)
 )
-"""A picture without any counts."""
+"""An image without any counts."""
 
 
 def run(pose_filter, training_map, test_drive):

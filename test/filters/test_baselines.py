@@ -42,8 +42,8 @@ def test_the_same_seed_gives_the_same_poses(world_map, world_drive, method):
     first, second = (make_filter(method, world_map, seed=3) for _ in range(2))
     motion = None
     for index in range(25):
-        picture = world_map.observe(world_drive.views[index])
-        poses = [one.step(motion, picture).pose for one in (first, second)]
+        observation = world_map.observe(world_drive.views[index])
+        poses = [one.step(motion, observation).pose for one in (first, second)]
         np.testing.assert_array_equal(*poses)
         motion = world_drive.motions[index]
 

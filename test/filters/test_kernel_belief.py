@@ -74,7 +74,7 @@ def test_the_published_component_survives_merging_and_pruning():
     assert 99 in [one.number for one in kept.components]
 
 
-def test_agreement_adds_components_that_cannot_be_told_apart():
+def test_agreement_adds_indistinct_components():
     belief = KernelBelief(
         (component(0.0, 1, 0.5, 0.2), component(0.4, 2, 0.2, 0.2), component(5.0, 3, 0.1)),
         float(np.log(0.2)),

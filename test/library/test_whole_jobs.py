@@ -29,15 +29,15 @@ def test_fixes_are_those_of_the_evaluation(
     office_map: TrainingMap, office_drives: tuple[Path, Path]
 ) -> None:
     drive = open_drive(office_drives[1])
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     fixes = list(
-        localize(office_map, drive, progress=lambda done, total, _: told.append((done, total)))
+        localize(office_map, drive, progress=lambda done, total, _: reported.append((done, total)))
     )
     evaluation = evaluate(office_map, drive, "kbf,nai")
     run = evaluation.results[0].runs["kbf"]
     np.testing.assert_array_equal([fix.pose for fix in fixes], run.estimates)
     np.testing.assert_array_equal([fix.stamp_ns for fix in fixes], run.stamps_ns)
-    assert told[-1] == (len(drive), len(drive))
+    assert reported[-1] == (len(drive), len(drive))
     assert set(evaluation.metrics) == {"kbf", "nai"}
     assert drive.name in repr(evaluation) and "nai" in repr(evaluation)
 

@@ -10,7 +10,7 @@ from kbf_localization.cli.main import EXIT_INTERRUPTED, EXIT_KNOWN_ERROR, app
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "reason"),
     [
         (["drive1"], "a bag needs --map"),
         (["--map", "office.kbfmap"], "--map a bag"),
@@ -18,10 +18,10 @@ from kbf_localization.cli.main import EXIT_INTERRUPTED, EXIT_KNOWN_ERROR, app
         (["--node", "/robot1/"], "--node /robot1/: give its full name"),
     ],
 )
-def test_a_users_mistake_is_one_line(arguments: list[str], complaint: str) -> None:
+def test_a_users_mistake_is_one_line(arguments: list[str], reason: str) -> None:
     result = CliRunner().invoke(app, ["live", *arguments])
     assert result.exit_code == EXIT_KNOWN_ERROR
-    assert complaint in result.output and len(result.output.splitlines()) == 1
+    assert reason in result.output and len(result.output.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

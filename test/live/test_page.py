@@ -49,7 +49,7 @@ def test_walls_are_drawn_where_the_plan_has_them(browser: Chromium) -> None:
     cells = np.full((4, 4), 255, dtype=np.uint8)
     cells[:, 0] = 0
     image = base64.b64encode(cv2.imencode(".png", cells)[1].tobytes()).decode("ascii")
-    board.put("plan", {"picture": image, "origin": [0.0, 0.0, 0.0], "resolution": 1.0})
+    board.put("plan", {"image": image, "origin": [0.0, 0.0, 0.0], "resolution": 1.0})
     with serving(board, LiveSettings(port=0)) as port:
         browser.page.set_viewport_size({"width": 1366, "height": 650})
         browser.page.goto(f"http://127.0.0.1:{port}/")

@@ -26,7 +26,7 @@ def moved(training_map: TrainingMap) -> TrainingMap:
         training_map,
         poses=training_map.poses + UTM,
         next_poses=training_map.next_poses + UTM,
-        trajectories=tuple(way + UTM for way in training_map.trajectories),
+        trajectories=tuple(path + UTM for path in training_map.trajectories),
     )
 
 

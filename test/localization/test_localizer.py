@@ -330,10 +330,12 @@ def test_the_odometrys_own_covariance_is_the_motions_noise(world_map):
     assert grown[2] == pytest.approx(2.0 * calibration[2], rel=1e-6)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 1e3, -0.01])
-def test_a_covariance_that_is_not_sane_leaves_the_maps_noise(world_map, share):
+@pytest.mark.parametrize("fraction", [0.0, 0.01, 1e3, -0.01])
+def test_a_covariance_that_is_not_sane_leaves_the_maps_noise(world_map, fraction):
     localizer, pose_filter = localizer_with(world_map)
-    drive_with_covariance(localizer, share * world_map.calibration.motion_noise.variances(0.1, 0.0))
+    drive_with_covariance(
+        localizer, fraction * world_map.calibration.motion_noise.variances(0.1, 0.0)
+    )
     assert pose_filter.variances == [None] * 8
     assert not localizer.noise_is_reported
 

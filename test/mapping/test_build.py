@@ -44,14 +44,14 @@ def test_a_held_out_frame_is_most_like_a_neighbour_of_its(
     right = []
     for index, image in drive.images(held_out.tolist()):
         assert image is not None
-        picture = office_map.observe(office_map.described_by.describe(image))
-        offset = office_map.poses[picture.best_rows(1)[0]] - drive.poses[index]
+        observation = office_map.observe(office_map.described_by.describe(image))
+        offset = office_map.poses[observation.best_rows(1)[0]] - drive.poses[index]
         turned = abs(wrap_angle(offset[2]))
         right.append(np.hypot(*offset[:2]) < 0.5 and turned < np.deg2rad(30.0))
     assert np.mean(right) >= 0.9
 
 
-def test_a_map_knows_the_way_of_its_drive_beside_its_poses(
+def test_a_map_knows_the_trajectory_of_its_drive_beside_its_poses(
     wall_drive: ColdDrive, wall_map: TrainingMap
 ) -> None:
     (trajectory,) = wall_map.trajectories

@@ -28,7 +28,7 @@ class Waves(VectorDescriber):
 
 
 class WaveWorld:
-    """A picture is a vector of waves over the poses, with noise."""
+    """An image is a vector of waves over the poses, with noise."""
 
     def __init__(self, noise: float) -> None:
         generator = np.random.default_rng(7)

@@ -11,12 +11,12 @@ WINDOW_M, WINDOW_RAD = 4.0, 1.5
 
 
 def windows(count, seed):
-    """Errors whose variance is the way's: some windows are driven, some turned, most both."""
+    """Errors whose variance is the path's: some windows are driven, some turned, most both."""
     generator = np.random.default_rng(seed)
-    share = generator.uniform(size=count)
-    ways = np.column_stack((share * WINDOW_M, (1.0 - share) * WINDOW_RAD))
-    sigma = np.sqrt(np.outer(ways[:, 0], PER_METRE) + np.outer(ways[:, 1], PER_RADIAN))
-    return generator.normal(size=(count, 3)) * sigma, ways
+    fraction = generator.uniform(size=count)
+    lengths = np.column_stack((fraction * WINDOW_M, (1.0 - fraction) * WINDOW_RAD))
+    sigma = np.sqrt(np.outer(lengths[:, 0], PER_METRE) + np.outer(lengths[:, 1], PER_RADIAN))
+    return generator.normal(size=(count, 3)) * sigma, lengths
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -29,10 +29,10 @@ def test_variances_per_metre_and_radian_are_recovered(seed):
 
 
 def test_one_glitch_of_100_m_moves_nothing_and_is_set_aside():
-    errors, ways = windows(300, 7)
-    usual = noise_growth(errors, ways, WINDOW_M, WINDOW_RAD)
+    errors, lengths = windows(300, 7)
+    usual = noise_growth(errors, lengths, WINDOW_M, WINDOW_RAD)
     errors[100] = (100.0, -100.0, 1.5)
-    found = noise_growth(errors, ways, WINDOW_M, WINDOW_RAD)
+    found = noise_growth(errors, lengths, WINDOW_M, WINDOW_RAD)
     assert usual[2] == 0 and found[2] == 1
     # It counts as nine variances, by a leverage of at most 4/n in a line of two unknowns.
     for before, after in zip(usual[:2], found[:2], strict=True):
@@ -40,8 +40,8 @@ def test_one_glitch_of_100_m_moves_nothing_and_is_set_aside():
 
 
 def test_no_record_is_better_than_two_percent_of_its_windows():
-    _, ways = windows(300, 7)
-    per_metre, per_radian, _ = noise_growth(np.zeros((300, 3)), ways, WINDOW_M, WINDOW_RAD)
+    _, lengths = windows(300, 7)
+    per_metre, per_radian, _ = noise_growth(np.zeros((300, 3)), lengths, WINDOW_M, WINDOW_RAD)
     assert np.sqrt(per_metre[:2] * WINDOW_M) == pytest.approx(0.02 * WINDOW_M)
     # An arc that is off by 2 % of its length has turned by 0.02 rad.
     assert np.sqrt(per_metre[2] * WINDOW_M) == pytest.approx(0.02)
@@ -54,20 +54,20 @@ def test_heading_noise_is_recovered_whatever_the_windows_length(window_m):
     """2.9° per square root of a metre, and 1.8° per square root of a radian."""
     generator = np.random.default_rng(int(window_m))
     fraction = generator.uniform(size=5000)
-    ways = np.column_stack((fraction * window_m, (1.0 - fraction) * WINDOW_RAD))
+    lengths = np.column_stack((fraction * window_m, (1.0 - fraction) * WINDOW_RAD))
     per_metre = np.array([4e-3 * window_m, 4e-3 * window_m, np.radians(2.9) ** 2])
     per_radian = np.array([1e-3, 1e-3, np.radians(1.8) ** 2])
-    sigma = np.sqrt(np.outer(ways[:, 0], per_metre) + np.outer(ways[:, 1], per_radian))
+    sigma = np.sqrt(np.outer(lengths[:, 0], per_metre) + np.outer(lengths[:, 1], per_radian))
     errors = generator.normal(size=(5000, 3)) * sigma
-    found, _, aside = noise_growth(errors, ways, window_m, WINDOW_RAD)
+    found, _, aside = noise_growth(errors, lengths, window_m, WINDOW_RAD)
     np.testing.assert_allclose(found, per_metre, rtol=0.1)
     assert aside == 0
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_a_few_windows_give_the_least_noise(count):
-    errors, ways = windows(count, 1)
-    per_metre, per_radian, aside = noise_growth(errors, ways, WINDOW_M, WINDOW_RAD)
+    errors, lengths = windows(count, 1)
+    per_metre, per_radian, aside = noise_growth(errors, lengths, WINDOW_M, WINDOW_RAD)
     assert (per_metre > 0).all() and (per_radian > 0).all() and aside == 0
 
 
@@ -75,11 +75,13 @@ def simulated_drive(steps, generator):
     """Truth that goes straight on for 15 m or turns on the spot; odometry with steps that err."""
     motions = np.tile([0.1, 0.0, 0.0], (steps, 1))
     motions[np.arange(steps) // 150 % 2 == 1] = (0.0, 0.0, 0.1)
-    ways = np.column_stack((np.hypot(motions[:, 0], motions[:, 1]), np.abs(motions[:, 2])))
-    sigma = np.sqrt(np.outer(ways[:, 0], [0.02, 0.0, 0.002]) + np.outer(ways[:, 1], [0, 0, 0.02]))
-    told = motions + generator.normal(size=motions.shape) * sigma
+    lengths = np.column_stack((np.hypot(motions[:, 0], motions[:, 1]), np.abs(motions[:, 2])))
+    sigma = np.sqrt(
+        np.outer(lengths[:, 0], [0.02, 0.0, 0.002]) + np.outer(lengths[:, 1], [0, 0, 0.02])
+    )
+    reported = motions + generator.normal(size=motions.shape) * sigma
     truth, odometry = [np.zeros(3)], [np.array([5.0, -2.0, 1.0])]
-    for one, other in zip(motions, told, strict=True):
+    for one, other in zip(motions, reported, strict=True):
         truth.append(compose(truth[-1], one))
         odometry.append(compose(odometry[-1], other))
     return np.array(truth), np.array(odometry)
@@ -87,10 +89,10 @@ def simulated_drive(steps, generator):
 
 def test_errors_of_a_random_walk_add_up_over_windows():
     drive = simulated_drive(20000, np.random.default_rng(3))
-    errors, ways = errors_over_windows([drive], 2.0, 1.5)
-    per_metre, per_radian, _ = noise_growth(errors, ways, 2.0, 1.5)
+    errors, lengths = errors_over_windows([drive], 2.0, 1.5)
+    per_metre, per_radian, _ = noise_growth(errors, lengths, 2.0, 1.5)
     assert len(errors) > 500
-    assert (ways / (2.0, 1.5)).sum(axis=1) == pytest.approx(1.0, abs=0.3)
+    assert (lengths / (2.0, 1.5)).sum(axis=1) == pytest.approx(1.0, abs=0.3)
     assert per_metre[0] == pytest.approx(0.02, rel=0.3)
     assert per_radian[2] == pytest.approx(0.02, rel=0.3)
 
@@ -106,5 +108,5 @@ def test_a_gap_in_the_record_is_no_error():
 
 def test_standing_still_is_no_window():
     still = np.zeros((50, 3))
-    errors, ways = errors_over_windows([(still, still)], 1.0, 1.0)
-    assert errors.shape == (0, 3) and ways.shape == (0, 2)
+    errors, lengths = errors_over_windows([(still, still)], 1.0, 1.0)
+    assert errors.shape == (0, 3) and lengths.shape == (0, 2)

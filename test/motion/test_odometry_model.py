@@ -28,7 +28,7 @@ def test_standing_still_stays():
     np.testing.assert_allclose(transition(pose, np.zeros(3)), embed(pose), atol=1e-15)
 
 
-def test_driving_backwards_is_a_half_turn_each_way():
+def test_driving_backwards_is_two_half_turns():
     first, translation, second = rotate_translate_rotate([-0.2, 0.0, 0.0])
     assert abs(first) == pytest.approx(np.pi)
     assert translation == pytest.approx(0.2)

@@ -22,7 +22,7 @@ ORIGIN = Anchors(np.zeros(1, np.intp), np.zeros((1, 3)), np.full((1, 3), 1e-4), 
 def _loop(
     nodes: int = 60, bias: float = 0.0, scale: float = 0.0, noise: float = 0.0, seed: int = 0
 ):
-    """A loop driven one and a half times, with wheels that err as told; truth and edges."""
+    """A loop driven one and a half times, with wheels that err as given; truth and edges."""
     rng = np.random.default_rng(seed)
     steps = np.tile([0.2, 0.0, 3.0 * np.pi / nodes], (nodes - 1, 1))
     truth = [np.zeros(3)]

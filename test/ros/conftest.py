@@ -1,4 +1,4 @@
-"""The world, its map and the node that the tests of this folder share."""
+"""The world, its map and the node for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def map_file(world: World, made_once: MadeOnce) -> Path:
 
 @pytest.fixture(scope="module")
 def node(map_file: Path) -> Iterator[NodeProcess]:
-    """A running node that all tests of a module share."""
+    """A running node for all tests of a module."""
     with NodeProcess({"map": str(map_file), "watchdog_timeout": 2.0}) as process:
         yield process
         assert process.exit_code is None, process.log()

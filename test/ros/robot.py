@@ -188,7 +188,7 @@ class Robot:
         return message
 
     def move(self, metres: float = 0.1, seconds: float = FRAME_SECONDS, readings: int = 2) -> None:
-        """Drive on, publishing odometry on the way."""
+        """Drive on, publishing odometry meanwhile."""
         for _ in range(readings):
             before = relative(self.origin, self.pose)
             self.metres += metres / readings
@@ -205,7 +205,7 @@ class Robot:
             self.covariance = lever @ self.covariance @ lever.T + grown
 
     def wait_until_driven(self) -> None:
-        """Until the node has taken the newest odometry, which best effort may lose on its way."""
+        """Until the node has taken the newest odometry, which best effort may lose."""
 
         def taken() -> bool:
             if self.value("odometry_stamp_ns") == str(self.stamp_ns):
@@ -217,7 +217,7 @@ class Robot:
         assert self.wait_for(taken), self.status
 
     def carry_to(self, metres: float) -> None:
-        """Put the robot elsewhere on its route; its wheels do not notice, the node is told."""
+        """Put the robot elsewhere on its route; its wheels do not notice, the node gets a pose."""
         odometry = relative(self.origin, self.pose)
         self.metres = metres
         self.origin = compose(self.pose, relative(odometry, np.zeros(3)))

@@ -78,7 +78,7 @@ def test_the_page_shows_the_running_node_and_sets_its_pose(
 
 
 @pytest.mark.browser
-def test_the_page_finds_a_node_that_starts_anew(browser: Chromium, map_file: Path) -> None:
+def test_the_page_finds_a_node_that_starts_again(browser: Chromium, map_file: Path) -> None:
     board, name = Board(), "/again/localizer"
     parameters = {"map": str(map_file)}
     with listening(name, board), serving(board, LiveSettings(port=0)) as port:
@@ -119,7 +119,7 @@ def test_a_floor_plan_is_published_as_map_server_would() -> None:
 
 @pytest.mark.parametrize("width", [0, 3])
 def test_a_plan_that_cannot_be_shown_is_passed_over(width: int) -> None:
-    """Of no cells, which no picture has; and of fewer than it says."""
+    """Of no cells, which no image has; and of fewer than it says."""
     board = Board()
     grid = OccupancyGrid()
     grid.info.width = width

@@ -92,7 +92,7 @@ class Failing(SafeLifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
 
-def test_an_error_in_a_transition_is_told(
+def test_an_error_in_a_transition_is_reported(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     context = rclpy.Context()

@@ -32,12 +32,12 @@ def test_global_start_converges(lost_robot: Robot) -> None:
 def test_diagnostics_have_the_status(robot: Robot) -> None:
     robot.drive_until_tracking()
 
-    def told() -> bool:
+    def reported() -> bool:
         assert robot.status is not None
         found = robot.diagnostics.get(robot.status.name)
         return found is not None and "tracking" in {one.value for one in found.values}
 
-    assert robot.wait_for(told), robot.diagnostics
+    assert robot.wait_for(reported), robot.diagnostics
 
 
 def test_initial_pose_from_rviz_is_used_at_once(lost_robot: Robot) -> None:
@@ -154,7 +154,7 @@ def test_standing_still_uses_no_image_unless_an_update_is_asked_for(robot: Robot
     assert robot.set_parameter("update_min_d", 0.5).successful
     assert robot.set_parameter("update_min_a", 0.5).successful
     try:
-        # The camera shows the same picture again, which a filter that uses it notices.
+        # The camera shows the same image again, which a filter that uses it notices.
         noticed = robot.count("frozen_image")
         robot.frame(metres=0.0)
         answer = robot.frame(metres=0.0)

@@ -57,7 +57,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def map_file(map_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of its own, by which this file's nodes are told from those of other workers."""
+    """A copy, by whose path this file's nodes differ from those of other workers."""
     return Path(shutil.copy(map_file, tmp_path_factory.mktemp("map")))
 
 
@@ -122,7 +122,7 @@ def test_a_network_gives_the_offline_replays_poses_too(
 def test_raw_images_and_odometry_in_tf_alone_give_the_offline_replays_poses_too(
     world: World, map_file: Path, tmp_path: Path
 ) -> None:
-    """Of a part of a robot's own bag, whose clock and map→odom are left out and told."""
+    """Of a part of a robot's own bag, whose clock and map→odom are left out and named."""
     raw = write_world_bag(world, tmp_path, 30, raw=True, storage="sqlite3")
     robots = with_clock_and_map_to_odom(raw, tmp_path / "robots")
     drive = RosbagDrive(without_odometry_topic(robots, tmp_path / "tf alone"))

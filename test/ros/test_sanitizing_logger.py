@@ -19,7 +19,7 @@ def test_a_name_begins_no_line_of_the_log(capfd: pytest.CaptureFixture[str]) -> 
     assert r"frame 'x\n[FATAL] [1.0] [localizer]: on fire'" in capfd.readouterr().err
 
 
-def test_calls_are_told_apart_by_where_they_are_made(capfd: pytest.CaptureFixture[str]) -> None:
+def test_calls_are_distinguished_by_where_they_are_made(capfd: pytest.CaptureFixture[str]) -> None:
     """rclpy refuses a call whose severity is another than before at the same place."""
     log = SanitizingLogger("localizer")
     for number in range(2):

@@ -149,9 +149,9 @@ def test_a_signal_at_any_moment_ends_the_node_cleanly(
             code = node.wait(PATIENCE)
             took[state].append((time.monotonic() - sent, cpu_seconds_of_ended() - used))
             said = node.log()
-        told = f"trial {trial}, {number.name} while {state}, moment {moment:.2f}: {code}\n{said}"
-        assert code == 0, told
-        assert "Traceback" not in said, told
+        message = f"trial {trial}, {number.name} while {state}, moment {moment:.2f}: {code}\n{said}"
+        assert code == 0, message
+        assert "Traceback" not in said, message
     for state, trials in took.items():
         wall, cpu = np.array(trials).T
         request.config.get_terminal_writer().line(
@@ -164,7 +164,7 @@ def test_a_signal_at_any_moment_ends_the_node_cleanly(
 def test_a_second_signal_ends_a_node_whose_shutdown_hangs(
     signalled: Signalled, map_file: Path, state: str
 ) -> None:
-    """The first one told twice is no second: the shutdown is begun, and not cut short."""
+    """The first signal sent twice is no second: the shutdown is begun, and not cut short."""
     with node_for(state, map_file, HangingNode) as node:
         signalled.bring(node, state, 0.0)
         tell(node, signal.SIGINT, signal.SIGTERM)

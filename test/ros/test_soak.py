@@ -22,7 +22,7 @@ MINUTES = float(os.environ.get("KBF_SOAK_MINUTES", "0.1"))
 LONG = MINUTES > 5.0
 FRAME_SECONDS = 1.0 / 30.0
 ODOMETRY_PER_FRAME = 7
-PICTURES = 450
+IMAGES = 450
 GROWTH_MB = 5.0
 EXECUTOR_THREADS = 4
 
@@ -56,22 +56,22 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
     warm_up = min(frames // 3, 1000)
     # One round of the room, rendered once.
     round_trip = 2.0 * np.pi * 0.5 * (0.5 * world.width + 0.5 * world.length - 3.0)
-    step = round_trip / PICTURES
+    step = round_trip / IMAGES
     jpegs = [
         large_jpeg(world.jpeg(world.route(number * step)))
-        for number in range(min(PICTURES, frames + 1))
+        for number in range(min(IMAGES, frames + 1))
     ]
     with robot_with_node(world, {"map": str(map_file)}) as (robot, process):
         robot.wait_until_heard()
         seconds, cpu, unanswered, memory, handles = [], [cpu_seconds(process.pid)], 0, [], []
-        # Images are answered in order: after this one none of those before is on its way.
+        # Images are answered in order: after this one none of those before is under way.
         assert robot.frame(0.0) is not None
         robot.state_at(robot.stamp_ns)
         refused, before = robot.refused_images(), robot.odometry_account()
         for number in range(1, frames + 1):
             robot.move(step, FRAME_SECONDS, ODOMETRY_PER_FRAME)
             message = CompressedImage(header=header("camera", robot.stamp_ns), format="jpeg")
-            message.data = jpegs[number % PICTURES]
+            message.data = jpegs[number % IMAGES]
             started = time.perf_counter()
             robot.compressed.publish(message)
             unanswered += robot.answer(robot.stamp_ns) is None
@@ -88,7 +88,7 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
         def since() -> dict[str, int]:
             return {name: count - before[name] for name, count in robot.odometry_account().items()}
 
-        # The last reading may still be on its way.
+        # The last reading may not have arrived.
         robot.wait_for(lambda: since()["sent"] == since()["received"] + since()["missing"])
         odometry = since()
         assert odometry["sent"] == odometry["received"] + odometry["missing"], odometry

@@ -48,7 +48,7 @@ def test_silence_loses_no_message() -> None:
     assert not any(result.jumped_back for result in results)
 
 
-def test_jump_back_is_told_once_and_loses_no_message() -> None:
+def test_jump_back_is_reported_once_and_loses_no_message() -> None:
     timeline: Timeline[int] = Timeline()
     first = [50 * SECOND + number for number in range(5)]
     again = [10 * SECOND + number for number in range(8)]

@@ -45,7 +45,7 @@ def test_transform_at_an_images_stamp_is_what_its_pose_says(robot: Robot) -> Non
                 np.abs(compose(robot.tf.lookup(stamp_ns), odometry[stamp_ns]) - pose).max()
             )
 
-        # An image's transform follows its pose, and may still be on its way.
+        # An image's transform follows its pose, and may not have arrived.
         assert robot.wait_for(lambda off=off: off() < 1e-9), off()
 
 

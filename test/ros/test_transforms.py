@@ -37,7 +37,7 @@ def test_transforms_that_loop_are_named() -> None:
 def test_tf_with_ever_new_frames_does_not_fill_the_memory_nor_hide_the_robots_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever is first: frames that lead nowhere make way for newer ones."""
+    """Whoever is first: frames that lead nowhere are replaced by newer frames."""
     monkeypatch.setattr(transforms, "MAX_FRAMES", 3)
     chain = TransformChain("odom", "base")
     for child in "abcdef":

@@ -28,10 +28,10 @@ LONGEST_REQUEST = 1 << 20
 class ForkedNode:
     """What NodeProcess uses of a `subprocess.Popen`."""
 
-    def __init__(self, stdin: int, told: int) -> None:
+    def __init__(self, stdin: int, reports: int) -> None:
         self.stdin = os.fdopen(stdin, "wb")
-        self._told = os.fdopen(told, "rb", buffering=0)
-        self.pid = int(self._told.readline())
+        self._reports = os.fdopen(reports, "rb", buffering=0)
+        self.pid = int(self._reports.readline())
         self._code: int | None = None
 
     def poll(self) -> int | None:
@@ -51,9 +51,9 @@ class ForkedNode:
         self.send_signal(signal.SIGKILL)
 
     def _exit_code(self, timeout: float | None) -> int | None:
-        if self._code is None and select.select([self._told], [], [], timeout)[0]:
-            self._code = int(self._told.readline())
-            self._told.close()
+        if self._code is None and select.select([self._reports], [], [], timeout)[0]:
+            self._code = int(self._reports.readline())
+            self._reports.close()
         return self._code
 
 
@@ -75,12 +75,12 @@ class WarmNodes:
     ) -> ForkedNode:
         """A node with a pipe for its standard input, in a session of its own."""
         _python, _c, statement, *arguments = command
-        (its_stdin, stdin), (told, tell) = os.pipe(), os.pipe()
+        (its_stdin, stdin), (reports, tell) = os.pipe(), os.pipe()
         request = json.dumps([statement, arguments, env, str(Path.cwd())]).encode()
         socket.send_fds(self._here, [request], [its_stdin, stdout.fileno(), tell])
         os.close(its_stdin)
         os.close(tell)
-        return ForkedNode(stdin, told)
+        return ForkedNode(stdin, reports)
 
     def close(self) -> None:
         self._here.close()

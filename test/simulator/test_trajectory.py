@@ -64,7 +64,7 @@ def test_a_named_trajectory_is_read_back_as_it_is(tmp_path: Path) -> None:
     assert np.abs(again.poses[:, 2]).max() < np.pi
 
 
-def test_another_drive_along_the_way_stays_near_it_at_a_pace_of_its_own() -> None:
+def test_another_drive_along_a_path_stays_near_it_at_its_own_pace() -> None:
     """Along x at 0.5 m/s, with a break of a minute that the other drive does not make."""
     seconds = 0.2 * np.arange(400) + np.where(np.arange(400) < 200, 0.0, 60.0)
     poses = np.column_stack((0.1 * np.arange(400), np.zeros((400, 2))))

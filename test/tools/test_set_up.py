@@ -1,4 +1,4 @@
-"""The set-up says in one line what is missing, and begins anew after an interruption."""
+"""The set-up says in one line what is missing, and begins again after an interruption."""
 
 import hashlib
 import importlib.util
@@ -147,7 +147,7 @@ def test_a_missing_compiler_is_named(
     set_up.check_machine(ros_wheels=False)
 
 
-def test_a_processor_without_ros_wheels_is_told_to_source_ros(
+def test_a_processor_without_ros_wheels_is_asked_to_source_ros(
     set_up: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(set_up.platform, "machine", lambda: "aarch64")
@@ -189,7 +189,7 @@ def test_without_pypi_it_says_so_and_leaves_no_stamp(
     assert not (folder / "ready-run").exists()
 
 
-def test_a_half_built_environment_is_made_anew_and_a_whole_one_kept(
+def test_a_half_built_environment_is_made_again_and_a_whole_one_kept(
     set_up: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "venv"
@@ -206,7 +206,7 @@ def test_a_half_built_environment_is_made_anew_and_a_whole_one_kept(
         set_up, "add_group", lambda _environment, group, _ubuntu: made.append(group)
     )
     monkeypatch.setattr(sys, "argv", ["set_up.py", str(folder), "dev", "--without-ros"])
-    with pytest.raises(SystemExit, match="interrupted; the next run begins anew"):
+    with pytest.raises(SystemExit, match="interrupted; the next run begins again"):
         set_up.main()
     set_up.main()
     set_up.main()

@@ -94,9 +94,9 @@ def test_a_product_with_the_pyramid_keeps_the_read_out(
     loaded = load_map(map_path)
     rows = np.arange(len(loaded))
     np.testing.assert_array_equal(loaded.image_gram(rows), built.image_gram(rows))
-    picture = loaded.observe(loaded.description(4))
-    assert picture.similarities(np.array([4]))[0] == pytest.approx(1.0, abs=1e-12)
-    assert picture.alignments(rows) is not None
+    observation = loaded.observe(loaded.description(4))
+    assert observation.similarities(np.array([4]))[0] == pytest.approx(1.0, abs=1e-12)
+    assert observation.alignments(rows) is not None
 
 
 def test_maps_of_different_describers_do_not_merge(

@@ -34,7 +34,7 @@ def whole(tiny_map: TrainingMap, tmp_path_factory: pytest.TempPathFactory) -> by
 
 
 def check(content: bytes, path: Path) -> None:
-    """The file is sealed anew, and read."""
+    """The file is sealed again, and read."""
     image = io.BytesIO(content.ljust(SEAL_LENGTH, b"\0"))
     map_file.seal(image)
     path.write_bytes(image.getvalue())

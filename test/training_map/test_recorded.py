@@ -50,8 +50,8 @@ def test_the_parts_of_a_day(hours: float, part: str) -> None:
 
 def test_a_drive_past_midnight_names_both_days() -> None:
     begin = NOON_NS + 11 * 60 * MINUTE_NS
-    told = when(source((begin, begin + 120 * MINUTE_NS)))
-    assert told == "2025-06-15 23:00 to 2025-06-16 01:00 (night)"
+    text = when(source((begin, begin + 120 * MINUTE_NS)))
+    assert text == "2025-06-15 23:00 to 2025-06-16 01:00 (night)"
 
 
 @pytest.mark.parametrize("stamps_ns", [None, (0, MINUTE_NS)])

@@ -19,21 +19,21 @@ def aligner() -> WordAligner:
 
 
 def scene(seed: int) -> np.ndarray:
-    """A wide picture in patches of 3 by 3 cells, so that a part of a cell shows."""
+    """A wide image in patches of 3 by 3 cells, so that a part of a cell shows."""
     coarse = np.random.default_rng(seed).integers(0, 60, (40, 60))
     return np.repeat(np.repeat(coarse, 3, axis=0), 3, axis=1)
 
 
-def window(picture: np.ndarray, left: float = 0.0, zoom: float = 0.0) -> np.ndarray:
+def window(image: np.ndarray, left: float = 0.0, zoom: float = 0.0) -> np.ndarray:
     """What a camera in its middle sees, turned by `left` columns and magnified by exp(zoom)."""
-    down = (np.arange(ROWS) - (ROWS - 1) / 2) * np.exp(-zoom) + (picture.shape[0] - 1) / 2
-    across = (np.arange(COLUMNS) - (COLUMNS - 1) / 2) * np.exp(-zoom) + (picture.shape[1] - 1) / 2
+    down = (np.arange(ROWS) - (ROWS - 1) / 2) * np.exp(-zoom) + (image.shape[0] - 1) / 2
+    across = (np.arange(COLUMNS) - (COLUMNS - 1) / 2) * np.exp(-zoom) + (image.shape[1] - 1) / 2
     places = np.meshgrid(down, across - left, indexing="ij")
-    return map_coordinates(picture, places, order=0).astype(np.uint8).reshape(-1)
+    return map_coordinates(image, places, order=0).astype(np.uint8).reshape(-1)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_same_picture_lies_over_itself(aligner: WordAligner, seed: int) -> None:
+def test_the_same_image_lies_over_itself(aligner: WordAligner, seed: int) -> None:
     grid = window(scene(seed))
     found = aligner.align(aligner.view(grid), grid[None])
     # The grid of 3-cell patches is not symmetric about its middle: a tenth of a column is left.
@@ -45,38 +45,38 @@ def test_the_same_picture_lies_over_itself(aligner: WordAligner, seed: int) -> N
 
 @pytest.mark.parametrize("columns", [-11, -5, -2, -1, 1, 3, 8, 12])
 def test_a_turn_is_found_as_a_shift(aligner: WordAligner, columns: int) -> None:
-    """Content that lies further right in the other picture has a positive shift."""
+    """Content that lies further right in the other image has a positive shift."""
     for seed in range(4):
-        picture = scene(seed)
-        other = window(picture, left=columns)
-        found = aligner.align(aligner.view(window(picture)), other[None])
+        image = scene(seed)
+        other = window(image, left=columns)
+        found = aligner.align(aligner.view(window(image)), other[None])
         assert found.shift[0] * COLUMNS == pytest.approx(columns, abs=0.3)
 
 
 def test_parts_of_a_column_are_resolved(aligner: WordAligner) -> None:
     shifts = np.linspace(-4.0, 4.0, 33)
-    picture = scene(7)
-    view = aligner.view(window(picture))
-    found = aligner.align(view, np.stack([window(picture, left=one) for one in shifts]))
+    image = scene(7)
+    view = aligner.view(window(image))
+    found = aligner.align(view, np.stack([window(image, left=one) for one in shifts]))
     assert np.sqrt(np.mean((found.shift * COLUMNS - shifts) ** 2)) < 0.35
 
 
 @pytest.mark.parametrize("zoom", [-0.2, -0.1, 0.1, 0.2])
 def test_a_step_forward_is_found_as_a_zoom(aligner: WordAligner, zoom: float) -> None:
-    """The picture is `zoom` smaller than the other, which was taken further ahead."""
+    """The image is `zoom` smaller than the other, which was taken further ahead."""
     found = []
     for seed in range(8):
-        picture = scene(seed)
-        aligned = aligner.align(aligner.view(window(picture)), window(picture, zoom=zoom)[None])
+        image = scene(seed)
+        aligned = aligner.align(aligner.view(window(image)), window(image, zoom=zoom)[None])
         found.append(aligned.zoom[0])
         assert abs(aligned.shift[0]) * COLUMNS < 1.0
     assert np.median(found) == pytest.approx(zoom, abs=0.6 * (ZOOMS[1] - ZOOMS[0]))
 
 
 def test_another_scene_is_less_prominent_than_the_same(aligner: WordAligner) -> None:
-    picture = scene(1)
-    view = aligner.view(window(picture))
-    same = aligner.align(view, window(picture, left=4)[None]).prominence[0]
+    image = scene(1)
+    view = aligner.view(window(image))
+    same = aligner.align(view, window(image, left=4)[None]).prominence[0]
     others = aligner.align(view, np.stack([window(scene(seed)) for seed in range(2, 30)]))
     assert others.prominence.max() < 0.4 * same
 
@@ -85,8 +85,8 @@ def test_scores_are_the_mean_agreement_of_the_words_laid_over_each_other(
     aligner: WordAligner,
 ) -> None:
     """At zoom 0, by a plain loop over shifts, rows and columns."""
-    picture = scene(3)
-    mine, other = (window(picture, left=shift).reshape(ROWS, COLUMNS) for shift in (0, 6))
+    image = scene(3)
+    mine, other = (window(image, left=shift).reshape(ROWS, COLUMNS) for shift in (0, 6))
     words = np.random.default_rng(0).normal(size=(60, 128)).astype(np.float32)
     centred = words - words.mean(axis=0)
     values, axes = np.linalg.eigh(centred.T @ centred)
@@ -106,14 +106,14 @@ def test_scores_are_the_mean_agreement_of_the_words_laid_over_each_other(
     assert best == round(found.shift[0] * COLUMNS) == 6
 
 
-def test_no_pictures_and_one_word_are_no_error(aligner: WordAligner) -> None:
+def test_no_images_and_a_single_word_are_no_error(aligner: WordAligner) -> None:
     view = aligner.view(np.zeros(ROWS * COLUMNS, dtype=np.uint8))
     assert len(aligner.align(view, np.zeros((0, ROWS * COLUMNS), dtype=np.uint8)).shift) == 0
     flat = aligner.align(view, np.zeros((2, ROWS * COLUMNS), dtype=np.uint8))
     assert np.isfinite([flat.shift, flat.zoom, flat.prominence]).all()
 
 
-def test_a_vocabulary_of_one_word_and_tiny_pictures_are_no_error() -> None:
+def test_a_vocabulary_of_a_single_word_and_tiny_images_are_no_error() -> None:
     settings = DescriberSettings(image_width=40, image_height=40, words=1)
     aligner = WordAligner(Vocabulary(np.ones((1, 128), dtype=np.float32)), settings)
     grid = np.zeros((1, 16), dtype=np.uint8)

@@ -51,7 +51,7 @@ def test_descriptor_is_lowes_written_out(image: np.ndarray, row: int, column: in
     np.testing.assert_allclose(descriptors[row, column], expected, atol=2e-6)
 
 
-def test_descriptors_point_the_same_way_as_opencvs(image: np.ndarray) -> None:
+def test_descriptors_point_in_the_direction_of_opencvs(image: np.ndarray) -> None:
     rows, columns = SETTINGS.grid_shape
     keypoints = [
         cv2.KeyPoint(8.0 * column + 7.5, 8.0 * row + 7.5, 16 / 6, 0.0)
@@ -59,7 +59,7 @@ def test_descriptors_point_the_same_way_as_opencvs(image: np.ndarray) -> None:
         for column in range(columns)
     ]
     _, reference = cv2.SIFT_create().compute(image, keypoints)
-    # OpenCV counts orientations the other way round, since its y axis points up.
+    # OpenCV counts orientations in the other direction, since its y axis points up.
     reference = reference.reshape(-1, 16, 8)[:, :, [0, 7, 6, 5, 4, 3, 2, 1]].reshape(-1, 128)
     reference /= np.linalg.norm(reference, axis=1, keepdims=True)
     cosines = (dense_sift(image, SETTINGS) * reference).sum(axis=1)

@@ -25,7 +25,7 @@ class MapView {
   setPlan(plan) {
     const image = new Image();
     image.onload = () => { this.plan = { ...plan, image: tinted(image) }; this.draw(); };
-    image.src = URL.createObjectURL(new Blob([bytesOf(plan.picture)], { type: "image/png" }));
+    image.src = URL.createObjectURL(new Blob([bytesOf(plan.image)], { type: "image/png" }));
   }
 
   setHypotheses(hypotheses) {

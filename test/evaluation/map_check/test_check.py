@@ -82,7 +82,7 @@ def test_each_drive_is_held_against_the_others_alone(world_map: TrainingMap) -> 
     assert not any(fold.thinned for fold in folds)
 
 
-def test_a_loop_driven_one_way_round_is_one_way(checked: MapCheck) -> None:
+def test_a_loop_driven_in_one_direction_is_one_way(checked: MapCheck) -> None:
     one_way = [stretch for stretch in checked.stretches if stretch.why == "one_way"]
     assert sum(stretch.metres for stretch in one_way) > 15.0
     assert not [stretch for stretch in checked.stretches if stretch.drives == 0]
