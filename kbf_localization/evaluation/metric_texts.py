@@ -139,6 +139,30 @@ EVIDENCE = (
     "ratio. Good above 0; below the map's threshold a pose is no longer trusted."
 )
 
+EVENT_TEXTS = {
+    "unrecognized_image": "images that fit nowhere on the map: a new view, a covered lens, or an "
+    "unknown place",
+    "frozen_image": "images equal to the one before: the camera repeats itself, or nothing moves",
+    "image_discontinuity": "images that do not continue the one before where odometry leads: the "
+    "robot was carried, or the view was blocked for a moment",
+    "update_not_positive": "updates whose weights were not positive and were left out",
+    "prediction_off_map": "predictions that left the map",
+    "unknown_motion": "images before which odometry was missing, so that the motion is unknown",
+    "odometry_jump": "motions that no robot makes: the odometry was reset or has jumped",
+    "odometry_late": "odometry older than what came before it, left out",
+    "odometry_not_finite": "odometry that is no number, left out",
+    "odometry_too_far": "odometry with absurd coordinates, left out",
+    "image_late": "images older than the one before, left out",
+    "image_before_odometry": "images from before the first odometry, left out",
+    "image_without_odometry": "images that no odometry covers, left out",
+    "image_dropped": "images that a busy node left out",
+    "image_invalid": "images that cannot be decoded",
+    "lost": "times that the pose was given up",
+    "filter_reset": "restarts of the filter after repeated errors",
+    "resets": "restarts because time jumped back",
+}
+"""What the events of `metrics.json` mean, for people."""
+
 
 UNITS = {
     "share": "",

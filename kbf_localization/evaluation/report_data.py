@@ -5,16 +5,17 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from kbf_localization.arrays import Rows, Stamps
+from kbf_localization.arrays import Array, Rows, Stamps
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.datasets.image_headers import read_header
-from kbf_localization.evaluation.metric_texts import EVIDENCE, SIGMA, metric_rows
+from kbf_localization.evaluation.metric_texts import EVENT_TEXTS, EVIDENCE, SIGMA, metric_rows
 from kbf_localization.evaluation.metrics import (
     mahalanobis_errors,
     position_errors,
@@ -24,6 +25,7 @@ from kbf_localization.evaluation.metrics import (
 from kbf_localization.evaluation.run import Run
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.methods import TITLES
+from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.parallel import in_threads
@@ -49,6 +51,12 @@ MIN_PROBABILITY_DRAWN = 0.005
 
 MAX_PLAN_PIXELS = 1600
 """Larger floor plans are made smaller: a screen shows no more."""
+
+MAX_MATCHES_DRAWN = 100
+"""Inlier matches of a frame that the player draws; more would hide the image."""
+
+MIN_LANDMARKS = 12
+"""A map image with fewer landmarks measures no pose by them (`filters.hypothesis.MIN_INLIERS`)."""
 
 MAX_MAP_POSES_DRAWN = 20_000
 THUMBNAIL = (240, 55)
@@ -114,9 +122,12 @@ def report_data(
     start_ns = int(stamps[0]) if len(stamps) else 0
     image_frames, images = small_images(drive, progress=progress)
     rows = {int(row) for run in runs.values() for row in _best_rows(run) if row >= 0}
+    matches = {name: _matches(run, training_map) for name, run in runs.items()}
+    rows.update(row for found in matches.values() if found for row in found.rows if row >= 0)
     return {
         "states": STATES,
         "metrics": metric_rows({name: trajectory_metrics(run) for name, run in runs.items()}),
+        "events": EVENT_TEXTS,
         "tips": {"sigma": SIGMA, "evidence": EVIDENCE},
         "leastEvidence": _least_evidence(runs, training_map),
         "winning": FIRST_PROOF,
@@ -132,8 +143,12 @@ def report_data(
             "poses": packed(training_map.poses[:MAX_MAP_POSES_DRAWN], np.float64),
             "count": len(training_map.poses),
             "thumbnails": _thumbnails(training_map, sorted(rows)),
+            "lacking": lacking_landmarks(training_map),
         },
-        "methods": [_method(name, run, stamps) for name, run in runs.items()],
+        "methods": [
+            {**_method(name, run, stamps), "matches": found.packed() if found else None}
+            for (name, run), found in zip(runs.items(), matches.values(), strict=True)
+        ],
     }
 
 
@@ -208,6 +223,79 @@ def _hypotheses(frames: tuple[tuple[HypothesisEstimate, ...], ...] | None) -> di
         "poses": packed([hypothesis.pose for hypothesis in every], np.float64),
         "covariances": packed(covariances[:, [0, 0, 1], [0, 1, 1]]),
     }
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The inlier matches of each frame that are drawn, frame after frame.
+
+    `rows` (t,) is the map image with most of them, -1 where there are none; `counts` (t,) are all
+    inliers, `ends` (t + 1,) bounds the drawn ones: their places in the camera's image and, where
+    they were matched with that map image, in it, as 1/254 of its size (255: elsewhere), and their
+    positions (m, 2) on the plan.
+    """
+
+    rows: list[int]
+    counts: list[int]
+    ends: list[int]
+    camera: list[Array]
+    map_image: list[Array]
+    points: list[Array]
+
+    def packed(self) -> dict[str, str]:
+        """Return the arrays for the page."""
+        return {
+            "rows": packed(self.rows, np.int32),
+            "counts": packed(self.counts, np.uint32),
+            "ends": packed(self.ends, np.uint32),
+            "camera": packed(np.concatenate([np.zeros((0, 2)), *self.camera]), np.uint8),
+            "mapImage": packed(np.concatenate([np.zeros((0, 2)), *self.map_image]), np.uint8),
+            "points": packed(np.concatenate([np.zeros((0, 2)), *self.points])),
+        }
+
+
+def _matches(run: Run, training_map: TrainingMap) -> Matches | None:
+    """Return the inlier matches of a run; None where landmarks measured no pose."""
+    landmarks = training_map.landmarks
+    if landmarks is None or run.fixes is None or not any(run.fixes):
+        return None
+    found = Matches([], [], [0], [], [], [])
+    for fix in run.fixes:
+        found.ends.append(found.ends[-1])
+        found.counts.append(0 if fix is None else fix.inliers)
+        found.rows.append(-1 if fix is None else most_matched(fix))
+        if fix is None:
+            continue
+        own = fix.landmarks[:, 0] == found.rows[-1]
+        # Those with the map image that is shown come first.
+        chosen = np.argsort(~own, kind="stable")[:MAX_MATCHES_DRAWN]
+        points = fix.points[chosen]
+        places = landmarks.map_image_places(found.rows[-1], points)
+        found.camera.append(_levels(landmarks.image_places(fix.state, points)))
+        found.map_image.append(_levels(np.where(own[chosen, None], places, np.nan)))
+        found.points.append(points[:, :2])
+        found.ends[-1] += len(chosen)
+    return found
+
+
+def most_matched(fix: LandmarkFix) -> int:
+    """Return the map image with most inliers of a fix."""
+    rows, counts = np.unique(fix.landmarks[:, 0], return_counts=True)
+    return int(rows[np.argmax(counts)])
+
+
+def _levels(places: Array) -> Array:
+    """Return places in an image as 1/254 of its size; 255 where they are not in it."""
+    inside = np.isfinite(places).all(axis=1, keepdims=True)
+    return np.where(inside, np.rint(254.0 * np.clip(np.nan_to_num(places), 0.0, 1.0)), 255.0)
+
+
+def lacking_landmarks(training_map: TrainingMap) -> list[int] | None:
+    """Return the map images with too few landmarks to measure a pose; None for a map of none."""
+    if training_map.landmarks is None:
+        return None
+    counts = training_map.landmarks.table.counts()[:MAX_MAP_POSES_DRAWN]
+    return [int(row) for row in np.flatnonzero(counts < MIN_LANDMARKS)]
 
 
 def _least_evidence(runs: Mapping[str, Run], training_map: TrainingMap) -> float | None:

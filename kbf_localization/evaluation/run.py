@@ -17,6 +17,7 @@ from kbf_localization.events import Event
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.smoothing import Step, smooth
 from kbf_localization.geometry import compose, relative, wrap_angle
+from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress
@@ -56,9 +57,11 @@ class Run:
     estimate. `odometry` (t, 3) is the odometry's pose at each frame, `used` (t,) marks frames that
     were given to the filter; the others are dead-reckoned. `beliefs` (t,) weights on the map's
     poses, `best_rows` (t,) the map's best-matching image (-1: none) and `hypotheses` (t,) are there
-    when they were asked for. `is_smoothed`: later images are used for each pose too. `has_state`
-    tells whether the method judges its poses; `degraded_s` is how long odometry alone carried them.
-    A tracked pose more than `wrong_beyond_m` off is confident and wrong.
+    when they were asked for, and so are `fixes` (t,), the poses that landmarks measured. `inliers`
+    (t,) counts the landmarks on which each pose rests. `is_smoothed`: later images are used for
+    each pose too. `has_state` tells whether the method judges its poses; `degraded_s` is how long
+    odometry alone carried them. A tracked pose off by more than `wrong_beyond_m` is confident and
+    wrong.
     """
 
     method: str
@@ -80,6 +83,7 @@ class Run:
     is_smoothed: bool = False
     steps: tuple[Step, ...] | None = None
     inliers: Rows | None = None
+    fixes: tuple[LandmarkFix | None, ...] | None = None
     has_state: bool = True
     degraded_s: float = 0.0
     wrong_beyond_m: float = GROSS_ERROR_M
@@ -152,6 +156,8 @@ def replay(
     counts = Counter({str(name): count for name, count in localizer.counts.items()})
     if undecodable:
         counts[Event.IMAGE_INVALID.value] += undecodable
+    has_state = any(fix.estimate.confidence is not None for fix in found)
+    measured = has_state and localizer.training_map.landmarks is not None
     return Run(
         method=method,
         stamps_ns=np.array([fix.stamp_ns for fix in found], dtype=np.int64),
@@ -170,8 +176,11 @@ def replay(
         best_rows=np.array(best_rows, dtype=np.intp) if keep_beliefs else None,
         hypotheses=tuple(fix.estimate.hypotheses for fix in found) if keep_beliefs else None,
         steps=_steps(found) if keep_beliefs else None,
-        inliers=_inliers(found) if localizer.training_map.landmarks is not None else None,
-        has_state=any(fix.estimate.confidence is not None for fix in found),
+        inliers=_inliers(found) if measured else None,
+        fixes=tuple(fix.estimate.landmark_fix if fix.used else None for fix in found)
+        if keep_beliefs
+        else None,
+        has_state=has_state,
         degraded_s=localizer.degraded_s,
         wrong_beyond_m=wrong_beyond_m(localizer.training_map),
     )
@@ -221,6 +230,7 @@ def smoothed_run(run: Run, steps: Sequence[Step]) -> Run:
         highest_weight=None,
         beliefs=None,
         hypotheses=None,
+        fixes=None,
         is_smoothed=True,
         steps=None,
         degraded_s=0.0,
@@ -246,6 +256,7 @@ def with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
         best_rows=offline.best_rows,
         hypotheses=offline.hypotheses,
         inliers=offline.inliers,
+        fixes=offline.fixes,
     ), largest
 
 

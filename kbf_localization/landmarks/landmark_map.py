@@ -10,7 +10,13 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.errors import ParameterError
-from kbf_localization.landmarks.bearings import Bearings, bearings_of, rotations, spatial
+from kbf_localization.landmarks.bearings import (
+    Bearings,
+    bearings_of,
+    in_base,
+    rotations,
+    spatial,
+)
 from kbf_localization.landmarks.calibration import (
     CovarianceModel,
     EvidenceModel,
@@ -172,6 +178,19 @@ class LandmarkMap:
             covariance=self.description.covariance.covariance(fix.covariance, distance),
             log_likelihood_ratio=float(np.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO)),
         )
+
+    def image_places(self, state: Array, points: Array) -> Array:
+        """Return where a camera at `state` (6,) sees points (k, 3), to draw them.
+
+        Fractions (k, 2) of the image's width and height; NaN for a point that it does not see.
+        """
+        camera, mount = self.camera, self.mount
+        seen = (in_base(state, points) - mount.translation) @ mount.rotation
+        return np.asarray((camera.project(seen) + 0.5) / (camera.width, camera.height))
+
+    def map_image_places(self, row: int, points: Array) -> Array:
+        """Return where in the map's image `row` points (k, 3) are, as `image_places` does."""
+        return self.image_places(spatial(self.poses[row], self.table.attitudes[row]), points)
 
     def subset(self, rows: Rows) -> LandmarkMap:
         """Return the landmarks of these images alone."""

@@ -84,24 +84,25 @@ function seriesStyle(context, index, width = 1.6) {
   context.lineWidth = width;
 }
 
-// Names of the series in a corner of a chart, each with its own line.
-function key(context, right, top, entries) {
-  context.textAlign = "left";
-  context.textBaseline = "middle";
-  const wide = Math.max(...entries.map((entry) => context.measureText(entry.label).width)) + 36;
-  context.globalAlpha = 0.85;
-  context.fillStyle = theme.colour("card");
-  context.fillRect(right - wide - 4, top - 2, wide + 4, entries.length * 17 + 4);
-  context.globalAlpha = 1;
-  entries.forEach((entry, row) => {
-    const height = top + 9 + row * 17;
-    entry.style(context);
-    if (entry.dot) mark(context, right - wide + 12, height, 2.5);
-    else line(context, [[right - wide, height], [right - wide + 24, height]]);
-    context.setLineDash([]);
-    context.fillStyle = theme.colour("ink");
-    context.fillText(entry.label, right - wide + 30, height);
-  });
+// Names of the series below a chart, each with its own line: nothing is covered.
+function key(canvas, entries) {
+  let list = canvas.nextElementSibling;
+  if (!list || !list.classList.contains("key")) {
+    list = document.createElement("div");
+    list.className = "legend key";
+    canvas.after(list);
+  }
+  list.replaceChildren(...entries.map((entry) => {
+    const item = document.createElement("span"), swatch = document.createElement("canvas"), label = document.createElement("span");
+    label.textContent = entry.label;
+    item.append(swatch, label);
+    requestAnimationFrame(() => {
+      const { context } = prepare(swatch);
+      entry.style(context);
+      if (entry.dot) mark(context, 13, 8, 3); else line(context, [[1, 8], [25, 8]]);
+    });
+    return item;
+  }));
 }
 
 function mark(context, x, y, radius) {
@@ -173,7 +174,7 @@ function drawErrorsOverTime(canvas, methods) {
     curve(context, method, method.errors, x, y);
   }
   context.setLineDash([]);
-  if (methods.length > 1) key(context, area.right, area.top, methodKey(methods));
+  if (methods.length > 1) key(canvas, methodKey(methods));
   return chart;
 }
 
@@ -192,7 +193,7 @@ function drawDistribution(canvas, methods) {
     errors.forEach((error, rank) => points.push([x(error), y((rank + 1) / errors.length)]));
     line(context, points);
   });
-  key(context, area.right - 4, area.bottom - 8 - 17 * methods.length, methodKey(methods));
+  key(canvas, methodKey(methods));
 }
 
 function drawSigma(canvas, method) {
@@ -224,7 +225,7 @@ function drawSigma(canvas, method) {
     inner.strokeStyle = theme.colour("ink");
     inner.setLineDash(dash);
   };
-  key(context, area.right - 4, area.bottom - 62, [
+  key(canvas, [
     { label: method.name, dot: true, style: (inner) => seriesStyle(inner, method.index) },
     { label: "error = σ", style: ink([]) }, { label: "error = 3 σ", style: ink([6, 4]) },
   ]);
@@ -248,7 +249,7 @@ function drawTiming(canvas, methods) {
     counts[index].forEach((fraction, bin) => points.push([x((bin * high) / bins), y(fraction)], [x(((bin + 1) * high) / bins), y(fraction)]));
     line(context, points);
   });
-  key(context, area.right - 4, area.top, methodKey(methods));
+  key(canvas, methodKey(methods));
 }
 
 // With the line below which a pose is no longer trusted, and zero: as probable as elsewhere.
@@ -277,5 +278,5 @@ function drawEvidence(canvas, methods) {
   });
   context.setLineDash([]);
   const entries = [...methodKey(known), ...limits.map(([label, , style]) => ({ label, style }))];
-  key(context, area.right - 4, area.bottom - 8 - 17 * entries.length, entries);
+  key(canvas, entries);
 }

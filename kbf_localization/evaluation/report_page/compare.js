@@ -27,7 +27,7 @@
       line(context, Array.from(errors, (error, at) => [x(drive.seconds[at]), y(error)]));
     });
     context.setLineDash([]);
-    key(context, area.right, area.top, raw.labels.map((label, run) => ({ label: shortened(label), style: (inner) => seriesStyle(inner, run) })));
+    key(canvas, raw.labels.map((label, run) => ({ label: shortened(label), style: (inner) => seriesStyle(inner, run) })));
   }
 
   const drawAll = () => drives.forEach((drive, index) => draw(drive, canvases[index]));

@@ -18,6 +18,14 @@ const data = (() => {
       rows: unpack(method.belief.rows, Uint32Array),
       values: unpack(method.belief.values, Int8Array),
     };
+    const matches = method.matches && {
+      rows: unpack(method.matches.rows, Int32Array),
+      counts: unpack(method.matches.counts, Uint32Array),
+      ends: unpack(method.matches.ends, Uint32Array),
+      camera: unpack(method.matches.camera, Uint8Array),
+      mapImage: unpack(method.matches.mapImage, Uint8Array),
+      points: floats(method.matches.points),
+    };
     const hypotheses = method.hypotheses && {
       ends: unpack(method.hypotheses.ends, Uint32Array),
       numbers: unpack(method.hypotheses.numbers, Uint16Array),
@@ -26,7 +34,7 @@ const data = (() => {
       covariances: floats(method.hypotheses.covariances),
     };
     return {
-      index, name: method.name, title: method.title, counts: method.counts, frames, rowOfFrame, belief, hypotheses,
+      index, name: method.name, title: method.title, counts: method.counts, frames, rowOfFrame, belief, hypotheses, matches,
       poses: doubles(method.poses), covariances: floats(method.covariances),
       errors: floats(method.errors), sigmas: floats(method.sigmas), inSigmas: floats(method.mahalanobisErrors),
       states: unpack(method.states, Uint8Array), evidence: floats(method.evidence),
@@ -34,10 +42,10 @@ const data = (() => {
     };
   });
   return {
-    states: raw.states, metrics: raw.metrics, tips: raw.tips, leastEvidence: raw.leastEvidence,
+    states: raw.states, events: raw.events, metrics: raw.metrics, tips: raw.tips, leastEvidence: raw.leastEvidence,
     winning: raw.winning, plan: raw.plan, seconds, truth: doubles(raw.frames.truth),
     labels: raw.frames.labels, images: raw.frames.images, imageOfFrame, methods,
-    mapPoses: doubles(raw.map.poses), mapCount: raw.map.count, thumbnails: raw.map.thumbnails,
+    mapPoses: doubles(raw.map.poses), mapCount: raw.map.count, lacking: raw.map.lacking, thumbnails: raw.map.thumbnails,
     hasTruth: methods.some((method) => floats(raw.methods[method.index].errors).some(Number.isFinite)),
   };
 })();

@@ -8,7 +8,7 @@
   };
 
   function fillTiles() {
-    const wanted = ["position_median_m", "position_p95_m", "heading_rmse_deg", "share_beyond_1m", "share_confident_wrong", "seconds_to_first_fix", "step_ms_p50", "frames"];
+    const wanted = ["position_median_m", "position_p95_m", "heading_rmse_deg", "share_beyond_1m", "share_confident_wrong", "share_degraded", "seconds_to_first_fix", "step_ms_p50"];
     const rows = wanted.map((name) => data.metrics.find((row) => row.key === name)).filter(Boolean);
     byId("tiles").replaceChildren(...rows.map((row) => {
       const tile = element("div", undefined, "tile");
@@ -41,8 +41,17 @@
     thead.append(head);
     tbody.append(...body);
     table.replaceChildren(thead, tbody);
-    byId("counts").textContent = data.methods.filter((method) => Object.keys(method.counts).length)
-      .map((method) => `${method.name}: ${Object.entries(method.counts).map(([what, count]) => `${what.replaceAll("_", " ")} ${count}`).join(", ")}`).join(" · ");
+    fillEvents();
+  }
+
+  // How often what happened, by the name of each event and what it means.
+  function fillEvents() {
+    const names = [...new Set(data.methods.flatMap((method) => Object.keys(method.counts)))];
+    byId("event-texts").replaceChildren(...names.flatMap((name) => {
+      const term = element("dt", name.replaceAll("_", " ")), counts = data.methods.filter((method) => method.counts[name]);
+      const told = counts.map((method) => `${method.name} ${method.counts[name]}`).join(", ");
+      return [term, element("dd", `${told}${data.events[name] ? ` – ${data.events[name]}` : ""}`)];
+    }));
   }
 
   function legend(id, entries) {
@@ -70,7 +79,17 @@
     if (data.truth) entries.push(["truth", (context) => drawTruth(context, 9, 8, 0, 5)]);
     if (data.methods.some((method) => method.hypotheses)) entries.push(["hypothesis, 3 σ", pose("hypothesis", 4)]);
     if (data.plan) entries.push(["wall", (context) => { context.fillStyle = theme.colour("wall"); context.fillRect(3, 6, 20, 4); }]);
-    entries.push(["last 10 s", (context) => { context.strokeStyle = seriesColour(0); context.lineWidth = 2; line(context, [[2, 8], [24, 8]]); }]);
+    const trail = (stroke, width, dash) => (context) => {
+      context.strokeStyle = stroke;
+      context.lineWidth = width;
+      context.setLineDash(dash);
+      line(context, [[2, 8], [24, 8]]);
+    };
+    entries.push(["estimate, last 10 s", trail(seriesColour(0), 2, [])]);
+    if (data.truth) entries.push(["truth, last 10 s", trail(theme.colour("truth"), 1.6, [2, 3])]);
+    if (data.methods.some((method) => method.hypotheses)) entries.push(["hypothesis, last 10 s", trail(theme.colour("hypothesis"), 1.4, [])]);
+    if (data.methods.some((method) => method.matches)) entries.push(["matched landmark", (context) => { context.fillStyle = theme.colour("landmark"); mark(context, 13, 8, 3); }]);
+    if (data.lacking && data.lacking.length) entries.push(["map pose without landmarks", (context) => { context.fillStyle = theme.colour("lacking"); lackingMark(context, 13, 8); }]);
     legend("map-legend", entries);
     const present = new Set(data.methods.flatMap((method) => Array.from(method.states)));
     legend("states-legend", data.states.map((state, code) => [code, state]).filter(([code]) => present.has(code))

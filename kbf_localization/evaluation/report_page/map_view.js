@@ -10,9 +10,10 @@ function boundsOf(arrays) {
   return Number.isFinite(box[0]) ? box : [0, 0, 1, 1];
 }
 
-function viewOf(canvas, box, margin = 26) {
-  const { context, width, height } = prepare(canvas);
-  const scale = Math.min((width - 2 * margin) / Math.max(box[2] - box[0], 0.5), (height - 2 * margin) / Math.max(box[3] - box[1], 0.5));
+function viewOf(canvas, box) {
+  const { context, width, height } = prepare(canvas), margin = Math.min(26, width / 4, height / 4);
+  // In a window without room the scale is small, but never negative.
+  const scale = Math.max(1e-6, Math.min((width - 2 * margin) / Math.max(box[2] - box[0], 0.5), (height - 2 * margin) / Math.max(box[3] - box[1], 0.5)));
   const left = width / 2 - (scale * (box[0] + box[2])) / 2, bottom = height / 2 + (scale * (box[1] + box[3])) / 2;
   return { context, width, height, scale, x: (value) => left + scale * value, y: (value) => bottom - scale * value };
 }
@@ -62,6 +63,27 @@ function drawMapPoses(view) {
   const poses = data.mapPoses, size = poses.length > 9000 ? 1.5 : 2.5;
   for (let i = 0; i < poses.length; i += 3)
     context.fillRect(view.x(poses[i]) - size / 2, view.y(poses[i + 1]) - size / 2, size, size);
+  context.fillStyle = theme.colour("lacking");
+  for (const row of data.lacking || []) lackingMark(context, view.x(poses[3 * row]), view.y(poses[3 * row + 1]));
+}
+
+function lackingMark(context, x, y) {
+  context.fillRect(x - 3, y - 0.75, 6, 1.5);
+}
+
+// The landmarks on which the pose rests, and a thin line of sight to each.
+function drawLandmarks(view, matches, row, pose) {
+  const { context } = view, colour = theme.colour("landmark");
+  context.strokeStyle = context.fillStyle = colour;
+  context.lineWidth = 0.6;
+  for (let at = matches.ends[row]; at < matches.ends[row + 1]; at++) {
+    const x = view.x(matches.points[2 * at]), y = view.y(matches.points[2 * at + 1]);
+    context.globalAlpha = 0.16;
+    line(context, [[view.x(pose[0]), view.y(pose[1])], [x, y]]);
+    context.globalAlpha = 0.9;
+    mark(context, x, y, 1.8);
+  }
+  context.globalAlpha = 1;
 }
 
 function drawPath(view, poses, rows) {
@@ -107,8 +129,8 @@ function drawPaths(canvas, methods) {
     drawBrokenPath(view, method.poses);
   }
   context.setLineDash([]);
-  entries.push(...methodKey(methods));
-  key(context, view.width - 10, 8, entries);
+  entries.push(...methodKey(methods), { label: "map pose", dot: true, style: (inner) => { inner.fillStyle = theme.colour("pose"); } });
+  key(canvas, entries);
   scaleBar(view);
 }
 

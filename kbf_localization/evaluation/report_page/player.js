@@ -23,18 +23,45 @@ const player = (() => {
     if (image && !image.complete) { image.wanted = frame; return; }
     const context = canvas.getContext("2d");
     if (image && image.naturalWidth) {
-      canvas.width = image.naturalWidth;
-      canvas.height = image.naturalHeight;
-      context.drawImage(image, 0, 0);
+      // A small map image is enlarged, so that circles on it are round.
+      const enlarged = Math.max(1, 320 / image.naturalWidth);
+      canvas.width = enlarged * image.naturalWidth;
+      canvas.height = enlarged * image.naturalHeight;
+      context.drawImage(image, 0, 0, canvas.width, canvas.height);
     } else context.clearRect(0, 0, canvas.width, canvas.height);
   }
 
   function drawImages() {
     show(byId("camera"), cameraImage(frame));
-    const row = method.rowOfFrame[frame], best = row < 0 ? -1 : method.bestRows[row];
+    const row = method.rowOfFrame[frame], matches = byId("matches").checked && row >= 0 ? method.matches : null;
+    const matched = matches ? matches.rows[row] : -1, best = matched >= 0 ? matched : row < 0 ? -1 : method.bestRows[row];
     show(byId("match"), best < 0 ? null : cachedImage(`m${best}`, data.thumbnails[best]));
-    byId("match-caption").textContent = best < 0 ? "no best match known" : `best match: map pose ${best} of ${data.mapCount}`;
+    byId("camera-caption").textContent = matched >= 0 ? `camera: ${matches.counts[row]} inlier matches` : "camera";
+    byId("match-caption").textContent = best < 0 ? "no best match known" : matched < 0 ? `best match: map image ${best} of ${data.mapCount}`
+      : `map image ${best}: ${range(matches.ends[row], matches.ends[row + 1]).filter((at) => matches.mapImage[2 * at] < 255).length} of them`;
+    if (matched >= 0) drawMatches(matches, row);
     for (let ahead = 1; ahead <= 12; ahead++) if (frame + ahead < count) cameraImage(frame + ahead);
+  }
+
+  // A match has the same colour in both images; empty circles are matched with other map images.
+  function drawMatches(matches, row) {
+    const first = matches.ends[row], count = matches.ends[row + 1] - first;
+    const circle = (canvas, places, at, filled) => {
+      if (places[2 * at] === 255) return;
+      const context = canvas.getContext("2d"), hue = `hsl(${(360 * (at - first)) / count} 90% 55%)`, size = canvas.width / 320;
+      context.beginPath();
+      context.arc((places[2 * at] / 254) * canvas.width, (places[2 * at + 1] / 254) * canvas.height, 3.2 * size, 0, 2 * Math.PI);
+      context.lineWidth = 1.2 * size;
+      context.strokeStyle = filled ? "#000" : hue;
+      context.fillStyle = hue;
+      if (filled) context.fill();
+      context.stroke();
+    };
+    for (let at = first; at < first + count; at++) {
+      const own = matches.mapImage[2 * at] < 255;
+      circle(byId("camera"), matches.camera, at, own);
+      if (own) circle(byId("match"), matches.mapImage, at, true);
+    }
   }
 
   function drawMap() {
@@ -59,6 +86,7 @@ const player = (() => {
     context.lineWidth = 2;
     const trail = range(first, frame + 1).map((at) => method.rowOfFrame[at]).filter((row) => row >= 0);
     if (trail.length) drawBrokenPath(view, method.poses.subarray(3 * trail[0], 3 * trail[trail.length - 1] + 3));
+    if (method.matches && row >= 0 && byId("matches").checked) drawLandmarks(view, method.matches, row, method.poses.subarray(to, to + 2));
     if (method.belief && row >= 0) drawBelief(view, method.belief, row);
     if (method.hypotheses && row >= 0) drawHypotheses(view, method, row, trail.length ? trail[0] : row);
     if (row >= 0) {
@@ -83,7 +111,7 @@ const player = (() => {
   function describe() {
     const row = method.rowOfFrame[frame], known = row >= 0;
     const facts = [
-      ["state", known ? data.states[method.states[row]] : "no estimate", "Whether the pose can be relied on: good is tracking. Localizing: not sure yet. Lost: the pose is a guess and is published as such."],
+      ["state", known ? data.states[method.states[row]] : "no estimate", "Whether the pose can be relied on: good is tracking. Localizing: not sure yet. Degraded: no image confirms the pose, odometry alone carries it. Lost: the pose is a guess and is published as such."],
       ["error", known && data.hasTruth ? metres(method.errors[row]) : "–", "Distance to the true position at this frame. Good where it is below about 3 σ."],
       ["σ", known ? metres(method.sigmas[row]) : "–", data.tips.sigma],
       ["evidence", known ? format(method.evidence[row], 2) : "–", data.tips.evidence],
@@ -206,6 +234,8 @@ const player = (() => {
   byId("slider").addEventListener("input", (event) => { play(false); go(Number(event.target.value)); });
   byId("play").addEventListener("click", () => play(!playing));
   byId("follow").addEventListener("change", draw);
+  byId("matches").addEventListener("change", draw);
+  byId("matches").closest("label").hidden = !data.methods.some((entry) => entry.matches);
   byId("strip").addEventListener("click", (event) => { play(false); goToSeconds(timeline.seconds(byId("strip"), event.offsetX)); });
   byId("method").replaceChildren(...data.methods.map((entry, index) => {
     const option = document.createElement("option");
@@ -225,6 +255,7 @@ const player = (() => {
       End: () => { play(false); go(count - 1); },
       w: () => { play(false); if (worst.length) go(worst[(worst.indexOf(frame) + 1) % worst.length]); },
       e: () => { play(false); const next = events.find((event) => event.frame > frame) || events[0]; if (next) go(next.frame); },
+      m: () => { byId("matches").checked = !byId("matches").checked; draw(); },
       f: () => { byId("follow").checked = !byId("follow").checked; draw(); },
     };
     if (!actions[event.key] || (event.key === " " && event.target.matches("button"))) return;

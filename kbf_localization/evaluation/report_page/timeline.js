@@ -32,14 +32,7 @@ const timeline = (() => {
     context.fillStyle = theme.colour("negative");
     worst.forEach((frame) => triangle(context, x(data.seconds[frame]), y(values[method.rowOfFrame[frame]]) - 2));
     events.forEach((event) => drawEvent(context, event, x(data.seconds[event.frame]), height));
-    const text = data.hasTruth ? `error, up to ${metres(top)}` : "evidence";
-    context.textAlign = "right";
-    context.textBaseline = "top";
-    context.lineWidth = 3;
-    context.strokeStyle = theme.colour("card");
-    context.fillStyle = theme.colour("muted");
-    context.strokeText(text, width - 4, TOP + 2);
-    context.fillText(text, width - 4, TOP + 2);
+    byId("strip-caption").textContent = data.hasTruth ? `position error, up to ${metres(top)} (square-root scale); ▼ largest errors` : "evidence; ▼ lowest evidence";
   }
 
   function triangle(context, at, tip) {
