@@ -148,10 +148,12 @@ PUBLISHED = {
     "installed",
     "hypotheses": "the places where the robot may be: ellipses of two standard deviations, arrows "
     "as opaque as they are probable, percentages; made only while somebody subscribes",
-    "landmarks": "the landmarks on which the pose of the last image rests; made only while "
+    "landmarks": "the landmarks on which the pose of the last image rests; empty where it has "
+    "none. `u`, `v` are where the camera's image shows them, `map_u`, `map_v` where the map's "
+    "image `map_image` does, as fractions of width and height, -1 where not; made only while "
     "somebody subscribes",
-    "best_match/compressed": "the map's image of highest weight; made only while somebody "
-    "subscribes",
+    "best_match/compressed": "the map's image with most inlier matches, else of highest weight; "
+    "made only while somebody subscribes",
     "floor_plan": "the map's floor plan, where it has one, once, kept for late subscribers",
     "map_poses": "the map's poses, once, kept for late subscribers",
     "path": "the poses so far",

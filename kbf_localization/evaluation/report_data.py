@@ -25,7 +25,6 @@ from kbf_localization.evaluation.metrics import (
 from kbf_localization.evaluation.run import Run
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.methods import TITLES
-from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.parallel import in_threads
@@ -263,7 +262,7 @@ def _matches(run: Run, training_map: TrainingMap) -> Matches | None:
     for fix in run.fixes:
         found.ends.append(found.ends[-1])
         found.counts.append(0 if fix is None else fix.inliers)
-        found.rows.append(-1 if fix is None else most_matched(fix))
+        found.rows.append(-1 if fix is None else fix.best_row)
         if fix is None:
             continue
         own = fix.landmarks[:, 0] == found.rows[-1]
@@ -276,12 +275,6 @@ def _matches(run: Run, training_map: TrainingMap) -> Matches | None:
         found.points.append(points[:, :2])
         found.ends[-1] += len(chosen)
     return found
-
-
-def most_matched(fix: LandmarkFix) -> int:
-    """Return the map image with most inliers of a fix."""
-    rows, counts = np.unique(fix.landmarks[:, 0], return_counts=True)
-    return int(rows[np.argmax(counts)])
 
 
 def _levels(places: Array) -> Array:

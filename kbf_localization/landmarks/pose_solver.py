@@ -180,6 +180,12 @@ class LandmarkFix:
     innovation: Array
     log_likelihood_ratio: float = 0.0
 
+    @property
+    def best_row(self) -> int:
+        """Return the map image with most of the inliers."""
+        rows, counts = np.unique(self.landmarks[:, 0], return_counts=True)
+        return int(rows[np.argmax(counts)])
+
 
 class LandmarkSolver:
     """Measures poses on a map's landmarks.

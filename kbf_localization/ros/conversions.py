@@ -158,18 +158,22 @@ def _fill_turn(empty: Quaternion, yaw: float) -> None:
     empty.x, empty.y, empty.z, empty.w = quaternion_of(yaw)
 
 
-def point_cloud(frame_id: str, stamp_ns: int, points: Array) -> PointCloud2:
-    """Convert points (k, 3) in metres to a cloud of x, y and z; points that are not finite drop."""
+def point_cloud(frame_id: str, stamp_ns: int, points: Array, **more: Array) -> PointCloud2:
+    """Convert points (k, 3) in metres to a cloud of x, y and z; points that are not finite drop.
+
+    `more` are further fields (k,) by their names.
+    """
     points = np.asarray(points, dtype=np.float64).reshape(-1, 3)
+    table = np.column_stack((points, *more.values()))
     # As a PointCloud2 has them: little-endian single precision.
-    xyz = points[np.isfinite(points).all(axis=1)].astype("<f4")
+    xyz = table[np.isfinite(points).all(axis=1)].astype("<f4")
     cloud = PointCloud2(header=header(frame_id, stamp_ns))
     cloud.fields = [
         PointField(name=name, offset=4 * number, datatype=PointField.FLOAT32, count=1)
-        for number, name in enumerate("xyz")
+        for number, name in enumerate((*"xyz", *more))
     ]
-    cloud.height, cloud.width, cloud.point_step = 1, len(xyz), 12
-    cloud.row_step, cloud.is_dense = 12 * len(xyz), True
+    cloud.height, cloud.width, cloud.point_step = 1, len(xyz), 4 * table.shape[1]
+    cloud.row_step, cloud.is_dense = cloud.point_step * len(xyz), True
     cloud.data = array.array("B", xyz.tobytes())
     return cloud
 

@@ -21,7 +21,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
-from sensor_msgs.msg import CompressedImage, Image
+from sensor_msgs.msg import CompressedImage, Image, PointCloud2
 from visualization_msgs.msg import MarkerArray
 
 from kbf_localization.datasets.image_headers import read_header
@@ -42,11 +42,13 @@ IMAGE_PERIOD_S = 0.1
 """Shortest period between two camera images on the page."""
 MAX_CELLS = 4_000_000
 """Cells of the largest floor plan that is shown."""
+MAX_MATCHES = 200
+"""Inlier matches that are shown."""
 CLICKED_POSE_COVARIANCE = np.diag([0.5, 0.5, math.radians(15.0)]) ** 2
 """Covariance (m, m, rad) of a pose that was clicked, as RViz gives it."""
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 SENSOR = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-TRANSIENT_CHANNELS = ("camera", "match", "status", "pose", "hypotheses")
+TRANSIENT_CHANNELS = ("camera", "match", "matches", "status", "pose", "hypotheses")
 """Channels without meaning once the localizer has gone."""
 
 Topics = dict[str, list[str]]
@@ -126,6 +128,7 @@ class LiveListener:
                 self._on_hypotheses,
             ),
             ("match", _find(published, CompressedImage), CompressedImage, 1, self._on_match),
+            ("matches", _find(published, PointCloud2), PointCloud2, 1, self._on_matches),
             ("poses", _find(published, PoseArray, "map_poses"), PoseArray, LATCHED, self._on_map),
             ("plan", _find(published, OccupancyGrid), OccupancyGrid, LATCHED, self._on_plan),
         ]
@@ -184,6 +187,29 @@ class LiveListener:
     def _on_match(self, message: CompressedImage) -> None:
         self._board.put("match", bytes(message.data))
 
+    def _on_matches(self, message: PointCloud2) -> None:
+        names = [field.name for field in message.fields]
+        if message.width == 0:
+            self._board.put("matches", {"inliers": 0})
+            return
+        if not {"x", "y", "u", "v", "map_u", "map_v", "map_image"} <= set(names):
+            return
+        table = np.frombuffer(bytes(message.data), dtype="<f4").reshape(-1, len(names))
+        if not np.isfinite(table).all():
+            return
+        column = {name: table[:MAX_MATCHES, k].tolist() for k, name in enumerate(names)}
+        own = [row for row, u in zip(column["map_image"], column["map_u"], strict=True) if u >= 0]
+        self._board.put(
+            "matches",
+            {
+                "inliers": len(table),
+                "row": int(own[0]) if own else -1,
+                "camera": _places(column["u"], column["v"]),
+                "map": _places(column["map_u"], column["map_v"]),
+                "points": _pairs(column["x"], column["y"]),
+            },
+        )
+
     def _on_map(self, message: PoseArray) -> None:
         self._frame = message.header.frame_id or self._frame
         poses = [round(value, 3) for pose in message.poses for value in planar_pose(pose).tolist()]
@@ -218,6 +244,15 @@ class LiveListener:
         except ImageError:
             return
         self._board.put("camera", cv2.imencode(".jpg", grey)[1].tobytes())
+
+
+def _pairs(first: list[float], second: list[float]) -> list[list[float]]:
+    return [[round(a, 4), round(b, 4)] for a, b in zip(first, second, strict=True)]
+
+
+def _places(across: list[float], down: list[float]) -> list[list[float] | None]:
+    """Return places in an image; None for what it does not show."""
+    return [place if place[0] >= 0.0 else None for place in _pairs(across, down)]
 
 
 def _forgiving(callback: Callable[[Any], None]) -> Callable[[Any], None]:

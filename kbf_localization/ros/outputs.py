@@ -22,6 +22,7 @@ from kbf_localization.arrays import Array
 from kbf_localization.datasets.floor_plan_image import FREE, UNKNOWN, FloorPlanImage
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.geometry import position_sigma
+from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.localization import Localization, State
 from kbf_localization.ros.conversions import (
     header,
@@ -185,20 +186,39 @@ class Outputs:
         if self._hypotheses.get_subscription_count():
             self._hypotheses.publish(hypothesis_markers(top, estimate.hypotheses))
         if estimate.weights is not None:
-            self._publish_belief(top, estimate.weights, belief_count)
-        fix = estimate.landmark_fix
-        if fix is not None and self._landmarks.get_subscription_count():
-            cloud = point_cloud(self._frame_id, localization.stamp_ns, fix.points)
-            self._landmarks.publish(cloud)
+            self._publish_belief(top, estimate.weights, belief_count, estimate.landmark_fix)
+        if self._landmarks.get_subscription_count():
+            self._landmarks.publish(self._matches(localization.stamp_ns, estimate.landmark_fix))
 
-    def _publish_belief(self, top: Header, weights: Weights, count: int) -> None:
+    def _matches(self, stamp_ns: int, fix: LandmarkFix | None) -> PointCloud2:
+        """Return the inlier landmarks, with where they are seen; none without a fix.
+
+        `u` and `v` are fractions of the camera image's width and height, `map_u` and `map_v` those
+        in the map image `map_image`; -1 where a landmark is not seen, or was matched with another.
+        """
+        landmarks = self._map.landmarks
+        if landmarks is None or fix is None:
+            return point_cloud(self._frame_id, stamp_ns, np.empty((0, 3)))
+        here = landmarks.image_places(fix.state, fix.points)
+        there = landmarks.map_image_places(fix.best_row, fix.points)
+        there[fix.landmarks[:, 0] != fix.best_row] = np.nan
+        places = np.nan_to_num(np.column_stack((here, there)), nan=-1.0)
+        fields = dict(zip(("u", "v", "map_u", "map_v"), places.T, strict=True))
+        return point_cloud(
+            self._frame_id, stamp_ns, fix.points, **fields, map_image=fix.landmarks[:, 0]
+        )
+
+    def _publish_belief(
+        self, top: Header, weights: Weights, count: int, fix: LandmarkFix | None
+    ) -> None:
         poses = self._map_poses
         if self._belief.get_subscription_count():
             self._belief.publish(belief_markers(top, poses, weights))
         if self._belief_poses.get_subscription_count():
             self._belief_poses.publish(belief_poses(top, poses, weights, count))
         if len(weights.rows) and self._best_match.get_subscription_count():
-            thumbnail = self._map.thumbnails[int(weights.rows[np.argmax(weights.values)])]
+            heaviest = int(weights.rows[np.argmax(weights.values)])
+            thumbnail = self._map.thumbnails[heaviest if fix is None else fix.best_row]
             message = CompressedImage(header=top, format="jpeg")
             message.data = array.array("B", bytes(thumbnail))
             self._best_match.publish(message)

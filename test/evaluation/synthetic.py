@@ -19,6 +19,12 @@ from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.floor_plan_image import FREE, OCCUPIED, FloorPlanImage
 from kbf_localization.evaluation.run import Run
 from kbf_localization.filters.base import HypothesisEstimate, Weights
+from kbf_localization.geometry import compose
+from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
+from kbf_localization.landmarks.pose_solver import LandmarkFix
+from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
+from kbf_localization.vision.camera import Mount
+from kbf_localization.vision.camera.pinhole import PinholeCamera
 
 START_NS = 1_152_212_857_193_444_000
 STEP_NS = 204_000_000
@@ -92,6 +98,45 @@ def synthetic_map(poses: int = 200) -> Any:
         thumbnails=[camera_image(row) for row in range(poses)],
         floor_plan=synthetic_plan(),
         calibration=SimpleNamespace(likelihood_ratio=SimpleNamespace(q005=LEAST_EVIDENCE)),
+        landmarks=synthetic_landmarks(around),
+    )
+
+
+LANDMARKS = np.array([[3.0, y, z] for y in (-1.2, -0.4, 0.4, 1.2) for z in (0.5, 1.0, 1.5)])
+"""(12, 3) metres ahead, left and up of each map image."""
+
+
+def synthetic_landmarks(poses: NDArray[np.float64]) -> LandmarkMap:
+    """Twelve landmarks on a wall 3 m ahead of each image, of which the first has none."""
+    covariances = np.tile(1e-4 * np.eye(3), (12, 1, 1))
+    descriptors = np.zeros((12, 128), np.uint8)
+    image = ImageLandmarks(descriptors, LANDMARKS, covariances, np.zeros(3))
+    table = LandmarkTable.of_images([ImageLandmarks.none(), *[image] * (len(poses) - 1)])
+    camera = PinholeCamera(160, 120, 120.0, 120.0, 79.5, 59.5)
+    ahead = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+    return LandmarkMap(table, poses, LandmarkDescription(camera, Mount(ahead, [0.0, 0.0, 1.0])))
+
+
+def synthetic_fix(pose: NDArray[np.float64], row: int) -> LandmarkFix:
+    """A fix of the twelve landmarks 3 m ahead, half of them matched with the map image `row`."""
+    level = np.concatenate((LANDMARKS[:, :2], np.zeros((12, 1))), axis=1)
+    points = np.concatenate((compose(pose, level)[:, :2], LANDMARKS[:, 2:]), axis=1)
+    rows = np.array([row] * 8 + [row + 1] * 4)
+    return LandmarkFix(
+        pose=pose,
+        covariance=1e-4 * np.eye(3),
+        state=np.concatenate((pose, np.zeros(3))),
+        inliers=12,
+        matched=20,
+        visible=30,
+        matched_fraction=0.4,
+        spread=0.5,
+        chi2_per_dof=1.0,
+        keypoints=np.arange(12),
+        points=points,
+        landmarks=np.stack((rows, np.arange(12)), axis=1),
+        residuals_px=np.zeros((12, 2)),
+        innovation=np.zeros(3),
     )
 
 
@@ -151,6 +196,12 @@ def synthetic_run(drive: SyntheticDrive, map_poses: NDArray[np.float64], method:
         beliefs=tuple(beliefs),
         best_rows=nearest,
         hypotheses=synthetic_hypotheses(estimates, states) if good else None,
+        fixes=tuple(
+            synthetic_fix(pose, min(int(row), len(map_poses) - 2)) if state == "tracking" else None
+            for pose, row, state in zip(estimates, nearest, states, strict=True)
+        )
+        if good
+        else None,
     )
 
 

@@ -343,3 +343,34 @@ def test_drawing_a_frame_is_no_more_work_in_a_longer_drive(
             }})()"""
         )
     assert 50 < strokes[400] < strokes[100] + 50
+
+
+def test_inlier_matches_are_drawn_on_both_images_and_on_the_plan(opened: Chromium) -> None:
+    """Landmarks 3 m ahead and 1.2 m aside are seen 120 px · 1.2 / 3 beside the image's middle."""
+    opened.run("player.goToSeconds(data.seconds[20])")
+    opened.wait_for("document.getElementById('camera-caption').textContent.includes('12 inlier')")
+    caption = "document.getElementById('match-caption').textContent"
+    assert opened.run(caption).endswith(": 8 of them")
+    first = "data.methods[0].matches.camera.slice(2 * data.methods[0].matches.ends[20]).slice(0, 2)"
+    right = 0.5 + 120.0 * 1.2 / 3.0 / 160.0
+    below = 0.5 + 120.0 * 0.5 / 3.0 / 120.0
+    assert opened.run(f"Array.from({first})") == [round(254 * right), round(254 * below)]
+    shot = "document.getElementById('map').toDataURL()"
+    drawn = opened.run(shot)
+    opened.page.keyboard.press("m")
+    assert opened.run("document.getElementById('camera-caption').textContent") == "camera"
+    assert opened.run(shot) != drawn
+    assert opened.run("data.lacking") == [0]
+
+
+def test_a_window_without_room_draws_without_complaint(browser: Chromium, page: Path) -> None:
+    browser.open(page, width=1366, height=120)
+    browser.run("document.getElementById('map').style.minHeight = '0'")
+    browser.run("document.querySelector('.map').style.height = '10px'")
+    browser.run("player.goToSeconds(10)")
+    assert browser.messages == []
+
+
+def test_events_are_explained_in_words(opened: Chromium) -> None:
+    told = opened.run("document.getElementById('event-texts').textContent")
+    assert "odometry jump" in told and "reset or has jumped" in told

@@ -85,3 +85,63 @@ def test_the_page_asks_again_when_the_server_comes_back(browser: Chromium) -> No
     browser.wait_for("message.textContent.endsWith('asking again')", PATIENCE)
     with serving(board, LiveSettings(port=port)):
         browser.wait_for("state.textContent === 'tracking'", PATIENCE)
+
+
+def test_a_degraded_robot_is_amber_with_since_when_and_its_growing_sigma(browser: Chromium) -> None:
+    board = Board()
+    values = {"state": "degraded", "state_since_s": "12.3", "sigma_m": "0.42"}
+    reason = "no usable image for 14.3 s and 1.2 m"
+    sure = {"number": 1, "pose": [1.0, 1.0, 0.5], "probability": 1.0, "sigma": [0.05, 0.05, 0.0]}
+    board.put("poses", {"poses": [0.0, 0.0, 0.0, 4.0, 3.0, 1.0]})
+    board.put("pose", {"pose": sure["pose"], "sigma": sure["sigma"]})
+    board.put("hypotheses", {"hypotheses": [sure]})
+    with serving(board, LiveSettings(port=0)) as port:
+        browser.page.set_viewport_size({"width": 1366, "height": 120})
+        browser.page.emulate_media(color_scheme="light")
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for("view.pose !== null", PATIENCE)
+        height = browser.run("document.querySelector('header').offsetHeight")
+        board.put("status", {"message": f"degraded: {reason}", "level": 1, "values": values})
+        browser.wait_for("state.textContent === 'degraded'", PATIENCE)
+        assert browser.run("getComputedStyle(state).backgroundColor") == "rgb(230, 159, 0)"
+        assert browser.run("message.textContent") == reason
+        assert browser.run("since.textContent") == "for 12 s"
+        assert browser.run("sigma.textContent") == "± 42 cm"
+        assert browser.run("view.shownSigma()[0]") == pytest.approx(0.42)
+        # A long warning moves nothing.
+        values["state_since_s"] = "13.0"
+        board.put("status", {"message": "degraded: " + "long " * 300, "level": 1, "values": values})
+        browser.wait_for("since.textContent === 'for 13 s'", PATIENCE)
+        assert browser.run("document.querySelector('header').offsetHeight") == height
+
+
+def test_inlier_matches_are_drawn_on_both_images_and_the_map_is_zoomed(browser: Chromium) -> None:
+    board = Board()
+    grey = cv2.imencode(".jpg", np.full((60, 80), 128, dtype=np.uint8))[1].tobytes()
+    board.put("camera", grey)
+    board.put("match", grey)
+    places = [[0.25, 0.25], [0.75, 0.75]]
+    content = {"inliers": 2, "row": 7, "camera": places, "map": [places[0], None]}
+    board.put("matches", {**content, "points": [[1.0, 1.0], [2.0, 2.0]]})
+    ink = (
+        "(id) => { const canvas = document.getElementById(id), context = canvas.getContext('2d');"
+        "const image = context.getImageData(0, 0, canvas.width, canvas.height).data;"
+        "return image.filter((value, k) => k % 4 === 3 && value > 0).length; }"
+    )
+    with serving(board, LiveSettings(port=0)) as port:
+        browser.page.set_viewport_size({"width": 1366, "height": 768})
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        drawn = "!camera.hidden && !match.hidden && view.landmarks.length === 2"
+        browser.wait_for(drawn, PATIENCE)
+        one, both = (
+            browser.run(f"({ink})('match-matches')"),
+            browser.run(f"({ink})('camera-matches')"),
+        )
+        assert 0 < one < both
+        caption = "document.getElementById('match-caption').textContent"
+        assert browser.run(caption) == "map image 7: 1 of them"
+        scale = browser.run("view.scale")
+        browser.page.click("#zoom-in")
+        assert browser.run("view.scale") == pytest.approx(1.5 * scale)
+        browser.page.click("#zoom-fit")
+        assert browser.run("view.scale") == pytest.approx(scale)

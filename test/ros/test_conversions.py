@@ -101,7 +101,8 @@ def test_impossible_covariance_is_refused(row: int, column: int, value: float) -
 def test_a_cloud_has_its_points_as_the_format_says(count: int) -> None:
     """Read by the message's own fields and steps, as any reader does."""
     points = np.random.default_rng(count).normal(size=(count, 3))
-    cloud = conversions.point_cloud("map", 7, np.vstack((points, [[math.nan, 0.0, 0.0]])))
+    more = np.arange(count + 1.0)
+    cloud = conversions.point_cloud("map", 7, np.vstack((points, [[math.nan, 0.0, 0.0]])), u=more)
     kind = np.dtype(
         {
             "names": [field.name for field in cloud.fields],

@@ -12,10 +12,12 @@ let socket = null, history = [], heardAt = 0;
 
 function text(id, words) { element(id).textContent = words; }
 
-function showState(state, message) {
+function showState(state, message, since = "") {
   element("state").dataset.state = state;
   text("state", state);
+  text("since", since);
   text("message", message);
+  element("message").title = message;
   view.state = state;
   view.draw();
 }
@@ -25,36 +27,52 @@ function number(value, digits, unit) {
   return Number.isFinite(parsed) ? `${parsed.toFixed(digits)}${unit}` : "–";
 }
 
+// "12 s", "3 min": how long a state has lasted.
+function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "";
+  return seconds < 100 ? `for ${Math.floor(seconds)} s` : seconds < 6000 ? `for ${Math.floor(seconds / 60)} min` : `for ${Math.floor(seconds / 3600)} h`;
+}
+
 function length(metres) { return metres < 1 ? `± ${Math.round(100 * metres)} cm` : `± ${metres.toFixed(1)} m`; }
 
 const receive = {
   hello({ can_set_pose: allowed }) {
     view.onPose = allowed ? sendPose : null;
     element("map").toggleAttribute("data-fixed", !allowed);
-    text("hint", allowed ? "Click where the robot is, and drag to where it looks, to set its pose; Esc cancels." : "For looking only.");
+    const touch = matchMedia("(pointer: coarse)").matches;
+    const set = touch ? "Touch where the robot is, slide to where it looks, and lift to set its pose. " : "Click where the robot is, and drag to where it looks, to set its pose; Esc cancels. ";
+    const move = touch ? "Two fingers zoom and move the map." : `The wheel zooms, ${allowed ? "Shift and drag move" : "dragging moves"} the map.`;
+    text("hint", (allowed ? set : "For looking only. ") + move);
   },
   node({ name, present }) {
     text("node", name);
     if (present) return;
     history = [];
     view.forget();
+    for (const id of Object.values(IMAGES)) hideImage(id);
+    showMatches({});
     for (const id of ["sigma", "evidence", "latency", "images", "odometry", "poses"]) text(id, "–");
     showState("waiting", `${name} does not run: waiting for it`);
   },
   status({ message, values }) {
     heardAt = Date.now();
     const state = values.state || "waiting";
-    showState(state, message.startsWith(state) ? message.slice(state.length).replace(/^[:;] /, "") : message);
+    const told = message.startsWith(state) ? message.slice(state.length).replace(/^[:;] /, "") : message;
+    showState(state, told, duration(Number.parseFloat(values.state_since_s)));
+    const sigma = Number.parseFloat(values.sigma_m);
+    view.sigmaNow = sigma;
+    if (Number.isFinite(sigma)) text("sigma", length(sigma));
     text("evidence", number(values.evidence, 1, ""));
     text("latency", `${number(values.latency_ms_p50, 0, "")} / ${number(values.latency_ms_p99, 0, " ms")}`);
     text("images", number(values.image_hz, 1, " Hz"));
     text("odometry", number(values.odometry_hz, 1, " Hz"));
     text("poses", number(values.pose_hz, 1, " Hz"));
-    history.push({ at: heardAt, state, evidence: Number.parseFloat(values.evidence) });
+    history.push({ at: heardAt, state, evidence: Number.parseFloat(values.evidence), sigma });
     history = history.filter((entry) => entry.at > heardAt - HISTORY_MS);
     drawHistory();
   },
-  pose(content) { view.pose = content; text("sigma", length(content.sigma[0])); view.draw(); },
+  pose(content) { view.pose = content; view.sigmaNow = null; text("sigma", length(content.sigma[0])); view.draw(); },
+  matches(content) { showMatches(content); },
   hypotheses({ hypotheses }) { view.setHypotheses(hypotheses); },
   poses({ poses }) { view.poses = poses; view.draw(); },
   plan(content) { view.setPlan(content); },
@@ -64,9 +82,50 @@ function showImage(buffer) {
   const id = IMAGES[new Uint8Array(buffer, 0, 1)[0]];
   if (!id) return;
   const url = URL.createObjectURL(new Blob([new Uint8Array(buffer, 1)]));
-  const image = element(id);
-  image.onload = image.onerror = () => { if (shown[id]) URL.revokeObjectURL(shown[id]); shown[id] = url; };
+  const image = element(id), free = () => { if (shown[id]) URL.revokeObjectURL(shown[id]); shown[id] = url; };
+  image.onload = () => { free(); image.hidden = false; drawMatches(); };
+  image.onerror = () => { free(); image.hidden = true; };
   image.src = url;
+}
+
+function hideImage(id) {
+  element(id).hidden = true;
+  element(id).removeAttribute("src");
+}
+
+// Inlier matches of the last used image: places in the camera's image and in the map image, as fractions of their sizes.
+let matches = {};
+function showMatches(content) {
+  matches = content;
+  view.landmarks = content.points || [];
+  view.draw();
+  const count = content.inliers || 0;
+  text("camera-caption", count ? `camera: ${count} inlier matches` : "camera");
+  text("match-caption", count ? `map image ${content.row}: ${(content.map || []).filter(Boolean).length} of them` : "best match in the map");
+  drawMatches();
+}
+
+function drawMatches() {
+  for (const [id, places] of [["camera", matches.camera || []], ["match", matches.map || []]]) {
+    const canvas = element(`${id}-matches`), image = element(id), ratio = window.devicePixelRatio || 1;
+    [canvas.width, canvas.height] = [Math.round(canvas.clientWidth * ratio), Math.round(canvas.clientHeight * ratio)];
+    if (image.hidden || !image.naturalWidth) continue;
+    const context = canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    const fit = Math.min(canvas.clientWidth / image.naturalWidth, canvas.clientHeight / image.naturalHeight);
+    const left = (canvas.clientWidth - fit * image.naturalWidth) / 2, top = (canvas.clientHeight - fit * image.naturalHeight) / 2;
+    places.forEach((place, k) => {
+      if (!place) return;
+      const own = Boolean((matches.map || [])[k]);
+      context.beginPath();
+      context.arc(left + fit * image.naturalWidth * place[0], top + fit * image.naturalHeight * place[1], 3, 0, 2 * Math.PI);
+      context.fillStyle = context.strokeStyle = `hsl(${(360 * k) / places.length} 90% 55%)`;
+      if (own) context.fill();
+      context.lineWidth = 1.2;
+      if (own) context.strokeStyle = "#000";
+      context.stroke();
+    });
+  }
 }
 
 function drawHistory() {
@@ -76,21 +135,48 @@ function drawHistory() {
   canvas.height = Math.round(height * ratio);
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
-  const now = Date.now(), x = (at) => width * (1 - (now - at) / HISTORY_MS);
-  const values = history.map((entry) => entry.evidence).filter(Number.isFinite);
-  const low = Math.min(-1, ...values), high = Math.max(1, ...values), y = (value) => height - 12 - (height - 18) * (value - low) / (high - low);
+  const left = 34, right = width - 52, top = 8, bottom = height - 26;
+  const now = Date.now(), x = (at) => right - (right - left) * (now - at) / HISTORY_MS;
   history.forEach((entry, k) => {
     const until = k + 1 < history.length ? history[k + 1].at : now;
     context.fillStyle = colour(entry.state);
-    context.fillRect(x(entry.at), height - 6, x(until) - x(entry.at) + 0.5, 6);
+    context.fillRect(Math.max(x(entry.at), left), bottom + 4, Math.max(x(until) - Math.max(x(entry.at), left), 0) + 0.5, 6);
   });
+  const known = (name) => history.map((entry) => entry[name]).filter(Number.isFinite);
+  const low = Math.min(-1, ...known("evidence")), high = Math.max(1, ...known("evidence")), widest = Math.max(0.1, ...known("sigma"));
+  const y = (value) => bottom - (bottom - top) * (value - low) / (high - low), ySigma = (value) => bottom - (bottom - top) * value / widest;
   context.strokeStyle = colour("line");
-  context.beginPath(); context.moveTo(0, y(0)); context.lineTo(width, y(0)); context.stroke();
-  context.strokeStyle = colour("ink");
+  context.beginPath(); context.moveTo(left, y(0)); context.lineTo(right, y(0)); context.stroke();
+  plot(context, "sigma", x, ySigma, colour("muted"), [4, 3]);
+  plot(context, "evidence", x, y, colour("ink"), []);
+  context.fillStyle = colour("muted");
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  const label = (words, at, level, align) => { context.textAlign = align; context.fillText(words, at, level); };
+  label(high.toFixed(high < 10 ? 1 : 0), left - 4, top, "right");
+  if (y(0) - top > 11 && bottom - y(0) > 11) label("0", left - 4, y(0), "right");
+  label(low.toFixed(low > -10 ? 1 : 0), left - 4, bottom, "right");
+  label(length(widest), right + 4, top, "left");
+  label("0", right + 4, bottom, "left");
+  context.textBaseline = "bottom";
+  label("2 min ago", left, height - 1, "left");
+  label("1 min", (left + right) / 2, height - 1, "center");
+  label("now", right, height - 1, "right");
+}
+
+function plot(context, name, x, y, tint, dash) {
+  context.strokeStyle = tint;
+  context.setLineDash(dash);
   context.lineWidth = 1.5;
   context.beginPath();
-  history.forEach((entry, k) => { if (Number.isFinite(entry.evidence)) k ? context.lineTo(x(entry.at), y(entry.evidence)) : context.moveTo(x(entry.at), y(entry.evidence)); });
+  let drawing = false;
+  for (const entry of history) {
+    if (!Number.isFinite(entry[name])) { drawing = false; continue; }
+    if (drawing) context.lineTo(x(entry.at), y(entry[name])); else context.moveTo(x(entry.at), y(entry[name]));
+    drawing = true;
+  }
   context.stroke();
+  context.setLineDash([]);
 }
 
 function sendPose(pose) {
@@ -116,6 +202,10 @@ function connect() {
   };
 }
 
+element("zoom-in").onclick = () => view.zoomBy(ZOOM_STEP);
+element("zoom-out").onclick = () => view.zoomBy(1 / ZOOM_STEP);
+element("zoom-fit").onclick = () => view.showWhole();
+new ResizeObserver(() => { drawHistory(); drawMatches(); }).observe(element("history"));
 setInterval(() => {
   if (heardAt && Date.now() - heardAt > SILENT_MS && element("state").dataset.state !== "waiting") showState("waiting", "the localizer is silent");
 }, 1000);

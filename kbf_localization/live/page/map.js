@@ -1,7 +1,7 @@
-// The map seen from above: walls, the map's poses, hypotheses with their trails, and a pose that is being set.
+// The map seen from above: walls, the map's poses, hypotheses with their trails, matched landmarks, and a pose that is being set.
 "use strict";
 
-const TRAIL = 80;
+const TRAIL = 80, MAX_ZOOM = 40, ZOOM_STEP = 1.5;
 
 class MapView {
   constructor(canvas, onPose) {
@@ -14,11 +14,26 @@ class MapView {
     this.plan = null;
     this.state = "waiting";
     this.setting = null;
+    this.landmarks = [];
+    this.sigmaNow = null;
+    // The map is `zoom` times as large as where all of it is seen, and moved by `shift` pixels.
+    this.zoom = 1;
+    this.shift = [0, 0];
+    this.fingers = new Map();
     canvas.addEventListener("pointerdown", (event) => this.press(event));
     canvas.addEventListener("pointermove", (event) => this.drag(event));
     canvas.addEventListener("pointerup", (event) => this.release(event));
-    canvas.addEventListener("pointercancel", () => this.cancel());
-    window.addEventListener("keydown", (event) => { if (event.key === "Escape") this.cancel(); });
+    canvas.addEventListener("pointercancel", (event) => { this.fingers.delete(event.pointerId); this.cancel(); });
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      this.zoomBy(Math.exp(-0.0015 * event.deltaY), event.offsetX, event.offsetY);
+    }, { passive: false });
+    canvas.addEventListener("contextmenu", (event) => event.preventDefault());
+    window.addEventListener("keydown", (event) => {
+      if (event.target.matches && event.target.matches("input")) return;
+      const actions = { Escape: () => this.cancel(), "+": () => this.zoomBy(ZOOM_STEP), "-": () => this.zoomBy(1 / ZOOM_STEP), 0: () => this.showWhole() };
+      if (actions[event.key] && !event.ctrlKey && !event.metaKey) actions[event.key]();
+    });
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
@@ -45,8 +60,21 @@ class MapView {
     this.hypotheses = [];
     this.trails.clear();
     this.pose = null;
+    this.landmarks = [];
     this.draw();
   }
+
+  // Enlarge about a point of the canvas, by default its middle.
+  zoomBy(factor, x = this.canvas.clientWidth / 2, y = this.canvas.clientHeight / 2) {
+    const zoom = Math.min(Math.max(this.zoom * factor, 1), MAX_ZOOM), by = zoom / this.zoom;
+    const middle = [this.canvas.clientWidth / 2, this.canvas.clientHeight / 2];
+    this.shift = [x, y].map((at, axis) => (at - middle[axis]) * (1 - by) + this.shift[axis] * by);
+    this.zoom = zoom;
+    if (zoom === 1) this.shift = [0, 0];
+    this.draw();
+  }
+
+  showWhole() { this.zoom = 1; this.shift = [0, 0]; this.draw(); }
 
   // Metres to pixels, with equal scales, y upward.
   fit() {
@@ -63,8 +91,9 @@ class MapView {
     const margin = 34, scale = Math.min((width - 2 * margin) / Math.max(box[2] - box[0], 1), (height - 2 * margin) / Math.max(box[3] - box[1], 1));
     this.scale = Math.max(scale, 1e-3);
     const [middleX, middleY] = this.plan ? this.towardsPlan(box, width / 2 / this.scale, height / 2 / this.scale) : [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2];
-    this.left = width / 2 - this.scale * middleX;
-    this.bottom = height / 2 + this.scale * middleY;
+    this.scale *= this.zoom;
+    this.left = width / 2 - this.scale * middleX + this.shift[0];
+    this.bottom = height / 2 + this.scale * middleY + this.shift[1];
     const context = this.canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
@@ -92,7 +121,8 @@ class MapView {
     context.fillStyle = colour("pose");
     for (let i = 0; i < this.poses.length; i += 3) context.fillRect(this.x(this.poses[i]) - 1.25, this.y(this.poses[i + 1]) - 1.25, 2.5, 2.5);
     const tint = colour(this.state);
-    if (this.pose) this.ellipse(context, this.pose.pose, this.pose.sigma, tint, 0.12);
+    this.drawLandmarks(context);
+    if (this.pose) this.ellipse(context, this.pose.pose, this.shownSigma(), tint, 0.12);
     for (const hypothesis of this.hypotheses) {
       const strength = 0.25 + 0.75 * hypothesis.probability;
       context.globalAlpha = strength;
@@ -112,6 +142,42 @@ class MapView {
     }
     if (!this.hypotheses.length && this.pose) this.arrow(context, this.pose.pose, tint, 1);
     if (this.setting) this.arrow(context, this.setting, colour("ink"), 0.9);
+    this.scaleBar(context);
+  }
+
+  // The pose's ellipse, at least as large as the standard deviation that the status has now: between two images it grows.
+  shownSigma() {
+    const { sigma } = this.pose;
+    const growth = this.sigmaNow > sigma[0] ? this.sigmaNow / Math.max(sigma[0], 1e-6) : 1;
+    return [sigma[0] * growth, Math.max(sigma[1] * growth, sigma[1]), sigma[2]];
+  }
+
+  drawLandmarks(context) {
+    if (!this.pose) return;
+    context.fillStyle = context.strokeStyle = colour("landmark");
+    context.lineWidth = 0.6;
+    for (const [x, y] of this.landmarks) {
+      context.globalAlpha = 0.15;
+      context.beginPath();
+      context.moveTo(this.x(this.pose.pose[0]), this.y(this.pose.pose[1]));
+      context.lineTo(this.x(x), this.y(y));
+      context.stroke();
+      context.globalAlpha = 0.9;
+      context.fillRect(this.x(x) - 1.5, this.y(y) - 1.5, 3, 3);
+    }
+    context.globalAlpha = 1;
+  }
+
+  scaleBar(context) {
+    const metres = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500].find((size) => size * this.scale > 56) || 1000;
+    const bottom = this.canvas.clientHeight - 12, end = 14 + metres * this.scale;
+    context.strokeStyle = context.fillStyle = colour("muted");
+    context.lineWidth = 1.5;
+    context.beginPath();
+    [[14, bottom - 6], [14, bottom], [end, bottom], [end, bottom - 6]].forEach(([x, y], k) => k ? context.lineTo(x, y) : context.moveTo(x, y));
+    context.stroke();
+    context.font = "12px system-ui, sans-serif";
+    context.fillText(metres < 1 ? `${Math.round(100 * metres)} cm` : `${metres} m`, 19, bottom - 5);
   }
 
   drawPlan(context) {
@@ -155,22 +221,38 @@ class MapView {
     return [(event.clientX - box.left - this.left) / this.scale, (this.bottom - (event.clientY - box.top)) / this.scale];
   }
 
+  // One finger or the left button sets a pose; two fingers, another button, Shift, or a page for looking only move the map.
   press(event) {
-    if (!this.onPose || event.button !== 0) return;
+    this.fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
     this.canvas.setPointerCapture(event.pointerId);
+    this.moves = !this.onPose || event.button !== 0 || event.shiftKey || this.fingers.size > 1;
+    if (this.moves) { this.setting = null; this.draw(); return; }
     const [x, y] = this.place(event);
     this.setting = [x, y, this.nearestHeading(x, y)];
     this.draw();
   }
 
   drag(event) {
+    const before = this.fingers.get(event.pointerId), now = [event.offsetX, event.offsetY];
+    if (before && this.moves) return this.move(event.pointerId, before, now);
     if (!this.setting) return;
     const [x, y] = this.place(event), dx = x - this.setting[0], dy = y - this.setting[1];
     if (Math.hypot(dx, dy) * this.scale > 8) this.setting[2] = Math.atan2(dy, dx);
     this.draw();
   }
 
+  move(pointer, before, now) {
+    this.fingers.set(pointer, now);
+    const others = [...this.fingers].filter(([other]) => other !== pointer).map(([, at]) => at);
+    const apart = (at) => Math.max(Math.hypot(at[0] - others[0][0], at[1] - others[0][1]), 1);
+    const moved = [0, 1].map((axis) => (now[axis] - before[axis]) / this.fingers.size);
+    if (this.zoom > 1) this.shift = [this.shift[0] + moved[0], this.shift[1] + moved[1]];
+    if (others.length) this.zoomBy(apart(now) / apart(before), ...[0, 1].map((axis) => (now[axis] + others[0][axis]) / 2));
+    else this.draw();
+  }
+
   release(event) {
+    this.fingers.delete(event.pointerId);
     if (!this.setting) return;
     this.drag(event);
     this.onPose(this.setting);
