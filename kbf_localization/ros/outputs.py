@@ -205,7 +205,11 @@ class Outputs:
         places = np.nan_to_num(np.column_stack((here, there)), nan=-1.0)
         fields = dict(zip(("u", "v", "map_u", "map_v"), places.T, strict=True))
         return point_cloud(
-            self._frame_id, stamp_ns, fix.points, **fields, map_image=fix.landmarks[:, 0]
+            self._frame_id,
+            stamp_ns,
+            fix.points,
+            **fields,
+            map_image=fix.landmarks[:, 0].astype(np.float64),
         )
 
     def _publish_belief(
