@@ -202,7 +202,8 @@ class PosedDrive(_Derived):
 
     `covariances` (t, 3, 3) are those of the poses, `pose_sigma` (3,) what they err by relative to
     neighbouring images, in m, m and rad. `camera` and `mount` are those that the poses were
-    estimated with. `reference_poses` are the poses that the drive had before.
+    estimated with. The odometry's clock is put right by `clock_offset_s`, by which the images were
+    taken later than their stamps say. `reference_poses` are the poses that the drive had before.
     """
 
     def __init__(
@@ -214,8 +215,12 @@ class PosedDrive(_Derived):
         camera: Camera | None,
         mount: Mount | None,
         warnings: Sequence[str] = (),
+        clock_offset_s: float = 0.0,
     ) -> None:
-        super().__init__(drive, drive.name, np.arange(len(drive)), drive.odometry)
+        log = drive.odometry
+        stamps_ns = log.stamps_ns - round(clock_offset_s * 1e9)
+        odometry = OdometryLog(stamps_ns, log.poses, log.covariances)
+        super().__init__(drive, drive.name, np.arange(len(drive)), odometry)
         self.poses, self.covariances, self.pose_sigma = poses, covariances, pose_sigma
         self.reference_poses = drive.poses
         self.camera, self.mount, self.attitudes = camera, mount, None

@@ -377,4 +377,5 @@ def localized_drive(
         found.camera,
         found.mount,
         (note, *found.warnings),
+        trajectory.clock_offset_s,
     )

@@ -106,7 +106,13 @@ def posed(drives: Sequence[Drive], estimates: PoseEstimates) -> list[Drive]:
             camera, mount = estimates.camera, estimates.mount
             made.append(
                 PosedDrive(
-                    drive, trajectory.poses, trajectory.covariances, RELATIVE_SIGMA, camera, mount
+                    drive,
+                    trajectory.poses,
+                    trajectory.covariances,
+                    RELATIVE_SIGMA,
+                    camera,
+                    mount,
+                    clock_offset_s=trajectory.clock_offset_s,
                 )
             )
     if not made:

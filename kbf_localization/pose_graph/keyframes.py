@@ -95,7 +95,8 @@ class DriveOdometry:
     """A drive's odometry at its images: poses (t, 3), path (t,) in m, moving time (t,) in s.
 
     `covered` (t,) tells which images lie within the odometry; `cuts` are images before which the
-    odometry is broken; `silent` are images between which nobody knows the motion.
+    odometry is broken; `silent` are images between which nobody knows the motion. The images were
+    taken `offset_s` later than their stamps say.
     """
 
     poses: Array
@@ -104,17 +105,21 @@ class DriveOdometry:
     covered: Flags
     cuts: Rows
     silent: Flags
+    offset_s: float = 0.0
 
     def scaled(self, scale: float) -> DriveOdometry:
         """Return the odometry with distances times `scale`."""
         return replace(self, poses=self.poses * (scale, scale, 1.0), path_m=scale * self.path_m)
 
 
-def odometry_at_images(drive: Drive, scale: float = 1.0) -> DriveOdometry:
-    """Return the odometry at a drive's images, with distances times `scale`."""
+def odometry_at_images(drive: Drive, scale: float = 1.0, offset_s: float = 0.0) -> DriveOdometry:
+    """Return the odometry at a drive's images, with distances times `scale`.
+
+    The images were taken `offset_s` later than their stamps say.
+    """
     check_drive(drive)
     log = drive.odometry
-    stamps = drive.stamps_ns
+    stamps = drive.stamps_ns + round(offset_s * 1e9)
     if len(log.stamps_ns) < 2:
         raise MapError(f"{drive.path}: has no wheel odometry, so its poses cannot be estimated")
     poses = interpolate(log.stamps_ns, log.poses, stamps)
@@ -138,7 +143,13 @@ def odometry_at_images(drive: Drive, scale: float = 1.0) -> DriveOdometry:
         first, last = log.stamps_ns[reading], log.stamps_ns[reading + 1]
         jumps |= (stamps[1:] > first) & (stamps[:-1] < last)
     return DriveOdometry(
-        poses, path, time, covered, np.flatnonzero(jumps) + 1, np.zeros(len(stamps), dtype=bool)
+        poses,
+        path,
+        time,
+        covered,
+        np.flatnonzero(jumps) + 1,
+        np.zeros(len(stamps), dtype=bool),
+        offset_s,
     )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kbf_localization.datasets.drive import Drive, camera_of, mount_of
-from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.datasets.time_offset import estimate_time_offset
+from kbf_localization.errors import DatasetError, MapError, ParameterError
 from kbf_localization.parallel import Workers
 from kbf_localization.pose_graph.keyframes import (
     DriveOdometry,
@@ -25,6 +26,8 @@ from kbf_localization.vision.camera.camera_info import fitted
 from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared_distances
 from kbf_localization.vision.self_calibration import MatchedPair, calibrate, choose_pairs
 
+MIN_CLOCK_OFFSET_S, CLOCK_SIGMAS = 0.05, 4.0
+"""An offset of the camera's clock that is smaller, or less sure, is not corrected."""
 FEW_KEYPOINTS = 30
 """An image with fewer is dark, blank or covered."""
 
@@ -54,9 +57,16 @@ def prepare(
     drives: Sequence[Drive], scale: float, workers: Workers, progress: Progress
 ) -> PreparedDrives:
     """Return the drives with keyframes and what their images show; `scale` is the odometry's."""
-    odometry = [odometry_at_images(drive, scale) for drive in drives]
+    offsets = [_clock_offset(drive) for drive in drives]
+    odometry = [odometry_at_images(drive, scale, offset) for drive, offset in zip(drives, offsets)]
     warnings: list[str] = []
     for number, drive in enumerate(drives):
+        if offsets[number]:
+            late = "late" if offsets[number] < 0.0 else "early"
+            warnings.append(
+                f"{drive.name}: the images' stamps are {abs(offsets[number]):.2f} s {late}; "
+                f"corrected here, and on the robot with camera_time_offset:={offsets[number]:.2f}"
+            )
         odometry[number], lines = _without_silence(drive, odometry[number], workers)
         warnings += lines
         warnings += [
@@ -79,6 +89,16 @@ def prepare(
     return PreparedDrives(
         drives, tuple(odometry), keyframes, keypoints, camera, mount, (*warnings, *lines)
     )
+
+
+def _clock_offset(drive: Drive) -> float:
+    """Return the seconds to add to the images' stamps; 0 where they fit, or where none can tell."""
+    try:
+        offset = estimate_time_offset(drive)
+    except DatasetError:
+        return 0.0
+    sure = abs(offset.seconds) > CLOCK_SIGMAS * offset.deviation_s
+    return offset.seconds if sure and abs(offset.seconds) > MIN_CLOCK_OFFSET_S else 0.0
 
 
 def seconds_into(drive: Drive, image: int) -> float:

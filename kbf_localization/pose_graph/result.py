@@ -26,13 +26,15 @@ ODOMETRY_EDGES, VISUAL_EDGES, ADJUSTMENT = "odometry_edges", "visual_edges", "ad
 class EstimatedTrajectory:
     """A drive's images: `poses` (t, 3) and `covariances` (t, 3, 3), NaN where nothing is known.
 
-    `odometry` (t, 3) are the wheels' own poses at the images.
+    `odometry` (t, 3) are the wheels' own poses at the images, which were taken `clock_offset_s`
+    later than their stamps say.
     """
 
     name: str
     poses: Array
     covariances: Array
     odometry: Array
+    clock_offset_s: float = 0.0
 
     @property
     def known(self) -> int:
@@ -127,7 +129,7 @@ def trajectory_of(
                 :, None, None
             ] * covariances[b]
     found[:, 2] = wrap_angle(found[:, 2])
-    return EstimatedTrajectory(drive.name, found, blocks, odometry.poses)
+    return EstimatedTrajectory(drive.name, found, blocks, odometry.poses, odometry.offset_s)
 
 
 BLOCK_M = 5.0

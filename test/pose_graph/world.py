@@ -71,7 +71,7 @@ class PointDrive:
         return len(self.stamps_ns)
 
     def images(self, indices=None):
-        raise NotImplementedError
+        return iter(())
 
     encoded_images = images
 
