@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from kbf_localization import __version__
 from kbf_localization.arrays import Image
-from kbf_localization.errors import ParameterError
+from kbf_localization.errors import KbfError, ParameterError
 from kbf_localization.vision.describer import ImageDescriber, ImageDescription, as_grey
 from kbf_localization.vision.keypoints import Keypoints, detect_keypoints
 from kbf_localization.vision.registry import identity_of
@@ -45,6 +45,10 @@ _TYPES = ("uint8", "uint16", "float32", "float64")
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
+class CacheError(KbfError):
+    """The cache's file cannot be opened: a full disk, or another process that keeps it locked."""
+
+
 def default_folder() -> Path:
     """Return $KBF_CACHE_DIR, else the user's cache folder as the XDG specification has it."""
     if given := os.environ.get(FOLDER_VARIABLE):
@@ -58,7 +62,7 @@ def opened_cache(wanted: bool = True) -> Iterator[DescriptionCache | None]:
     """Open the user's cache; None where it is not wanted or its folder cannot be made."""
     cache = None
     if wanted:
-        with suppress(OSError):  # a home folder that is missing, read-only or full
+        with suppress(OSError, CacheError):  # a home folder that is missing, read-only or full
             cache = DescriptionCache(default_folder())
     try:
         yield cache
@@ -90,7 +94,7 @@ class DescriptionCache:
             return _connect(path)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
-                raise ParameterError(f"{path}: the cache cannot be opened: {error}") from error
+                raise CacheError(f"{path}: the cache cannot be opened: {error}") from error
             path.unlink()  # not a database: it holds nothing that could not be computed again
             return _connect(path)
 
