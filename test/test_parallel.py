@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -153,14 +154,19 @@ def test_one_job_runs_in_this_process() -> None:
     assert isinstance(make_workers(jobs=2), Cores)
 
 
-def test_a_dask_cluster_of_two_workers_agrees() -> None:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[DaskCluster]:
     distributed = pytest.importorskip("distributed", reason="Dask is optional")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as cluster:
-        pool = DaskCluster(cluster.scheduler_address)
-        assert list(pool.map(square, range(7))) == EXPECTED
+    ) as local:
+        pool = DaskCluster(local.scheduler_address)
+        yield pool
         pool.close()
+
+
+def test_a_dask_cluster_of_two_workers_agrees(cluster: DaskCluster) -> None:
+    assert list(cluster.map(square, range(7))) == EXPECTED
 
 
 class EndsJustNow:
@@ -180,14 +186,11 @@ class EndsJustNow:
 
 @pytest.mark.parametrize("error", [ValueError("three"), TimeoutError("the function's own")])
 def test_an_item_that_is_done_just_after_the_wait_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
+    cluster: DaskCluster, error: Exception
 ) -> None:
-    pytest.importorskip("distributed", reason="Dask is optional")
-    monkeypatch.setattr(DaskCluster, "__init__", lambda self: setattr(self, "_address", "here"))
-    monkeypatch.setattr(DaskCluster, "_threads", lambda self: 1)
-    assert DaskCluster()._result(EndsJustNow(7)) == 7
+    assert cluster._result(EndsJustNow(7)) == 7
     with pytest.raises(type(error), match=str(error)):
-        DaskCluster()._result(EndsJustNow(error))
+        cluster._result(EndsJustNow(error))
 
 
 CONNECT = """
