@@ -21,7 +21,7 @@ from kbf_localization.vision.keypoints import mutual_matches, squared_distances
 
 PARTNERS = 10
 """Images a map image is matched with; more add little."""
-BASELINE_M = (0.08, 1.2)
+BASELINE_M = (0.04, 1.2)
 """Nearer images show no parallax, farther ones another view."""
 UNIT_BASELINE_M = 0.5 * BASELINE_M[0]
 """Where the logarithm of a baseline is zero."""
