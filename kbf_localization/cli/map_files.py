@@ -170,7 +170,7 @@ def _landmarks(training_map: TrainingMap) -> list[tuple[object, ...]]:
         (
             "Camera's motion",
             f"{100.0 * rise:.0f} cm, {tilt:.1f} deg",
-            "by which height and tilt differ between neighbouring images",
+            "by which height and tilt vary over the images",
         ),
     ]
 

@@ -12,10 +12,8 @@ from typing import IO, Protocol
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Image, Rows
-from kbf_localization.geometry import embed
 from kbf_localization.landmarks.adjustment import POSE_SIGMA, PointGroup, adjust
 from kbf_localization.landmarks.bearings import CameraModel, CameraMount, bearings_of, spatial
 from kbf_localization.landmarks.table import MAX_PER_IMAGE, ImageLandmarks, LandmarkTable
@@ -47,8 +45,6 @@ SPARSE_PARTNERS = 4
 """With fewer partners two views suffice."""
 CELLS = 6
 """Landmarks are spread over 6 by 6 cells of the image's keypoints."""
-NEIGHBOURS = 3
-"""Map images next to an image, whose mean attitude is its prior."""
 SMALLEST_ATTITUDE_SIGMA = np.array([0.003, 0.002, 0.002])
 """Metres and radians; a floor is never more even."""
 
@@ -102,7 +98,7 @@ class BuiltLandmarks:
     """The table of a map's images and what was estimated with it.
 
     `sigma_px` is the keypoints' standard deviation; `attitude_sigma` (3,) that of height (m), pitch
-    and roll (rad) about the neighbours'; `misfits` are rows of all images whose poses do not fit
+    and roll (rad) over the images; `misfits` are rows of all images whose poses do not fit
     what they see, by more than 4 σ.
     """
 
@@ -235,7 +231,7 @@ def triangulate_all(
     return BuiltLandmarks(
         table,
         sigma_px,
-        _attitude_sigma(table, poses[selected]),
+        _attitude_sigma(table),
         np.unique(np.concatenate(misfits or [selected])),
     )
 
@@ -337,16 +333,15 @@ def relative_to(pose: Array, image: ImageLandmarks) -> ImageLandmarks:
     )
 
 
-def _attitude_sigma(table: LandmarkTable, poses: Array) -> tuple[float, float, float]:
-    """Robust deviations of the images' heights, pitches and rolls about their neighbours' means."""
-    seeing = np.flatnonzero(table.counts() > 0)
-    if len(seeing) <= NEIGHBOURS:
-        height, pitch, roll = SMALLEST_ATTITUDE_SIGMA.tolist()
-        return height, pitch, roll
-    attitudes = table.attitudes[seeing].astype(np.float64)
-    _, found = cKDTree(embed(poses[seeing])).query(embed(poses[seeing]), k=NEIGHBOURS + 1)
-    away = attitudes - attitudes[np.asarray(found)[:, 1:]].mean(axis=1)
-    spread = 1.4826 * np.median(np.abs(away), axis=0)
+def _attitude_sigma(table: LandmarkTable) -> tuple[float, float, float]:
+    """Robust deviations of the images' heights, pitches and rolls about their medians.
+
+    Neighbours along one drive differ by less than two visits of a place do.
+    """
+    attitudes = table.attitudes[table.counts() > 0].astype(np.float64)
+    if not len(attitudes):
+        attitudes = np.zeros((1, 3))
+    spread = 1.4826 * np.median(np.abs(attitudes - np.median(attitudes, axis=0)), axis=0)
     height, pitch, roll = np.maximum(1.5 * spread, SMALLEST_ATTITUDE_SIGMA).tolist()
     return height, pitch, roll
 
