@@ -169,8 +169,9 @@ def mapping_verdict(estimates: PoseEstimates) -> str:
         )
     elif worst > UNCERTAIN_M:
         parts.append(
-            f"The poses are held by {len(estimates.closures)} closures, but the farthest image is "
-            f"uncertain by {worst:.1f} m: drive that stretch once more in the same direction."
+            f"The poses are held by {len(estimates.closures)} closures, but "
+            f"{_least_sure(estimates)} is uncertain by {worst:.1f} m: drive there once more in the "
+            "same direction."
         )
     else:
         parts.append(
@@ -182,6 +183,18 @@ def mapping_verdict(estimates: PoseEstimates) -> str:
             f"Nothing joins {', '.join(estimates.left_out)}: drive from a place of the map into it."
         )
     return " ".join(parts)
+
+
+def _least_sure(estimates: PoseEstimates) -> str:
+    """Name the place of the largest uncertainty."""
+    sigmas = [
+        (position_sigma(block), trajectory.name, pose)
+        for trajectory in estimates.trajectories
+        for pose, block in zip(trajectory.poses, trajectory.covariances)
+        if np.isfinite(block).all()
+    ]
+    _, name, pose = max(sigmas, key=lambda item: item[0])
+    return f"the place ({pose[0]:.1f}, {pose[1]:.1f}) m of {name}"
 
 
 def metric_rows(metrics: dict[str, Any]) -> list[tuple[str, object, str]]:
@@ -209,6 +222,8 @@ def metric_rows(metrics: dict[str, Any]) -> list[tuple[str, object, str]]:
 MAX_CLOSURES_DRAWN = 300
 MAX_CLOSURES_SHOWN = 6
 """Closures whose two images are shown: those with the fewest inliers, which deserve a look."""
+MAX_REJECTED_SHOWN = 2
+"""Of each reason."""
 
 
 def write_mapping(
@@ -226,10 +241,13 @@ def write_mapping(
         Plot(_draw_paths(folder, estimates, True), "After: the map's poses; thin lines: closures"),
         Plot(_draw_sigmas(folder, estimates), "Uncertainty of the poses along the drives"),
     ]
-    shown = _closures_shown(estimates)
-    if shown:
-        caption = "Accepted closures with the fewest inliers, both images side by side"
-        plots.append(Plot(_draw_closures(folder, drives, estimates, shown), caption))
+    for name, shown, caption in (
+        ("closures.png", _accepted_shown(estimates), "Accepted closures with the fewest inliers"),
+        ("rejected.png", _rejected_shown(estimates), "Rejected closures with the most inliers"),
+    ):
+        if shown:
+            drawn = _draw_closures(folder, name, drives, estimates, shown)
+            plots.append(Plot(drawn, f"{caption}; lines join what agrees in both images"))
     tables = [
         Table("Poses", ("What", "Value", ""), metric_rows(dict(metrics))),
         Table(
@@ -333,34 +351,51 @@ def _draw_sigmas(folder: ResultsFolder, estimates: PoseEstimates) -> Path:
     return save_figure(folder, "uncertainty.png", figure)
 
 
-def _closures_shown(estimates: PoseEstimates) -> list[Closure]:
+def _accepted_shown(estimates: PoseEstimates) -> list[tuple[Closure, str]]:
     ordered = sorted(estimates.closures, key=lambda closure: closure.inliers)
-    return ordered[:MAX_CLOSURES_SHOWN]
+    return [(closure, "") for closure in ordered[:MAX_CLOSURES_SHOWN]]
+
+
+def _rejected_shown(estimates: PoseEstimates) -> list[tuple[Closure, str]]:
+    """Return those with most inliers of each reason: which would have misled most."""
+    ordered = sorted(estimates.rejected, key=lambda one: -one.closure.inliers)
+    by_reason: dict[str, list[tuple[Closure, str]]] = {}
+    for one in ordered:
+        by_reason.setdefault(one.reason, []).append((one.closure, f"{one.reason}: "))
+    return [shown for group in by_reason.values() for shown in group[:MAX_REJECTED_SHOWN]]
 
 
 def _draw_closures(
     folder: ResultsFolder,
+    name: str,
     drives: Sequence[Drive],
     estimates: PoseEstimates,
-    closures: Sequence[Closure],
+    closures: Sequence[tuple[Closure, str]],
 ) -> Path:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 2.2 * len(closures)), layout="constrained")
-    grid = figure.subplots(len(closures), 2, squeeze=False)
-    for row, closure in zip(grid, closures):
-        for axes, keyframe in zip(row, (closure.first, closure.second)):
-            image = _image(drives, estimates, keyframe)
+    figure = Figure(figsize=(7.0, 2.9 * len(closures)), layout="constrained")
+    grid = figure.subplots(len(closures), 1, squeeze=False)[:, 0]
+    for axes, (closure, reason) in zip(grid, closures):
+        images = [_image(drives, estimates, end) for end in (closure.first, closure.second)]
+        height = max((image.shape[0] for image in images if image is not None), default=1)
+        width = max((image.shape[1] for image in images if image is not None), default=1)
+        both = np.full((height, 2 * width), 255, dtype=np.uint8)
+        for start, image in zip((0, width), images):
             if image is not None:
-                axes.imshow(image, cmap="gray", vmin=0, vmax=255)
-            axes.set_axis_off()
+                both[: image.shape[0], start : start + image.shape[1]] = image
+        axes.imshow(both, cmap="gray", vmin=0, vmax=255)
+        if closure.pixels is not None:
+            x, y, other_x, other_y = closure.pixels.T
+            axes.plot(np.stack((x, other_x + width)), np.stack((y, other_y)), "-", linewidth=0.5)
+        axes.set_axis_off()
         distance = float(np.hypot(*closure.motion[:2]))
-        row[0].set_title(
-            f"{closure.inliers} of {closure.matched} matches agree, {distance:.2f} m apart",
+        axes.set_title(
+            f"{reason}{closure.inliers} of {closure.matched} matches agree, {distance:.2f} m apart",
             fontsize="small",
             loc="left",
         )
-    return save_figure(folder, "closures.png", figure)
+    return save_figure(folder, name, figure)
 
 
 def _image(drives: Sequence[Drive], estimates: PoseEstimates, keyframe: int) -> Image | None:

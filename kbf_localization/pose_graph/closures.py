@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from kbf_localization.arrays import Array, Flags, Rows
+from kbf_localization.arrays import Array, Flags, Floats, Rows
 from kbf_localization.geometry import compose, relative, wrap_angle
-from kbf_localization.landmarks.bearings import CameraModel, CameraMount, bearings_of
+from kbf_localization.landmarks.bearings import CameraMount, bearings_of, in_base
 from kbf_localization.landmarks.pose_solver import LandmarkSolver
 from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
 from kbf_localization.parallel import Workers
 from kbf_localization.pose_graph.graph import Edges, whitening_of
 from kbf_localization.pose_graph.keyframes import Keyframes
 from kbf_localization.progress import Progress
+from kbf_localization.vision.camera import Camera
 from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared_distances
 
 MIN_MATCHES = 20
@@ -67,7 +68,7 @@ class Closure:
     """Keyframe `second` as seen from keyframe `first`: `motion` (3,), `covariance` (3, 3).
 
     `inliers` of `matched` keypoints agree; `spread` in [0, 1] is the fraction of the image's cells
-    that hold them.
+    that hold them. `pixels` (inliers, 4) are theirs, x and y in the first image and in the second.
     """
 
     first: int
@@ -77,6 +78,7 @@ class Closure:
     inliers: int
     matched: int
     spread: float
+    pixels: Floats | None = None
 
     def scaled(self, scale: float) -> Closure:
         """Return the closure with distances times `scale`."""
@@ -105,7 +107,7 @@ def verify(
     pairs: tuple[Rows, Rows],
     keypoints: Sequence[Keypoints],
     landmarks: Sequence[ImageLandmarks | None],
-    camera: CameraModel,
+    camera: Camera,
     mount: CameraMount,
     workers: Workers,
     progress: Progress,
@@ -131,12 +133,12 @@ def verify(
     return found
 
 
-def _verify_all(camera: CameraModel, mount: CameraMount, tasks: list[_Task]) -> list[Closure]:
+def _verify_all(camera: Camera, mount: CameraMount, tasks: list[_Task]) -> list[Closure]:
     found = (_verify(task, camera, mount) for task in tasks)
     return [closure for closure in found if closure is not None]
 
 
-def _verify(task: _Task, camera: CameraModel, mount: CameraMount) -> Closure | None:
+def _verify(task: _Task, camera: Camera, mount: CameraMount) -> Closure | None:
     if min(len(task.keypoints), len(task.landmarks)) < MIN_MATCHES:
         return None
     distances = squared_distances(task.keypoints.descriptors, task.landmarks.descriptors)
@@ -166,8 +168,13 @@ def _verify(task: _Task, camera: CameraModel, mount: CameraMount) -> Closure | N
         return None
     floor = np.array([FLOOR_M + FLOOR_RELATIVE * distance] * 2 + [FLOOR_RAD])
     covariance = SIGMA_FACTOR**2 * fix.covariance + np.diag(floor**2)
+    # What the first image sees of the points, whose frame is its own.
+    state = np.concatenate((np.zeros(3), task.landmarks.attitude))
+    there = (in_base(state, fix.points) - mount.translation) @ mount.rotation
+    here = task.keypoints.pixels[rows[fix.keypoints]]
+    pixels = np.concatenate((camera.project(there), here), axis=1).astype(np.float32)
     return Closure(
-        task.first, task.second, fix.pose, covariance, fix.inliers, len(rows), fix.spread
+        task.first, task.second, fix.pose, covariance, fix.inliers, len(rows), fix.spread, pixels
     )
 
 
