@@ -15,10 +15,11 @@ endif
 AMENT_PREFIX_PATH ?= $(abspath $(VENV))
 export AMENT_PREFIX_PATH
 
-.PHONY: help demo shell test coverage lint format bench soak fuzz docs node-reference lock clean
+.PHONY: help demo shell notebooks test coverage lint format bench soak fuzz docs node-reference lock clean
 help:
 	@echo "make demo    simulate, map, run the node, evaluate: the whole product in one go"
 	@echo "make shell   a shell in which kbf is found"
+	@echo "make notebooks  open copies of the examples in Jupyter"
 	@echo "make test    run the tests"
 	@echo "make coverage  the tests, with the lines and branches that they do not reach"
 	@echo "make lint    check style, types, layers and dead code"
@@ -37,6 +38,12 @@ demo: $(VENV)/ready-run
 shell: $(VENV)/ready-run
 	@echo "kbf is found here; leave with exit"
 	@. $(BIN)/activate && $${SHELL:-/bin/sh} -i
+
+# Copies, so that the stored outputs in examples/ stay as they are; changed copies are kept.
+notebooks: $(VENV)/ready-notebooks
+	@mkdir -p build/notebooks
+	@cp -n examples/*.ipynb build/notebooks/
+	$(BIN)/jupyter lab --notebook-dir build/notebooks $(JUPYTER_ARGUMENTS)
 
 # With bytecode in the environment's folder, as test/conftest.py has it, from the first import on.
 test: $(VENV)/ready-dev
@@ -91,6 +98,9 @@ $(VENV)/ready-dev: $(SET_UP_FROM)
 
 $(VENV)/ready-docs: $(SET_UP_FROM)
 	@$(call set_up,docs)
+
+$(VENV)/ready-notebooks: $(SET_UP_FROM)
+	@$(call set_up,notebooks)
 
 define set_up
 command -v $(PYTHON) >/dev/null || { echo "Set-up: there is no $(PYTHON); install Python 3.10 or newer" >&2; exit 1; }; \

@@ -7,6 +7,8 @@ from setuptools import find_packages, setup
 
 NAME = "kbf_localization"
 SHARE = f"share/{NAME}"
+PRE_RELEASE = "rc1"
+"""Empty for a release."""
 
 
 def files(folder: str) -> tuple[str, list[str]]:
@@ -15,14 +17,21 @@ def files(folder: str) -> tuple[str, list[str]]:
     return f"{SHARE}/{folder}", [str(path) for path in paths]
 
 
+def version() -> str:
+    """Return package.xml's version, which ROS allows no suffix, as the pre-release that it is."""
+    return f"{ElementTree.parse('package.xml').getroot().findtext('version')}{PRE_RELEASE}"
+
+
 setup(
     name=NAME,
-    version=ElementTree.parse("package.xml").getroot().findtext("version"),
+    version=version(),
     description="Localization of a mobile robot from wheel odometry and one camera",
     long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
+    author="the kbf_localization maintainers",
+    project_urls={"Paper": "https://doi.org/10.1007/s10994-019-05852-9"},
     keywords=[
         "localization",
         "mobile robots",
@@ -35,8 +44,12 @@ setup(
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering",
         "Topic :: Scientific/Engineering :: Image Recognition",
         "Typing :: Typed",
     ],

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -52,6 +53,22 @@ def test_the_manifest_is_one_that_ros_accepts() -> None:
     assert root.findtext("license") == "Apache-2.0"
     assert root.findtext("export/build_type") == "ament_python"
     assert (PROJECT / "resource" / "kbf_localization").is_file()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    base = ElementTree.parse(PROJECT / "package.xml").getroot().findtext("version") or ""
+    # As catkin_pkg demands of every package.
+    assert re.fullmatch(r"\d+\.\d+\.\d+", base)
+    (pre_release,) = re.findall(r'^PRE_RELEASE = "(.*)"$', read("setup.py"), re.M)
+    version = f"{base}{pre_release}"
+    assert re.findall(r"^version: (.*)$", read("CITATION.cff"), re.M) == [version]
+    first = re.search(rf"^{re.escape(base)} \(.*\)\n-+\n", read("CHANGELOG.rst"), re.M)
+    assert first is not None
+    assert not pre_release or f"Release candidate {version}." in read("CHANGELOG.rst")
+
+
+def read(name: str) -> str:
+    return (PROJECT / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("rclpy"), reason="needs ROS")

@@ -4,9 +4,9 @@ Usage: .venv/bin/python tools/lock.py [--upgrade]     (`make lock`, `make lock U
 
 The hashes are those that the index gives: of all wheels for Linux and the Pythons that the project
 runs on, and of the source archive where a package has no such wheel. With --upgrade the groups
-build, run, dev and docs are first pinned to the newest versions that go together (as uv finds
-them), on Python 3.10 and on this one; ROS's packages and Ubuntu's versions stay, which are what
-their distributions have.
+build, run, dev, docs and notebooks are first pinned to the newest versions that go together
+(as uv finds them), on Python 3.10 and on this one; ROS's packages and Ubuntu's versions stay, which
+are what their distributions have.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ WANTED = {
         *("tomli; python_version < '3.11'", "scipy-stubs; python_version >= '3.11'", "vulture"),
     ],
     "docs": [f"{name}; python_version >= '3.11'" for name in ("furo", "myst-parser", "sphinx")],
+    "notebooks": ["jupyterlab; python_version >= '3.11'"],
 }
 """What each group is for; all else in it are dependencies."""
 
@@ -158,7 +159,7 @@ def resolved(requirements: list[str], python: str, pins: dict[str, str]) -> dict
 
 
 def upgrade() -> None:
-    """Pin the groups again; a dependency belongs to the first group that needs it."""
+    """Pin the groups anew; a dependency belongs to the first group that needs it."""
     with tempfile.TemporaryDirectory() as folder:
         solver = Path(folder) / "solver.txt"
         solver.write_text(pip_requirements(read_pins("lock", False)), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Make the virtual environment that the Makefile's targets and .ci/run work in.
 
-Usage: python3 tools/set_up.py FOLDER run|dev|docs [--without-ros] [--ubuntu-24.04]
+Usage: python3 tools/set_up.py FOLDER run|dev|docs|notebooks [--without-ros] [--ubuntu-24.04]
 
 `run` has what kbf_localization imports, `dev` also what tests and lint need, `docs` also what makes
 the site. Where ROS 2 is sourced, it is used with the distribution's versions of NumPy and OpenCV,
@@ -18,29 +18,34 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent
 PROJECT = TOOLS.parent
 CONSTRAINTS = TOOLS / "constraints.txt"
 HASHES = TOOLS / "hashes.txt"
-GROUPS = ("build", "run", "ros", "dev", "docs", "cmake", "lock")
+GROUPS = ("build", "run", "ros", "dev", "docs", "notebooks", "cmake", "lock")
 SOURCES = (
     *(CONSTRAINTS, HASHES, Path(__file__), TOOLS / "build_interfaces.py"),
     *(PROJECT / "setup.py", PROJECT / "package.xml"),
 )
-KINDS = ("run", "dev", "docs")
+KINDS = ("run", "dev", "docs", "notebooks")
 """Each has the ones before it."""
+STEPS = {"run": 5, "dev": 2, "docs": 2, "notebooks": 2}
+"""How many steps each takes; compiling messages, the last of `run`, is for ROS 2 wheels alone."""
 DOWNLOADS_AT_ONCE = 6
+PROGRESS_PERIOD_S = 5.0
 
 
 class SetUpError(Exception):
     """What is missing and what to do about it, in one line."""
 
 
-def read_pins(group: str, ubuntu: bool) -> list[str]:
-    """Return the pins of one group of the constraints file."""
+def read_pins(group: str, ubuntu: bool, *, everywhere: bool = True) -> list[str]:
+    """Return the pins of one group of the constraints file; not `everywhere`: for this Python."""
     pins: list[str] = []
     replacing: list[str] = []
     replaced: set[str] = set()
@@ -55,9 +60,17 @@ def read_pins(group: str, ubuntu: bool) -> list[str]:
             replacing += [pin] if inside else []
         elif inside and line and not line.startswith("#"):
             pins.append(line)
-    if not ubuntu:
-        return pins
-    return [pin for pin in pins if pin.partition("==")[0] not in replaced] + replacing
+    if ubuntu:
+        pins = [pin for pin in pins if pin.partition("==")[0] not in replaced] + replacing
+    return [pin for pin in pins if everywhere or applies(pin)]
+
+
+def applies(pin: str) -> bool:
+    """Whether a pin is for the Python that runs this; its marker compares with one version."""
+    marker = re.search(r'; python_version (<|>=) "3\.(\d+)"$', pin)
+    if marker is None:
+        return True
+    return (sys.version_info < (3, int(marker[2]))) == (marker[1] == "<")
 
 
 def all_pins() -> set[str]:
@@ -108,11 +121,29 @@ def fingerprint(arguments: list[str]) -> str:
     return digest.hexdigest()
 
 
+class Steps:
+    """Says what is being done, as step i of n, and now and then how far it has come."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._number = count, 0
+
+    def begin(self, doing: str) -> None:
+        self._number += 1
+        self._say(doing)
+
+    def report(self, done: int, total: int, what: str) -> None:
+        self._say(f"{done} of {total} {what}")
+
+    def _say(self, text: str) -> None:
+        print(f"  [{self._number}/{self._count}] {text}", flush=True)
+
+
 class Environment:
     """A virtual environment being made; everything that pip says goes into a log."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, steps: Steps | None = None) -> None:
         self.folder = folder
+        self.steps = steps or Steps(0)
         self.python = folder / "bin" / "python"
         self.wheels = folder / "wheels"
         self.log = folder / "set-up.log"
@@ -136,6 +167,24 @@ class Environment:
         common = ("--disable-pip-version-check", "--no-input", "--retries", "2")
         return self.start("-m", "pip", *common, *arguments)
 
+    def watch(
+        self,
+        processes: list[subprocess.Popen[bytes]],
+        count: Callable[[], int],
+        total: int,
+        what: str,
+    ) -> None:
+        """Wait for the processes; say every few seconds how many of `total` are done."""
+        before = count()
+        said = 0
+        waited = time.monotonic()
+        while any(process.poll() is None for process in processes):
+            time.sleep(0.1)
+            done = min(count() - before, total)
+            if time.monotonic() - waited > PROGRESS_PERIOD_S and done > said:
+                self.steps.report(done, total, what)
+                said, waited = done, time.monotonic()
+
     def finish(self, process: subprocess.Popen[bytes], doing: str) -> None:
         if process.wait() == 0:
             return
@@ -158,15 +207,21 @@ class Environment:
         processes = [
             self.start_pip("download", *flags, *self.hashed(part)) for part in slices if part
         ]
-        for process in processes:
-            process.wait()
+        self.watch(processes, self.downloaded, len(pins), "packages downloaded")
         for process in processes:
             self.finish(process, "downloading packages")
 
     def install(self, *requirements: str) -> None:
         flags = ("--no-deps", "--no-build-isolation", "--no-compile", "--no-index")
         process = self.start_pip("install", *flags, "--find-links", str(self.wheels), *requirements)
+        self.watch([process], self.installed, self.downloaded(), "packages installed")
         self.finish(process, "installing packages")
+
+    def downloaded(self) -> int:
+        return len(list(self.wheels.glob("*-*")))
+
+    def installed(self) -> int:
+        return len(list(self.folder.glob("lib/python*/site-packages/*.dist-info")))
 
     def hashed(self, pins: list[str]) -> tuple[str, ...]:
         """pip's arguments for the pins, whose files must have the hashes that are known."""
@@ -201,32 +256,40 @@ def check_machine(ros_wheels: bool) -> None:
 def make_run(environment: Environment, ros: str, ubuntu: bool) -> None:
     """Return the environment that kbf_localization runs in."""
     check_machine(ros == "wheels")
+    begin = environment.steps.begin
+    begin("making the virtual environment")
     environment.create(system_packages=ros == "sourced")
-    build = environment.hashed(read_pins("build", ubuntu))
+    build = environment.hashed(read_pins("build", ubuntu, everywhere=False))
     environment.finish(
         environment.start_pip("install", "--no-deps", *build), "installing setuptools"
     )
-    pins = read_pins("run", ubuntu)
+    pins = read_pins("run", ubuntu, everywhere=False)
     if ros == "wheels":
-        pins += read_pins("ros", ubuntu)
+        pins += read_pins("ros", ubuntu, everywhere=False)
         if shutil.which("cmake") is None:
-            pins += read_pins("cmake", ubuntu)
+            pins += read_pins("cmake", ubuntu, everywhere=False)
+    begin(f"downloading {len(pins)} packages{' with ROS 2' if ros == 'wheels' else ''}")
     environment.download(pins)
+    begin(f"installing {len(pins)} packages")
     environment.install(*environment.hashed(pins))
     builder = None
+    begin("installing kbf_localization")
     if ros == "wheels":
         builder = environment.start(str(TOOLS / "build_interfaces.py"), str(environment.wheels))
     install_project = ("install", "--no-deps", "--no-build-isolation", "-e", str(PROJECT))
     environment.finish(environment.start_pip(*install_project), "installing kbf_localization")
     if builder is not None:
+        begin("compiling the ROS messages tf2_msgs, bond and nav2_msgs")
         environment.finish(builder, "building messages")
         environment.install("tf2_msgs", "bond", "nav2_msgs")
 
 
 def add_group(environment: Environment, group: str, ubuntu: bool) -> None:
-    """Add what tests and lint ("dev") or the site ("docs") need."""
-    pins = read_pins(group, ubuntu)
+    """Add what tests and lint ("dev"), the site ("docs") or Jupyter ("notebooks") need."""
+    pins = read_pins(group, ubuntu, everywhere=False)
+    environment.steps.begin(f"downloading {len(pins)} packages for '{group}'")
     environment.download(pins)
+    environment.steps.begin(f"installing {len(pins)} packages for '{group}'")
     environment.install(*environment.hashed(pins))
 
 
@@ -250,6 +313,7 @@ def main() -> None:
             if not stamp.is_file() or stamp.read_text() != made_from:
                 print(f"Setting up {arguments.folder} ({kind}, ROS: {ros}) …", flush=True)
                 stamp.unlink(missing_ok=True)
+                environment.steps = Steps(STEPS[kind] - (kind == "run" and ros != "wheels"))
                 if kind == "run":
                     make_run(environment, ros, ubuntu)
                 else:

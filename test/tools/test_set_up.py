@@ -16,7 +16,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 SCRIPT = PROJECT / "tools" / "set_up.py"
-GROUPS = ("build", "run", "ros", "dev", "docs", "cmake", "lock")
+GROUPS = ("build", "run", "ros", "dev", "docs", "notebooks", "cmake", "lock")
 
 
 @pytest.fixture(scope="module")

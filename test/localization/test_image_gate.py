@@ -1,0 +1,98 @@
+"""Which images are used: the gate compares them with the last used image."""
+
+import numpy as np
+import pytest
+
+from kbf_localization.events import Event
+from kbf_localization.localization.localizer import ImageGate
+from kbf_localization.localization.result import LocalizerSettings
+from kbf_localization.motion.odometry_buffer import OdometryBuffer, OdometryReading
+
+SECOND = 10**9
+
+
+def gate_after(pose: tuple[float, float, float], **settings: float) -> ImageGate:
+    """A gate whose last used image was taken at second 1, at this pose of the odometry."""
+    odometry = OdometryBuffer(60.0)
+    for second in (1, 2, 3):
+        odometry.append(second * SECOND, np.array(pose))
+    gate = ImageGate(odometry, LocalizerSettings(**settings))
+    gate.seen(SECOND)
+    gate.used(reading(pose, 1.0))
+    return gate
+
+
+def reading(pose: tuple[float, float, float], seconds: float) -> OdometryReading:
+    return OdometryReading(round(seconds * SECOND), np.array(pose), 0.0, 0.0, np.zeros(3), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("offset", "stands"),
+    [
+        ((0.0, 0.0, 0.0), True),
+        ((0.003, 0.0035, 0.0), True),  # 4.6 mm
+        ((0.0045, 0.004, 0.0), False),  # 6 mm
+        ((0.0, 0.0, 0.004), True),
+        ((0.0, 0.0, 0.006), False),
+        ((0.0, 0.0, 2 * np.pi), True),
+    ],
+)
+def test_a_robot_within_5_mm_and_5_mrad_of_the_last_used_image_stands(
+    offset: tuple[float, float, float], stands: bool
+) -> None:
+    pose = (2.0, -1.0, 3.0)
+    gate = gate_after(pose)
+    now = reading(tuple(np.add(pose, offset)), 1.2)
+    assert gate.stood(now) is stands
+    # While it is tracked, a standing robot needs an image a second; others need each.
+    assert gate.needs(now, tracking=True) is not stands
+    assert gate.needs(now, tracking=False)
+
+
+def test_a_standing_robot_needs_an_image_after_a_while_or_when_asked_for() -> None:
+    gate = gate_after((0.0, 0.0, 0.0), standing_update_s=5.0)
+    assert not gate.needs(reading((0.0, 0.0, 0.0), 5.9), tracking=True)
+    assert gate.needs(reading((0.0, 0.0, 0.0), 6.0), tracking=True)
+    gate.force()
+    assert gate.needs(reading((0.0, 0.0, 0.0), 1.1), tracking=True)
+
+
+@pytest.mark.parametrize(
+    ("metres", "radians", "needed"), [(0.19, 0.0, 0), (0.21, 0.0, 1), (0.0, 0.31, 1)]
+)
+def test_a_moving_robot_needs_an_image_after_the_asked_motion(
+    metres: float, radians: float, needed: int
+) -> None:
+    gate = gate_after((0.0, 0.0, 0.0), update_min_d=0.2, update_min_a=0.3)
+    assert gate.needs(reading((metres, 0.0, radians), 1.5), tracking=True) is bool(needed)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [
+        (1.0, Event.IMAGE_LATE),
+        (0.5, Event.IMAGE_LATE),
+        (1.5, None),
+        (3.4, None),
+        (3.6, Event.IMAGE_WITHOUT_ODOMETRY),
+    ],
+)
+def test_images_are_refused_by_their_stamps(seconds: float, reason: Event | None) -> None:
+    gate = gate_after((0.0, 0.0, 0.0), max_odometry_age_s=0.5)
+    assert gate.refusal(round(seconds * SECOND)) is reason
+
+
+def test_images_before_the_odometry_are_refused() -> None:
+    gate = gate_after((0.0, 0.0, 0.0))
+    gate.forget_stamps()
+    assert gate.refusal(SECOND // 2) is Event.IMAGE_BEFORE_ODOMETRY
+
+
+def test_a_motion_faster_than_any_robot_is_not_known() -> None:
+    gate = gate_after((0.0, 0.0, np.pi / 2), max_speed=2.0, max_turn_rate=1.0)
+    motion, jumped = gate.motion(reading((0.0, 1.9, np.pi / 2), 2.0))
+    # One second ahead of a robot that looks along y.
+    np.testing.assert_allclose(motion, [1.9, 0.0, 0.0], atol=1e-12)
+    assert not jumped
+    assert gate.motion(reading((0.0, 2.1, np.pi / 2), 2.0)) == (None, True)
+    assert gate.motion(reading((0.0, 0.0, np.pi / 2 + 1.1), 2.0)) == (None, True)
