@@ -15,7 +15,7 @@ endif
 AMENT_PREFIX_PATH ?= $(abspath $(VENV))
 export AMENT_PREFIX_PATH
 
-.PHONY: help demo shell notebooks test coverage lint format bench soak fuzz docs node-reference lock clean
+.PHONY: help demo shell notebooks test coverage lint format bench soak fuzz docs docs-figures node-reference lock clean
 help:
 	@echo "make demo    simulate, map, run the node, evaluate: the whole product in one go"
 	@echo "make shell   a shell in which kbf is found"
@@ -29,6 +29,7 @@ help:
 	@echo "make fuzz    feed every parser with changed files, FUZZ_SECONDS=60 for each"
 	@echo "make lock    renew the hashes of the pinned packages; UPGRADE=--upgrade: their versions too"
 	@echo "make docs    make the site, build/site/index.html"
+	@echo "make docs-figures  write the pages' tables of figures from docs/figures"
 	@echo "make node-reference  write docs/node.md and config/localization.yaml from the node itself"
 	@echo "make clean   remove .venv and everything built"
 
@@ -82,6 +83,9 @@ lock: $(VENV)/ready-dev
 docs: $(VENV)/ready-docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/site
 	@echo "Made build/site/index.html"
+
+docs-figures: $(VENV)/ready-dev
+	$(BIN)/python tools/make_docs_figures.py
 
 node-reference: $(VENV)/ready-dev
 	$(BIN)/python tools/make_node_reference.py

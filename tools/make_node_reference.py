@@ -51,6 +51,18 @@ Every relative name is remapped as in any ROS 2 node; the launch file has argume
 and frames of a robot (`ros2 launch kbf_localization localization.launch.xml --show-args`), and its
 argument `amcl_compatible` calls the node `amcl` and its pose `amcl_pose` ([with Nav2](nav2.md)).
 
+## Without `ros2`
+
+An environment of ROS 2 wheels, such as `.venv`, has no `ros2`. There the node is a program, which
+takes the arguments of every ROS 2 node:
+
+```
+localizer --ros-args -p map:=office.kbfmap -r odom:=/robot/odom \\
+    -r image/compressed:=/camera/image/compressed --params-file robot.yaml
+```
+
+It ends at Ctrl-C with exit code 0. `kbf live` shows its state in a browser.
+
 ## When the transform stops
 
 Nav2 drives by the transform, not by `status`. So it is sent only while the pose can be trusted: in

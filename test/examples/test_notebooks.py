@@ -14,8 +14,8 @@ NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
 
 # A notebook's sizes, and those that show that it runs.
 SMALLER = {
-    "frames=600": "frames=200",
-    "poses=300": "poses=100",
+    "frames=300": "frames=200",
+    "poses=150": "poses=100",
     "samples, trials = 500, 10": "samples, trials = 250, 4",
 }
 
