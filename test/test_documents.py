@@ -52,13 +52,3 @@ def test_the_tree_of_a_life_is_how_the_files_import_each_other(life: str) -> Non
             source = (PACKAGE / path[depth - 1]).read_text(encoding="utf-8")
             imported = (module, module.rpartition(".")[0])
             assert any(f"from kbf_localization.{name} import" in source for name in imported), line
-
-
-def test_the_version_stands_in_the_manifest_alone() -> None:
-    from kbf_localization import __version__
-
-    manifest = (PROJECT / "package.xml").read_text(encoding="utf-8")
-    assert f"<version>{__version__}</version>" in manifest
-    assert f"\n{__version__} (" in (PROJECT / "CHANGELOG.rst").read_text(encoding="utf-8")
-    sources = [PROJECT / "setup.py", PROJECT / "pyproject.toml", *PACKAGE.rglob("*.py")]
-    assert [path for path in sources if f'"{__version__}"' in path.read_text("utf-8")] == []

@@ -1,6 +1,7 @@
 """package.xml names everything that the package imports, so that rosdep can install it."""
 
 import ast
+import importlib.metadata
 import importlib.util
 import re
 import subprocess
@@ -65,6 +66,9 @@ def test_the_version_is_the_same_everywhere() -> None:
     first = re.search(rf"^{re.escape(base)} \(.*\)\n-+\n", read("CHANGELOG.rst"), re.M)
     assert first is not None
     assert not pre_release or f"Release candidate {version}." in read("CHANGELOG.rst")
+    assert importlib.metadata.version("kbf_localization") == version
+    sources = [PROJECT / "pyproject.toml", *(PROJECT / "kbf_localization").rglob("*.py")]
+    assert [path for path in sources if f'"{base}' in path.read_text("utf-8")] == []
 
 
 def read(name: str) -> str:

@@ -34,9 +34,11 @@ STYLES = ("green", "yellow", "bold red")
 class RecordingByDefault(TyperGroup):
     """Takes `kbf check BAG` for `kbf check recording BAG`."""
 
+    default = "recording"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help", "-h"):
-            args = ["recording", *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
 

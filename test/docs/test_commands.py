@@ -146,8 +146,9 @@ def check_options(command: list[str]) -> None:
     for word in command[2:]:
         if getattr(found, "commands", None) is None:
             break
-        assert word in found.commands, shlex.join(command)
-        found = found.commands[word]
+        name = word if word in found.commands else getattr(found, "default", None)
+        assert name in found.commands, shlex.join(command)
+        found = found.commands[name]
     known = {"--help", *(name for parameter in found.params for name in parameter.opts)}
     for word in command:
         assert not word.startswith("--") or word in known, f"{shlex.join(command)}: {word}"
