@@ -26,6 +26,8 @@ MAX_OPEN_BYTES = 4 * MAX_CHUNK_BYTES
 """Of all chunks whose times overlap: they are held at once."""
 MAX_QOS_CHARS = 100_000
 """Of a topic's QoS profiles, in YAML: 300 publishers offer less."""
+MAX_METADATA_VALUES = 50_000
+"""`rosbags` reads some thousand a second; a topic and a file have about ten each."""
 MAX_FILE_RATIO = 200
 """A compressed storage file may unpack to so many times its size, which no recording does."""
 
@@ -37,7 +39,8 @@ def check_files(path: Path) -> None:
         files = [entry for entry in path.iterdir() if not entry.is_dir()]
         metadata = path / "metadata.yaml"
         if metadata.exists():
-            check_yaml(metadata, read_regular(metadata, MAX_METADATA_BYTES))
+            content = read_regular(metadata, MAX_METADATA_BYTES)
+            check_yaml(metadata, content, MAX_METADATA_VALUES)
     for file in files:
         if not stat.S_ISREG(file.stat().st_mode):
             raise DatasetError(f"{file}: is not a regular file")

@@ -128,11 +128,18 @@ def parse_yaml(path: Path, text: bytes) -> Any:
         raise DatasetError(f"{path}: is not YAML") from error
 
 
-def check_yaml(path: Path, text: bytes) -> None:
-    """Refuse YAML with aliases or merge keys: a few lines of them can unfold to gigabytes."""
+def check_yaml(path: Path, text: bytes, most_values: int | None = None) -> None:
+    """Refuse YAML with aliases or merge keys: a few lines of them can unfold to gigabytes.
+
+    And with more values than `most_values`, for whoever reads them slowly.
+    """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    values = 0
     try:
         for event in yaml.parse(text, Loader=loader):
+            values += isinstance(event, yaml.ScalarEvent)
+            if most_values is not None and values > most_values:
+                raise DatasetError(f"{path}: has more than {most_values} values; not read")
             merges = isinstance(event, yaml.ScalarEvent) and event.value == "<<"
             if merges or isinstance(event, yaml.AliasEvent):
                 raise DatasetError(f"{path}: has YAML aliases or merge keys; not read")

@@ -177,6 +177,16 @@ def test_metadata_with_aliases_is_not_expanded(sqlite_bag: Path) -> None:
         open_drive(sqlite_bag)
 
 
+def test_metadata_of_a_hundred_thousand_files_is_refused_at_once(sqlite_bag: Path) -> None:
+    metadata = sqlite_bag / "metadata.yaml"
+    names = "".join(f"  - part{number}.db3\n" for number in range(100_000))
+    text = metadata.read_text().replace("relative_file_paths:\n", f"relative_file_paths:\n{names}")
+    assert "part99999" in text
+    metadata.write_text(text)
+    with pytest.raises(DatasetError, match="more than 50000 values"):
+        open_drive(sqlite_bag)
+
+
 def test_a_sparse_file_of_gigabytes_is_no_image(tmp_path: Path) -> None:
     folder = make_cold_drive(tmp_path / "drive", frames=4)
     image = sorted((folder / "std_cam").iterdir())[1]
