@@ -256,7 +256,7 @@ def check(
     if as_json:
         typer.echo(json.dumps(to_plain(found.metrics), indent=2, allow_nan=False))
     else:
-        print_table("Expected of this map", ("Metric", "Value", "Units"), metric_rows(found))
+        print_table("Expected of this map", ("Metric", "Value"), metric_rows(found))
         for line in (found.verdict, *(f"{n}. {text}" for n, text in enumerate(found.advice, 1))):
             print_line(line)
         print_line(f"Results: {page}")

@@ -36,6 +36,7 @@ PAGE = Path(__file__).with_name("report_page")
 SIMPLE_SCRIPTS = "theme tooltips"
 CHART_SCRIPTS = f"{SIMPLE_SCRIPTS} format charts compare"
 DRIVE_SCRIPTS = f"{SIMPLE_SCRIPTS} format data charts map_view hypotheses timeline player main"
+CHECK_SCRIPTS = f"{SIMPLE_SCRIPTS} format check_data charts map_view check"
 CAMERA_NOTE = (
     "This page embeds camera images, of the drive or of the map. People may be seen in them: treat "
     "it like the recording itself before you pass it on."
@@ -144,6 +145,37 @@ def write_simple_report(
     return _write(folder, name, title, config, body + widget.html, scripts, widget.data)
 
 
+def write_check_report(
+    folder: ResultsFolder,
+    title: str,
+    config: Mapping[str, Any],
+    *,
+    verdict_text: str,
+    data: Mapping[str, Any],
+    tiles: Sequence[tuple[str, str]],
+    notes: Sequence[str],
+    advice: Sequence[str],
+    tables: Sequence[Table],
+    plots: Sequence[Plot],
+) -> Path:
+    """Write `check.html`: a verdict, metrics in words, the plan in `data`, tables and plots."""
+    body = f'<section id="verdict"><p class="verdict">{escape(verdict_text)}</p></section>'
+    body += '<section class="tiles" aria-label="Main metrics">'
+    body += "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
+        for label, value in tiles
+    )
+    more = "".join(f"<li>{escape(line)}</li>" for line in advice)
+    body += "</section>" + _page_part("check.html").replace(
+        "{{ADVICE}}", f"<ul>{more}</ul>" if more else ""
+    )
+    if plots:
+        body += f'<section class="plots">{"".join(map(_plot_html, plots))}</section>'
+    body += f'<section class="cards">{"".join(map(_table_html, tables))}</section>'
+    body += _section("Notes", "".join(f"<p>{escape(line)}</p>" for line in notes))
+    return _write(folder, "check.html", title, config, body, CHECK_SCRIPTS, data)
+
+
 def write_chart_report(
     folder: ResultsFolder,
     title: str,
@@ -247,17 +279,31 @@ def _metrics_html(title: str, by_method: Mapping[str, Mapping[str, float]]) -> s
 
 def _table_html(table: Table, tips: Sequence[str] = ()) -> str:
     """Return the table; `tips` are the rows' tooltips."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    prose = [_is_prose([row[place] for row in table.rows]) for place in range(len(table.columns))]
+    kinds = [' class="prose"' if flag else "" for flag in prose]
+    head = "".join(
+        f"<th{kind}>{escape(column)}</th>"
+        for kind, column in zip(kinds, table.columns, strict=True)
+    )
     rows = ""
     for row, tip in zip_longest(table.rows, tips):
         mark = f' data-tip="{escape(tip)}" tabindex="0"' if tip else ""
-        cells = "".join(f"<td>{escape(_shown(cell))}</td>" for cell in row)
+        cells = "".join(
+            f"<td{kind}>{escape(_shown(cell))}</td>" for kind, cell in zip(kinds, row, strict=True)
+        )
         rows += f"<tr{mark}>{cells}</tr>"
     return _section(
         table.title,
         f'<div class="scroll"><table class="metrics"><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>",
     )
+
+
+def _is_prose(cells: Sequence[object]) -> bool:
+    """Tell whether a column holds words, which are set flush left, and not figures."""
+    texts = [cell for cell in cells if isinstance(cell, str) and cell not in ("", "–")]
+    words = [text for text in texts if len(text) > 16 or re.match(r"[^\d\s]*[^\W\d_]{2}", text)]
+    return len(words) > len(cells) / 2
 
 
 def _section(title: str, content: str) -> str:

@@ -130,7 +130,7 @@ def report_data(
         "tips": {"sigma": SIGMA, "evidence": EVIDENCE},
         "leastEvidence": _least_evidence(runs, training_map),
         "winning": FIRST_PROOF,
-        "plan": _plan(training_map.floor_plan),
+        "plan": plan_data(training_map.floor_plan),
         "frames": {
             "seconds": packed((stamps - start_ns) * 1e-9),
             "truth": None if drive.poses is None else packed(drive.poses, np.float64),
@@ -298,7 +298,7 @@ def _least_evidence(runs: Mapping[str, Run], training_map: TrainingMap) -> float
     return float(training_map.calibration.likelihood_ratio.q005)
 
 
-def _plan(plan: FloorPlanImage | None) -> dict[str, Any] | None:
+def plan_data(plan: FloorPlanImage | None) -> dict[str, Any] | None:
     """Return the floor plan as a black PNG, opaque at walls and clear where a robot can go."""
     if plan is None:
         return None

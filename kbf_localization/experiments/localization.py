@@ -273,7 +273,7 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Experiment
     metrics = summaries(trials, FIGURES)
     rows = [
         (
-            f"n = {size}, {method}",
+            f"n = {size}, {TITLES.get(method, method)}",
             plus_minus(figures["position_rmse_m"], 2),
             plus_minus(figures["position_median_m"], 2),
             f"{100 * figures['share_beyond_1m']['mean']:.1f} %",

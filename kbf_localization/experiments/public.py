@@ -19,6 +19,7 @@ from kbf_localization.evaluation.evaluate import evaluate_drives, metrics_by_met
 from kbf_localization.evaluation.report import Table
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import summary
+from kbf_localization.filters.methods import TITLES
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.mapping import build_map
 from kbf_localization.parallel import Workers
@@ -252,7 +253,10 @@ def _table(name: str, metrics: Mapping[str, Any]) -> Table:
     methods = metrics["methods"]
     shown = [key for key in METRICS if any(key in found for found in methods.values())]
     rows = [
-        (method, *(found[key]["mean"] if key in found else None for key in shown))
+        (
+            TITLES.get(method, method),
+            *(found[key]["mean"] if key in found else None for key in shown),
+        )
         for method, found in methods.items()
     ]
     title = (

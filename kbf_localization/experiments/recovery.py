@@ -293,11 +293,30 @@ def run_trials(
     }
 
 
+METRIC_NAMES = {
+    "converged_share": "found after 15 updates, fraction",
+    "median_updates": "updates until found, median",
+    "detected_share": "lost noticed after 15 updates, fraction",
+    "recovered_share": "found again after 30 updates, fraction",
+    "median_updates_to_detect": "updates until lost is noticed, median",
+    "median_updates_to_recover": "updates until found again, median",
+    "false_lost": "lost without a cause, times",
+    "share_tracking_off_the_map": "tracking off the map, fraction",
+    "within_three_sigma_share": "within 3 σ, fraction",
+    "median_sigma_m": "σ, median (m)",
+    "position_rmse_m": "position error, RMSE (m)",
+    "position_median_m": "position error, median (m)",
+    "share_beyond_1m": "beyond 1 m, fraction",
+    "share_tracking": "tracking, fraction",
+}
+"""What the metrics are called in the table."""
+
+
 def experiment_result(outcome: Outcome) -> ExperimentResult:
     """Return the table, a row of `updates.csv` for each update, and errors over updates."""
     metrics = metrics_of(outcome)
     rows = [
-        (group.replace("_", " "), name.replace("_", " "), figure)
+        (group.replace("_", " "), METRIC_NAMES.get(name, name.replace("_", " ")), figure)
         for group, figures in metrics.items()
         for name, figure in figures.items()
     ]

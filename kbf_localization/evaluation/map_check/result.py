@@ -16,11 +16,20 @@ from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.evaluation.map_check.held_out import FirstFix, LookAlike, scale_m
 from kbf_localization.evaluation.map_check.stretches import Stretch, sees_nothing
 from kbf_localization.evaluation.map_plot import draw_floor_plan
+from kbf_localization.evaluation.metric_texts import length_text, metric_text, percent_text
 from kbf_localization.evaluation.plots import make_figure, save_figure
-from kbf_localization.evaluation.report import CAMERA_NOTE, Plot, Table, write_simple_report
+from kbf_localization.evaluation.report import CAMERA_NOTE, Plot, Table, write_check_report
+from kbf_localization.evaluation.report_data import (
+    MAX_MAP_POSES_DRAWN,
+    MIN_LANDMARKS,
+    lacking_landmarks,
+    packed,
+    plan_data,
+)
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import GROSS_ERROR_M
 from kbf_localization.geometry import embed
+from kbf_localization.mapping.held_out import path_lengths_along
 from kbf_localization.training_map.training_map import (
     TrainingMap,
     light,
@@ -98,6 +107,7 @@ class MapCheck:
                 self.checked.mahalanobis[self.checked.covered] <= 3.0
             ),
             "checked_share": _mean(self.checked.covered),
+            **self._landmark_metrics,
             "frames": len(self.checked.path),
             "flatters": self.flatters,
             "first_fix": {
@@ -125,6 +135,7 @@ class MapCheck:
                 {
                     "from": stretch.poses[0, :2],
                     "to": stretch.poses[-1, :2],
+                    "path": waypoints(stretch),
                     "metres": stretch.metres,
                     "why": stretch.why,
                     "drives": stretch.drives,
@@ -141,6 +152,16 @@ class MapCheck:
             ],
             "verdict": self.verdict,
             "advice": self.advice,
+        }
+
+    @property
+    def _landmark_metrics(self) -> dict[str, float | None]:
+        """How many of the map's images have landmarks enough to measure a pose."""
+        landmarks = self.training_map.landmarks
+        counts = None if landmarks is None else landmarks.table.counts()
+        return {
+            "landmark_coverage_share": 0.0 if counts is None else _mean(counts >= MIN_LANDMARKS),
+            "landmarks_median": None if counts is None else _percentile(counts, 50),
         }
 
     @cached_property
@@ -197,8 +218,8 @@ class MapCheck:
         else:
             word = "It will not work reliably"
         sentence = (
-            f"{word}: expect an error of {median:.2f} m (median), beyond 1 m in "
-            f"{100 * beyond:.0f} % of the images"
+            f"{word}: expect an error of {length_text(median, fine=True)} (median), beyond 1 m in "
+            f"{percent_text(beyond)} of the images"
         )
         if open_m > 0.0:
             sentence += f"; {open_m:.0f} m of the path have no image in the map"
@@ -215,29 +236,49 @@ class MapCheck:
     @cached_property
     def advice(self) -> list[str]:
         """What to drive again, the most useful first."""
-        remedies = {
-            "uncovered": "drive it again",
-            "one_way": "drive it in the other direction, if robots will",
-            "light": "drive it in another light",
-            "look_alike": "add a landmark or start elsewhere: it looks like another place",
-        }
-        found = [
-            f"{_position(stretch.poses[0])} to {_position(stretch.poses[-1])}, "
-            f"{stretch.metres:.1f} m: {_reason(stretch)}; {remedies[stretch.why]}"
-            for stretch in self.stretches
-        ]
+        return [*map(stretch_text, self.stretches), *self.general_advice]
+
+    @cached_property
+    def general_advice(self) -> list[str]:
+        """What to drive again, of no stretch in particular."""
+        found = []
+        if self.flatters:
+            found.append("drive the whole path a second time, so that the map can be checked")
         if len(self.lights) == 1:
             found.append(
                 f"all drives are of one light ({self.lights[0]}): if robots work in another, "
                 "drive in that too"
             )
-        if self.flatters:
-            found.insert(0, "drive the whole path a second time, so that the map can be checked")
         return found
 
 
-def _position(pose: Array) -> str:
-    return f"({pose[0]:.1f}, {pose[1]:.1f})"
+REMEDIES = {
+    "uncovered": "drive it again",
+    "one_way": "drive it in the other direction, if robots will",
+    "light": "drive it in another light",
+    "look_alike": "add a landmark or start elsewhere: it looks like another place",
+}
+WAYPOINT_M, MAX_WAYPOINTS = 2.0, 6
+"""Metres between the places by which a stretch is named, and how many there are at most."""
+
+
+def waypoints(stretch: Stretch) -> Array:
+    """Return places (w, 2) along a stretch, evenly apart: its ends alone do not tell its path."""
+    travelled = path_lengths_along(stretch.poses)[:, 0]
+    count = int(np.clip(np.ceil(stretch.metres / WAYPOINT_M) + 1, 2, MAX_WAYPOINTS))
+    at = np.linspace(travelled[0], travelled[-1], count)
+    return np.column_stack([np.interp(at, travelled, axis) for axis in stretch.poses[:, :2].T])
+
+
+def stretch_text(stretch: Stretch) -> str:
+    """Return a stretch by its path, with what is wrong with it and what helps."""
+    # Zero added to a rounded −0.0 is 0.0.
+    path = " → ".join(f"({x:.1f}, {y:.1f})" for x, y in np.round(waypoints(stretch), 1) + 0.0)
+    return f"{path}, {stretch.metres:.1f} m: {_reason(stretch)}; {REMEDIES[stretch.why]}"
+
+
+def _kind(stretch: Stretch) -> str:
+    return "hole" if stretch.drives == 0 else stretch.why
 
 
 def _reason(stretch: Stretch) -> str:
@@ -267,46 +308,33 @@ def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any
     folder.write_metrics(check.metrics)
     folder.write_config(config)
     _write_path(folder, check)
-    plots = [
-        Plot(
-            save_figure(folder, "expected_error.png", draw_expected_error(check)),
-            "Expected error along the path (colour; where other drives came by), and stretches "
-            "that the map knows badly (lines beside the path)",
-        ),
-        Plot(
-            save_figure(folder, "spread.png", draw_spread(check)),
-            "Spread of the errors near each place, from the 10th to the 90th percentile: where it "
-            "is wide, a robot is now well and now badly localized",
-        ),
-    ]
+    save_figure(folder, "expected_error.png", draw_expected_error(check))
+    save_figure(folder, "spread.png", draw_spread(check))
     side_by_side = []
     for number, pair in enumerate(check.look_alikes, start=1):
         figure = _side_by_side(check, pair)
         if figure is not None:
             path = save_figure(folder, f"look_alike_{number}.png", figure)
             side_by_side.append(Plot(path, f"Look-alike {number}: {_pair_text(pair)}"))
-    notes = [check.verdict, _how(check)]
+    notes = [_how(check)]
     if side_by_side:
         notes.append(CAMERA_NOTE)
     elif check.look_alikes:
         notes.append("The map has no thumbnails, so look-alike places are listed without images.")
-    return write_simple_report(
+    pairs = [_pair_text(pair) for pair in check.look_alikes]
+    rows = metric_rows(check)
+    return write_check_report(
         folder,
         f"Check of a map of {len(check.training_map)} poses",
         config,
-        summary="\n\n".join(notes),
+        verdict_text=check.verdict,
+        data=_plan_data(check),
+        tiles=[(label, value) for label, value in rows if label in TILES and value != "–"],
+        notes=notes,
+        advice=check.general_advice,
         tables=[
-            Table(
-                "What to drive again, the most useful first",
-                ("Stretch",),
-                _numbered(check.advice) or [("nothing",)],
-            ),
-            Table("Metrics", ("Metric", "Value", "Units"), metric_rows(check)),
-            Table(
-                "Look-alike places",
-                ("Pair",),
-                _numbered([_pair_text(pair) for pair in check.look_alikes]) or [("none",)],
-            ),
+            Table("Metrics", ("Metric", "Value"), rows),
+            Table("Look-alike places", ("Pair",), _numbered(pairs) or [("none",)]),
             Table(
                 "Drives",
                 ("Drive", "Lighting", "Recorded", "Poses in the map"),
@@ -321,29 +349,77 @@ def write_check(folder: ResultsFolder, check: MapCheck, config: Mapping[str, Any
                 ],
             ),
         ],
-        plots=[*plots, *side_by_side],
-        name="check.html",
+        plots=side_by_side,
     )
 
 
-def metric_rows(check: MapCheck) -> list[tuple[str, object, str]]:
-    """Return the check's metrics for a table: what, how much, and in which units."""
+TILES = {
+    "expected error, median",
+    "expected error, 90th percentile",
+    "images beyond 1 m",
+    "error within 3 σ",
+    "map images with landmarks",
+    "path that another drive covers",
+    "time to first fix, median",
+}
+"""Metrics that are shown large."""
+
+
+def _plan_data(check: MapCheck) -> dict[str, Any]:
+    """Return what the page's plan draws."""
+    covered = check.checked.covered
+    return {
+        "plan": plan_data(check.training_map.floor_plan),
+        "lacking": lacking_landmarks(check.training_map),
+        "mapPoses": packed(check.training_map.poses[:MAX_MAP_POSES_DRAWN], np.float64),
+        "path": packed(check.checked.path, np.float64),
+        "values": {
+            "expected": packed(np.where(covered, check.checked.expected, np.nan)),
+            "spread": packed(np.where(covered, check.spread_m, np.nan)),
+        },
+        "stretches": [
+            {
+                "poses": packed(stretch.poses, np.float64),
+                "text": stretch_text(stretch),
+                **dict(zip(("colour", "label"), REASONS[_kind(stretch)], strict=True)),
+            }
+            for stretch in check.stretches
+        ],
+        "pairs": [
+            {"number": f"L{number}", "a": pair.a, "b": pair.b}
+            for number, pair in enumerate(check.look_alikes, start=1)
+        ],
+    }
+
+
+def metric_rows(check: MapCheck) -> list[tuple[str, str]]:
+    """Return the check's metrics for a table: what, and how much with its unit."""
     found = check.metrics
     first = found["first_fix"]
     return [
-        ("expected error, median", found["expected_median_m"], "m"),
-        ("expected error, 10th percentile", found["expected_p10_m"], "m"),
-        ("expected error, 90th percentile", found["expected_p90_m"], "m"),
-        ("images beyond 1 m", _percent(found["expected_beyond_1m"]), "%"),
-        ("error within 3 sigma", _percent(found["within_three_sigma_share"]), "%"),
-        ("stretches with too small a covariance", len(found["covariance_dishonest"]), ""),
-        ("path that another drive covers", _percent(found["checked_share"]), "%"),
-        ("random starts that find the pose", _percent(first["fixed_share"]), "%"),
-        ("of these, the right pose", _percent(first["right_share"]), "%"),
-        ("time to first fix, median", first["median_seconds"], "s"),
-        ("distance to first fix, median", first["median_metres"], "m"),
-        ("look-alike places", len(found["look_alikes"]), "pairs"),
+        ("expected error, median", _length(found["expected_median_m"])),
+        ("expected error, 10th percentile", _length(found["expected_p10_m"])),
+        ("expected error, 90th percentile", _length(found["expected_p90_m"])),
+        ("images beyond 1 m", _percent(found["expected_beyond_1m"])),
+        ("error within 3 σ", _percent(found["within_three_sigma_share"])),
+        ("stretches with too small a covariance", str(len(found["covariance_dishonest"]))),
+        ("path that another drive covers", _percent(found["checked_share"])),
+        ("map images with landmarks", _percent(found["landmark_coverage_share"])),
+        ("landmarks of a map image, median", _count(found["landmarks_median"])),
+        ("random starts that find the pose", _percent(first["fixed_share"])),
+        ("of these, the right pose", _percent(first["right_share"])),
+        ("time to first fix, median", metric_text("seconds_to_first_fix", first["median_seconds"])),
+        ("distance to first fix, median", _length(first["median_metres"])),
+        ("look-alike places", f"{len(found['look_alikes'])} pairs"),
     ]
+
+
+def _length(metres: float | None) -> str:
+    return "–" if metres is None else length_text(metres, fine=True)
+
+
+def _count(number: float | None) -> str:
+    return "–" if number is None else f"{number:.0f}"
 
 
 def draw_expected_error(check: MapCheck) -> Figure:
@@ -420,7 +496,7 @@ def _draw_stretches(axes: Axes, check: MapCheck) -> None:
     extent = float(np.ptp(check.training_map.poses[:, :2], axis=0).max())
     shown: set[str] = set()
     for stretch in check.stretches:
-        kind = "hole" if stretch.drives == 0 else stretch.why
+        kind = _kind(stretch)
         colour, label = REASONS[kind]
         aside = 0.012 * extent * (1 + list(REASONS).index(kind))
         heading = stretch.poses[:, 2]
@@ -481,5 +557,5 @@ def _how(check: MapCheck) -> str:
     )
 
 
-def _percent(fraction: float | None) -> float | None:
-    return None if fraction is None else 100.0 * fraction
+def _percent(fraction: float | None) -> str:
+    return "–" if fraction is None else percent_text(fraction)

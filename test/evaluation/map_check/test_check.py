@@ -12,12 +12,19 @@ from kbf_localization.errors import MapError
 from kbf_localization.evaluation.frame_pool import map_coverage
 from kbf_localization.evaluation.map_check import held_out
 from kbf_localization.evaluation.map_check.held_out import MIN_COVERAGE, make_folds
-from kbf_localization.evaluation.map_check.result import CheckedPath, MapCheck, write_check
+from kbf_localization.evaluation.map_check.result import (
+    CheckedPath,
+    MapCheck,
+    stretch_text,
+    waypoints,
+    write_check,
+)
 from kbf_localization.evaluation.map_check.stretches import (
     DIRECTIONS,
     Stretch,
     badly_known,
     drift_m,
+    make_stretch,
     sees_nothing,
     without_repeats,
 )
@@ -25,6 +32,7 @@ from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.evaluation.run import replay
 from kbf_localization.training_map import TrainingMap, subset
+from test.evaluation.chromium import Chromium
 from test.evaluation.synthetic import camera_image
 from test.filters.synthetic_world import (
     SyntheticDrive,
@@ -223,6 +231,35 @@ def test_the_page_is_one_file_that_loads_nothing(checked: MapCheck, tmp_path: Pa
     for key in ("expected_median_m", "expected_beyond_1m", "stretches", "look_alikes", "verdict"):
         assert key in metrics
     assert set(metrics["stretches"][0]) >= {"from", "to", "metres", "why", "expected_error_m"}
+
+
+def test_a_stretch_is_named_by_places_evenly_along_its_path(checked: MapCheck) -> None:
+    """Of a circle of 8 m, which ends where it begins: five places, 2 m apart."""
+    angles = np.linspace(0.0, 2.0 * np.pi, 400)
+    radius = 8.0 / (2.0 * np.pi)
+    circle = np.column_stack((radius * np.cos(angles), radius * np.sin(angles), angles))
+    stretch = make_stretch(checked.training_map, circle, "uncovered", 1, 0.1)
+    corners = radius * np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0], [1.0, 0.0]])
+    np.testing.assert_allclose(waypoints(stretch), corners, atol=1e-3)
+    assert stretch_text(stretch).startswith("(1.3, 0.0) → (0.0, 1.3) → (-1.3, 0.0) → (")
+
+
+@pytest.mark.browser
+def test_a_click_on_a_stretch_shows_it_on_the_plan(
+    checked: MapCheck, browser: Chromium, tmp_path: Path
+) -> None:
+    page = write_check(ResultsFolder(tmp_path), checked, {"command": "kbf map check"})
+    browser.open(page, width=390, height=800)
+    plan = "document.getElementById('plan').toDataURL()"
+    before = browser.run(plan)
+    shown = browser.run("document.querySelectorAll('#stretches button').length")
+    assert shown == len(checked.stretches) > 0
+    browser.page.click("#stretches button")
+    assert browser.run(plan) != before
+    browser.page.keyboard.press("Escape")
+    assert browser.run(plan) == before
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+    assert browser.messages == []
 
 
 def test_the_spread_is_that_of_the_errors_nearby(checked: MapCheck, tmp_path: Path) -> None:
