@@ -162,7 +162,9 @@ def test_conditions_stand_on_arguments_that_are_true_or_false(path: Path) -> Non
 @every_launch_file
 def test_command_line_is_checked_for_arguments_that_the_file_does_not_have(path: Path) -> None:
     includes = list(ElementTree.parse(path).getroot().iter("include"))
-    (check,) = [one for one in includes if str(one.get("file")).endswith("known_arguments.py")]
+    (check,) = [
+        include for include in includes if str(include.get("file")).endswith("known_arguments.py")
+    ]
     (argument,) = check
     assert str(argument.get("value")).endswith(f"/launch/{path.name}")
 
@@ -170,7 +172,7 @@ def test_command_line_is_checked_for_arguments_that_the_file_does_not_have(path:
 def test_localization_connects_to_a_robots_topics_frames_and_namespace() -> None:
     """What `ros2 launch` is given reaches the node: as a remapping or as a parameter."""
     root = ElementTree.parse(PROJECT / "launch" / "localization.launch.xml").getroot()
-    (node,) = [one for one in root.iter("node") if one.get("pkg") == PACKAGE]
+    (node,) = [item for item in root.iter("node") if item.get("pkg") == PACKAGE]
     lets = {let.get("name"): str(let.get("value")) for let in root.iter("let")}
     remaps = {remap.get("from"): str(remap.get("to")) for remap in node.iter("remap")}
     assert remaps["odom"] == "$(var odom_topic)"
@@ -179,7 +181,7 @@ def test_localization_connects_to_a_robots_topics_frames_and_namespace() -> None
         assert "$(var image_topic)" in lets[name]
         assert f"'{topic}" in lets[name]
     assert (remaps["/tf"], remaps["/tf_static"]) == ("tf", "tf_static")
-    parameters = {one.get("name"): one.get("value") for one in root.iter("set_parameter")}
+    parameters = {item.get("name"): item.get("value") for item in root.iter("set_parameter")}
     names = (
         "image_transport",
         "camera_info_topic",

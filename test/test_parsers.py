@@ -70,7 +70,7 @@ def of_text(parse: Callable[[str], object]) -> Parse:
 def bag(storage: str) -> Callable[[Path], bytes]:
     def make(folder: Path) -> bytes:
         write_bag(MemoryDrive(frames=2), folder / storage, storage=storage)
-        (file,) = (one for one in (folder / storage).iterdir() if one.suffix != ".yaml")
+        (file,) = (path for path in (folder / storage).iterdir() if path.suffix != ".yaml")
         return file.read_bytes()
 
     return make

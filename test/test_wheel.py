@@ -75,7 +75,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def required_by(wheel: Path) -> list[str]:
     """The names of the wheel's distributions, without extras, and of all that these need."""
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        (name,) = (item for item in archive.namelist() if item.endswith(".dist-info/METADATA"))
         requires = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
     found: list[str] = []
     while requires:
@@ -90,9 +90,9 @@ def required_by(wheel: Path) -> list[str]:
 def files_of(names: list[str]) -> set[Path]:
     """The files and folders of these distributions, at the top of where packages are installed."""
     return {
-        Path(str(one.locate_file(path.parts[0])))
-        for one in map(distribution, names)
-        for path in one.files or ()
+        Path(str(item.locate_file(path.parts[0])))
+        for item in map(distribution, names)
+        for path in item.files or ()
         if path.parts[0] not in ("..", "__pycache__")
     }
 

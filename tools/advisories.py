@@ -26,7 +26,7 @@ def known_advisories(pins: list[str]) -> dict[str, list[str]]:
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
         results = json.load(answer)["results"]
     found = {
-        pin: [one["id"] for one in result.get("vulns", ())]
+        pin: [item["id"] for item in result.get("vulns", ())]
         for pin, result in zip(pins, results, strict=True)
     }
     return {pin: names for pin, names in found.items() if names}

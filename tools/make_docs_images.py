@@ -59,7 +59,7 @@ def most_undecided(run: Run) -> int:
     """
 
     def second(row: int) -> float:
-        return sorted((0.0, 0.0, *(one.probability for one in run.hypotheses[row])))[-2]
+        return sorted((0.0, 0.0, *(hypothese.probability for hypothese in run.hypotheses[row])))[-2]
 
     return max(range(len(run)), key=second)
 

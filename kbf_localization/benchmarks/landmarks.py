@@ -126,9 +126,9 @@ def _shift_errors(detect: Detect, images: Sequence[Image]) -> tuple[int, Array]:
             ),
             dtype=np.uint8,
         )
-        one, other = detect(image), detect(moved)
-        rows, columns, _ = mutual_matches(squared_distances(one.descriptors, other.descriptors))
-        off = other.pixels[columns] - one.pixels[rows] - np.array(SHIFT_PX)
+        first, second = detect(image), detect(moved)
+        rows, columns, _ = mutual_matches(squared_distances(first.descriptors, second.descriptors))
+        off = second.pixels[columns] - first.pixels[rows] - np.array(SHIFT_PX)
         errors.append(np.hypot(off[:, 0], off[:, 1]))
     found = np.concatenate(errors)
     return len(found), found

@@ -116,7 +116,10 @@ def _print_topics(source: Path, drive: Drive | None) -> None:
 def _print_check(source: Path, found: RecordingCheck) -> None:
     print_findings(
         escape(source.name),
-        [(one.aspect, one.value, STYLES[one.level], one.advice) for one in found.findings],
+        [
+            (finding.aspect, finding.value, STYLES[finding.level], finding.advice)
+            for finding in found.findings
+        ],
     )
     print_line(found.verdict, style=STYLES[found.level])
 

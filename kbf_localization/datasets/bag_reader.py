@@ -257,15 +257,17 @@ class BagReader:
         """The topics by name; a topic of two types appears twice."""
         found: dict[tuple[str, str], BagTopic] = {}
         with _explained(self.path):
-            for one in self._reader.connections:
-                key = _key(one)
+            for connection in self._reader.connections:
+                key = _key(connection)
                 if not all(isinstance(text, str) for text in key):
                     raise ValueError(f"topic {key[0]!r:.40} of type {key[1]!r:.40}")
                 qos: tuple[Qos, ...] = ()
-                if isinstance(one.ext, ConnectionExtRosbag2):
-                    qos = tuple(one.ext.offered_qos_profiles)
+                if isinstance(connection.ext, ConnectionExtRosbag2):
+                    qos = tuple(connection.ext.offered_qos_profiles)
                 before = found.get(key, BagTopic(*key, 0))
-                found[key] = BagTopic(*key, before.count + one.msgcount, before.offered_qos + qos)
+                found[key] = BagTopic(
+                    *key, before.count + connection.msgcount, before.offered_qos + qos
+                )
             return tuple(found[key] for key in sorted(found))
 
     @property
@@ -293,19 +295,21 @@ class BagReader:
     ) -> Iterator[tuple[BagTopic, int, bytes | memoryview]]:
         """(topic, when it was recorded, CDR bytes) in the order of recording."""
         by_key = {(topic.name, topic.type): topic for topic in topics}
-        connections = [one for one in self._reader.connections if _key(one) in by_key]
+        connections = [
+            connection for connection in self._reader.connections if _key(connection) in by_key
+        ]
         if not connections:
             return
         with _explained(self.path):
-            for one, recorded_ns, raw in self._reader.messages(connections, start_ns, stop_ns):
-                topic = by_key[_key(one)]
+            for message, recorded_ns, raw in self._reader.messages(connections, start_ns, stop_ns):
+                topic = by_key[_key(message)]
                 # SQLite keeps whatever type was put into a column.
                 if not isinstance(recorded_ns, int) or not isinstance(raw, (bytes, memoryview)):
                     raise DatasetError(
                         f"{self.path}: a message on {topic.name} has the time {recorded_ns!r:.40}; "
                         "the bag is damaged"
                     )
-                yield topic, recorded_ns, self._cdr(raw, one.msgtype, topic.type)
+                yield topic, recorded_ns, self._cdr(raw, message.msgtype, topic.type)
 
     def _cdr(self, raw: bytes, stored_type: str, type_name: str) -> bytes | memoryview:
         if self._ros1_types is None:

@@ -27,7 +27,7 @@ _LISTED = 12
 
 def odometry_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
     """Return the wheel odometry; where no topic has it, /tf, whose odom→base says the same."""
-    found = [one for one in topics if one.type == ODOMETRY and one.count]
+    found = [topic for topic in topics if topic.type == ODOMETRY and topic.count]
     found = found or _transforms(topics, "/tf")
     types = (ODOMETRY, TRANSFORMS)
     return _choose(bag, topics, wanted, found, "odometry", types, "--odom-topic")
@@ -36,13 +36,13 @@ def odometry_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) ->
 def image_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic:
     """Return the camera; of one camera's raw and compressed topics the compressed one."""
     found = [
-        one
-        for one in topics
-        if one.type in IMAGE_TYPES and one.count and not one.name.endswith("/compressedDepth")
+        topic
+        for topic in topics
+        if topic.type in IMAGE_TYPES and topic.count and not topic.name.endswith("/compressedDepth")
     ]
-    found = [one for one in found if "depth" not in one.name.lower()] or found
-    compressed = {one.name for one in found if one.type == COMPRESSED_IMAGE}
-    found = [one for one in found if f"{one.name}/compressed" not in compressed]
+    found = [item for item in found if "depth" not in item.name.lower()] or found
+    compressed = {item.name for item in found if item.type == COMPRESSED_IMAGE}
+    found = [item for item in found if f"{item.name}/compressed" not in compressed]
     return _choose(bag, topics, wanted, found, "image", IMAGE_TYPES, "--image-topic")
 
 
@@ -59,7 +59,7 @@ def camera_info_names(image_topic: str) -> tuple[str, ...]:
 
 def camera_info_topic(topics: Sequence[BagTopic], image: BagTopic) -> BagTopic | None:
     """Return the calibration of the camera of an image topic; None where the bag has none."""
-    by_name = {one.name: one for one in topics if one.type == CAMERA_INFO and one.count}
+    by_name = {topic.name: topic for topic in topics if topic.type == CAMERA_INFO and topic.count}
     found = (by_name[name] for name in camera_info_names(image.name) if name in by_name)
     return next(found, None)
 
@@ -70,11 +70,11 @@ def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> Bag
     An odometry topic is taken for the known pose only when it is named.
     """
     found = [
-        one
-        for one in topics
-        if one.type in (POSE, POSE_WITH_COVARIANCE)
-        and one.count
-        and one.name.rsplit("/", 1)[-1] not in _REQUESTS
+        topic
+        for topic in topics
+        if topic.type in (POSE, POSE_WITH_COVARIANCE)
+        and topic.count
+        and topic.name.rsplit("/", 1)[-1] not in _REQUESTS
     ]
     if wanted is None and not found:
         transforms = _transforms(topics, "/tf")
@@ -93,7 +93,7 @@ def static_transforms_topic(topics: Sequence[BagTopic]) -> BagTopic | None:
 
 
 def _transforms(topics: Sequence[BagTopic], name: str) -> list[BagTopic]:
-    return [one for one in topics if one.type == TRANSFORMS and one.name == name]
+    return [topic for topic in topics if topic.type == TRANSFORMS and topic.name == name]
 
 
 def _choose(
@@ -111,8 +111,8 @@ def _choose(
     """
     needed = " or ".join(types)
     if wanted is not None:
-        named = [one for one in topics if one.name.lstrip("/") == wanted.lstrip("/")]
-        usable = [one for one in named if one.type in types]
+        named = [topic for topic in topics if topic.name.lstrip("/") == wanted.lstrip("/")]
+        usable = [item for item in named if item.type in types]
         if usable and usable[0].count:
             return usable[0]
         if not named:
@@ -125,7 +125,7 @@ def _choose(
     if len(found) == 1:
         return found[0]
     if found:
-        names = ", ".join(one.name for one in found)
+        names = ", ".join(item.name for item in found)
         raise DatasetError(
             f"{bag}: several topics may be the {what}: {names}; choose with {option}"
         )
@@ -138,6 +138,6 @@ def _choose(
 def _has(topics: Sequence[BagTopic]) -> str:
     if not topics:
         return "it has no topics"
-    listed = ", ".join(f"{one.name} ({one.type}, {one.count})" for one in topics[:_LISTED])
+    listed = ", ".join(f"{topic.name} ({topic.type}, {topic.count})" for topic in topics[:_LISTED])
     more = f" and {len(topics) - _LISTED} more" if len(topics) > _LISTED else ""
     return f"it has {listed}{more}"

@@ -102,9 +102,9 @@ def _data(values: object) -> list[float]:
     if isinstance(values, Mapping):
         values = values.get("data")
     numbers = values if isinstance(values, list) else []
-    if len(numbers) > 100 or not all(isinstance(one, (int, float)) for one in numbers):
+    if len(numbers) > 100 or not all(isinstance(number, (int, float)) for number in numbers):
         raise ParameterError(f"{shortened(values)} are not numbers")
     try:
-        return [float(one) for one in numbers]
+        return [float(number) for number in numbers]
     except OverflowError as error:
         raise ParameterError("it has a number without end") from error

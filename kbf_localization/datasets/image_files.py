@@ -186,7 +186,7 @@ class ImageFilesDrive(ImageFiles):
         """Count the sizes of some images by their headers; mixed ones are resized later."""
         some = range(0, len(self), max(1, len(self) // SIZES_LOOKED_AT))
         headers = [read_header(data) for _, data in self.encoded_images(some)]
-        sizes = Counter((one.width, one.height) for one in headers if one is not None)
+        sizes = Counter((header.width, header.height) for header in headers if header is not None)
         if not sizes:
             raise DatasetError(f"{self.path}: none of the {len(some)} images looked at is an image")
         unreadable = f"of {len(some)} images looked at cannot be decoded"

@@ -37,8 +37,8 @@ _PLANAR_YUV = {"nv12": 1.5, "nv21": 1.5, "nv24": 3.0}
 
 # encoding -> (channels, bytes a channel, conversion).
 _LAYOUTS: dict[str, tuple[int, int, int | None]] = {
-    **{f"{name}8": (one[0], 1, one[1]) for name, one in _COLOUR.items()},
-    **{f"{name}16": (one[0], 2, one[1]) for name, one in _COLOUR.items()},
+    **{f"{name}8": (item[0], 1, item[1]) for name, item in _COLOUR.items()},
+    **{f"{name}16": (item[0], 2, item[1]) for name, item in _COLOUR.items()},
     **{name: (2, 1, conversion) for name, conversion in _PACKED_YUV.items()},
 }
 # OpenCV's own names say nothing about colours; cv_bridge takes them for blue, green, red.

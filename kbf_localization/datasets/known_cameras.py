@@ -109,13 +109,13 @@ def openloris_camera(path: Path) -> Camera:
 def openloris_mount(path: Path) -> Mount | None:
     """Return the colour camera's mount in a `trans_matrix.yaml`; None where it has no such edge."""
     listed = _table(path).get("trans_matrix")
-    for one in listed[:MAX_TRANSFORMS] if isinstance(listed, list) else ():
-        if not isinstance(one, Mapping) or one.get("child_frame") != _LORIS_CAMERA:
+    for item in listed[:MAX_TRANSFORMS] if isinstance(listed, list) else ():
+        if not isinstance(item, Mapping) or item.get("child_frame") != _LORIS_CAMERA:
             continue
-        if one.get("parent_frame") != _LORIS_BASE:
+        if item.get("parent_frame") != _LORIS_BASE:
             continue
         try:
-            matrix = np.reshape(_numbers(one.get("matrix"), 16), (4, 4))
+            matrix = np.reshape(_numbers(item.get("matrix"), 16), (4, 4))
             return Mount(_nearest_rotation(matrix[:3, :3]), matrix[:3, 3])
         except ParameterError as error:
             raise DatasetError(f"{path}: {_LORIS_CAMERA}: {error}") from error
@@ -131,9 +131,9 @@ def _numbers(values: object, count: int | None) -> list[float]:
     data = values.get("data") if isinstance(values, Mapping) else values
     if not isinstance(data, list) or (len(data) != count if count else len(data) > 100):
         raise ParameterError(f"there are not {count or 'some'} numbers")
-    if not all(isinstance(one, (int, float)) and abs(one) < 1e12 for one in data):
+    if not all(isinstance(item, (int, float)) and abs(item) < 1e12 for item in data):
         raise ParameterError("it is not made of numbers")
-    return [float(one) for one in data]
+    return [float(item) for item in data]
 
 
 def _whole(value: object) -> int:

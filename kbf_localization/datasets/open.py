@@ -46,7 +46,7 @@ def is_drive(path: Path) -> bool:
 def is_bag(path: Path) -> bool:
     """Tell whether the path looks like a bag: a rosbag2 folder, or a bag's file."""
     files = path.iterdir() if path.is_dir() else (path,)
-    return (path / "metadata.yaml").is_file() or any(one.suffix in BAG_SUFFIXES for one in files)
+    return (path / "metadata.yaml").is_file() or any(file.suffix in BAG_SUFFIXES for file in files)
 
 
 def _open(path: Path, topics: dict[str, str | None], follow_links: bool) -> Drive:

@@ -178,11 +178,11 @@ class TransformLog:
         self._logs: dict[tuple[str, str], PoseLog] = {}
 
     def add(self, message: Any, static: bool = False) -> None:
-        for one in message.transforms:
-            stamp = one.header.stamp
+        for transform in message.transforms:
+            stamp = transform.header.stamp
             stamp_ns = int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
-            move, turn = one.transform.translation, one.transform.rotation
-            edge = (one.header.frame_id.lstrip("/"), one.child_frame_id.lstrip("/"))
+            move, turn = transform.transform.translation, transform.transform.rotation
+            edge = (transform.header.frame_id.lstrip("/"), transform.child_frame_id.lstrip("/"))
             # A static transform holds at all times and is often stamped with zero.
             self._logs.setdefault(edge, PoseLog()).add(
                 max(stamp_ns, int(static)),

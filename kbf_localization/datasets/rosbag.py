@@ -187,7 +187,7 @@ class _Scan:
         first_image, infos = b"", _CameraInfos(camera_info_topic(bag.topics, self.image))
         static = static_transforms_topic(bag.topics)
         wanted = (self.odom, self.image, self.pose, static, infos.topic)
-        topics = {one for one in wanted if one is not None}
+        topics = {item for item in wanted if item is not None}
         for topic, recorded_ns, cdr in bag.messages(topics):
             if topic == self.image:
                 self.image_frame = self.image_frame or frame_id(cdr)

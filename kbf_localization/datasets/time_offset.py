@@ -105,7 +105,7 @@ def image_shifts(drive: Drive, progress: Progress = no_progress) -> tuple[Stamps
                 found.append((before[0], stamp, shift / WIDTH, max(response, 0.0)))
         before = (stamp, np.asarray(small, dtype=np.uint8))
     table = np.array(found, dtype=np.float64).reshape(-1, 4)
-    pairs = np.array([one[:2] for one in found], dtype=np.int64).reshape(-1, 2)
+    pairs = np.array([item[:2] for item in found], dtype=np.int64).reshape(-1, 2)
     return pairs, table[:, 2], table[:, 3]
 
 

@@ -203,4 +203,4 @@ class EllipticalDensity(Density):
 def widths_text(density: Density) -> str:
     """Return the widths of each part, for a `repr`."""
     widths = (np.sqrt(np.diag(part.scale)) for _, part in density.components())
-    return "widths " + "; ".join(", ".join(f"{width:.3g}" for width in one) for one in widths)
+    return "widths " + "; ".join(", ".join(f"{width:.3g}" for width in item) for item in widths)

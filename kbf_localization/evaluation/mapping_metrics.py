@@ -275,7 +275,7 @@ def write_mapping(
     words = [
         str(metrics["verdict"]),
         *(
-            [". ".join(one.described for one in estimates.wheels) + "."]
+            [". ".join(wheel.described for wheel in estimates.wheels) + "."]
             if estimates.closures
             else []
         ),

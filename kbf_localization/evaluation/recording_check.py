@@ -70,7 +70,7 @@ class RecordingCheck:
 
     @property
     def verdict(self) -> str:
-        worst = [one.aspect for one in self.findings if one.level == self.level]
+        worst = [finding.aspect for finding in self.findings if finding.level == self.level]
         if self.level is Level.UNUSABLE:
             return f"Unusable for a map: {', '.join(worst)}."
         if self.level is Level.WARNING:

@@ -100,8 +100,8 @@ def _run(
 def _without_word_grids(pool: FramePool) -> FramePool:
     """Return the same frames, from which no offset can be read."""
     described = {
-        row: replace(one, image=replace(one.image, words=None))
-        for row, one in pool.described.items()
+        row: replace(item, image=replace(item.image, words=None))
+        for row, item in pool.described.items()
     }
     return replace(pool, described=described)
 
@@ -154,8 +154,14 @@ def findings(trials: Sequence[Trial]) -> ExperimentResult:
     columns = ("Map and filter", "RMSE [m]", "Median [m]", "Beyond 1 m [%]")
     header = ("variant", "poses", "office", "choice", *FIGURES)
     raw = (
-        (one.method, one.poses, one.place, one.choice, *(one.figures[key] for key in FIGURES))
-        for one in trials
+        (
+            trial.method,
+            trial.poses,
+            trial.place,
+            trial.choice,
+            *(trial.figures[key] for key in FIGURES),
+        )
+        for trial in trials
     )
     return ExperimentResult(
         "Parts left out",

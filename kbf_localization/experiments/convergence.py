@@ -90,11 +90,11 @@ def run_trials(
 
 def curves(results: Sequence[Errors]) -> dict[str, Array]:
     """Errors (trials, sizes) of each estimator; NP-KSR with the ε best at each size in the mean."""
-    learnt = np.array([one.np_ksr for one in results])
+    learnt = np.array([result.np_ksr for result in results])
     best = learnt.mean(axis=0).argmin(axis=1)
     return {
-        "input": np.array([one.input for one in results]),
-        "mb_ksr": np.array([one.mb_ksr for one in results]),
+        "input": np.array([result.input for result in results]),
+        "mb_ksr": np.array([result.mb_ksr for result in results]),
         "np_ksr": np.take_along_axis(learnt, best[None, :, None], axis=2)[..., 0],
     }
 

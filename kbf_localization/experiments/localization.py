@@ -234,7 +234,10 @@ def run_trials(
             items = [
                 (method, poses, choice)
                 for choice in range(trials)
-                for method in (*methods, *(name for name, one in UNTUNED.items() if one in methods))
+                for method in (
+                    *methods,
+                    *(name for name, item in UNTUNED.items() if item in methods),
+                )
             ]
             doing = f"testing on {fold.test.name} at {poses} poses"
             results += tracked(workers.map(task, items), doing, progress, len(items))
@@ -253,7 +256,7 @@ def _test(
     name, poses, choice = item
     method = UNTUNED.get(name, name)
     parameters = {} if name in UNTUNED else tuned[method].parameters
-    stored = {f"{method}.{key}": one for key, one in parameters.items()}
+    stored = {f"{method}.{key}": parameter for key, parameter in parameters.items()}
     chosen = pool.random_map(range(training_drives), poses, seed + 100_000 + choice, stored)
     pose_filter = make_filter(method, chosen, seed=seed + choice)
     run = replay(pool.drive(training_drives), Localizer(chosen, pose_filter), method)
@@ -292,8 +295,14 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Experiment
         "Median, highest weight",
     )
     raw = (
-        (one.place, one.poses, one.method, one.choice, *(one.figures[key] for key in FIGURES))
-        for one in trials
+        (
+            trial.place,
+            trial.poses,
+            trial.method,
+            trial.choice,
+            *(trial.figures[key] for key in FIGURES),
+        )
+        for trial in trials
     )
     tuned = (
         (fold, poses, method, found.rmse_m, name, value)

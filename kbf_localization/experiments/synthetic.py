@@ -307,8 +307,11 @@ def run_trials(
 def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return what `metrics.json` holds: MSE by grid, panel, n and method."""
     return nested_summaries(
-        ((one.grid, one.task.setting, str(one.task.size), one.method), one.mean_squared_error)
-        for one in sorted(outcomes, key=lambda one: one.task.size)
+        (
+            (outcome.grid, outcome.task.setting, str(outcome.task.size), outcome.method),
+            outcome.mean_squared_error,
+        )
+        for outcome in sorted(outcomes, key=lambda outcome: outcome.task.size)
     )
 
 
@@ -481,15 +484,15 @@ def findings(outcomes: Sequence[Outcome], trials: int) -> ExperimentResult:
     header = ("grid", "setting", "n", "trial", "method", "mse", *HyperParameters.__annotations__)
     errors = (
         (
-            one.grid,
-            one.task.setting,
-            one.task.size,
-            one.task.trial,
-            one.method,
-            one.mean_squared_error,
-            *vars(one.parameters).values(),
+            outcome.grid,
+            outcome.task.setting,
+            outcome.task.size,
+            outcome.task.trial,
+            outcome.method,
+            outcome.mean_squared_error,
+            *vars(outcome.parameters).values(),
         )
-        for one in outcomes
+        for outcome in outcomes
     )
     return ExperimentResult(
         "Filtering in a synthetic world",
@@ -532,12 +535,12 @@ def _draw_weights(outcomes: Sequence[Outcome], step: int = 30) -> Figure:
     """
     shown = max(
         (
-            one
-            for one in outcomes
-            if (one.task.setting, one.task.trial) == ("gaussian", 0)
-            and (one.grid, one.method) == ("local", "kbf")
+            outcome
+            for outcome in outcomes
+            if (outcome.task.setting, outcome.task.trial) == ("gaussian", 0)
+            and (outcome.grid, outcome.method) == ("local", "kbf")
         ),
-        key=lambda one: one.task.size,
+        key=lambda item: item.task.size,
     )
     setting, pairs, states, observations = draw(shown.task)
     weights = KernelFilter(pairs, shown.parameters, setting.test).run(observations[: step + 1])

@@ -90,10 +90,10 @@ def _axes(rays: Array) -> Array:
     return np.stack((rays, first, cross(rays, first)), axis=1)
 
 
-def cross(one: Array, other: Array) -> Array:
+def cross(first: Array, second: Array) -> Array:
     """Return the vector products (..., 3), in a quarter of the time of `np.cross`."""
-    (a, b, c), (x, y, z) = ((part[..., 0], part[..., 1], part[..., 2]) for part in (one, other))
-    found = np.empty(np.broadcast_shapes(one.shape, other.shape))
+    (a, b, c), (x, y, z) = ((part[..., 0], part[..., 1], part[..., 2]) for part in (first, second))
+    found = np.empty(np.broadcast_shapes(first.shape, second.shape))
     found[..., 0] = b * z - c * y
     found[..., 1] = c * x - a * z
     found[..., 2] = a * y - b * x

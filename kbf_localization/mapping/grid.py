@@ -62,9 +62,9 @@ def drivable_grid(
     for path in paths:
         at = np.rint(_cells(path, low, resolution) * scaled).astype(np.int32)
         steps = np.hypot(*np.diff(path[:, :2], axis=0).T)
-        for one, other, step in zip(at[:-1], at[1:], steps):
+        for first, other, step in zip(at[:-1], at[1:], steps):
             if 0.0 < step <= MAX_GAP_M:
-                _fill_between(grid, one, other, radius, shift)
+                _fill_between(grid, first, other, radius, shift)
     # map_server's first row is the top one.
     return FloorPlanImage(grid[::-1].copy(), resolution, (float(low[0]), float(low[1]), 0.0))
 
@@ -74,11 +74,11 @@ def _cells(places: Array, low: Array, resolution: float) -> Array:
     return np.asarray((places[:, :2] - low) / resolution - 0.5)
 
 
-def _fill_between(grid: Image, one: Array, other: Array, radius: int, shift: int) -> None:
+def _fill_between(grid: Image, first: Array, second: Array, radius: int, shift: int) -> None:
     """Fill the rectangle between two circles; `grid` is the caller's own."""
-    along = (other - one).astype(np.float64)
+    along = (second - first).astype(np.float64)
     across = np.array([-along[1], along[0]]) / max(float(np.hypot(*along)), 1e-9) * radius
-    corners = np.stack((one + across, other + across, other - across, one - across))
+    corners = np.stack((first + across, second + across, second - across, first - across))
     cv2.fillConvexPoly(grid, np.rint(corners).astype(np.int32), FREE, cv2.LINE_8, shift)
 
 

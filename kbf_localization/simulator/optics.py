@@ -122,7 +122,7 @@ class Optics:
         shape = (lens.height, lens.width)
         at = ((width - 1) / 2 + lens.fx * right, (height - 1) / 2 + lens.fx * fall)
         # What the lens does not reach is black.
-        x, y = (np.nan_to_num(one, nan=-10.0).reshape(shape).astype(np.float32) for one in at)
+        x, y = (np.nan_to_num(item, nan=-10.0).reshape(shape).astype(np.float32) for item in at)
         self._maps = x, y
 
     def image(self, level: Image) -> Image:

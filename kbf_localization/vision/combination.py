@@ -55,8 +55,8 @@ class _Combination(Describer):
         each = [part.describe_all(images) for part in self.parts]
         return [
             ImageDescription(
-                np.concatenate([one.features for one in together]),
-                next((one.words for one in together if one.words is not None), None),
+                np.concatenate([item.features for item in together]),
+                next((item.words for item in together if item.words is not None), None),
             )
             for together in zip(*each, strict=True)
         ]
@@ -113,7 +113,7 @@ class WeightedSum(_Combination):
             len(weights) != len(parts) or not all(0.0 < weight < 1e6 for weight in weights)
         ):
             raise ValueError("a weighted sum needs a positive weight for each of its describers")
-        self.fixed = None if weights is None else tuple(float(one) for one in weights)
+        self.fixed = None if weights is None else tuple(float(item) for item in weights)
         self._odds = (1.0,) * (len(parts) - 1)
 
     @property

@@ -310,9 +310,9 @@ def _sift(features: int) -> Any:
         return create(features, 3, DETECTION_CONTRAST, 10, 1.6)
 
 
-def squared_distances(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> Floats:
+def squared_distances(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Floats:
     """(k, l) squared distances of descriptors (k, 128) and (l, 128), by one matrix product."""
-    found: Floats = distance_rows(one) @ distance_columns(other).T
+    found: Floats = distance_rows(first) @ distance_columns(second).T
     return found
 
 

@@ -112,8 +112,8 @@ class _Network:
         self.found = {
             "width": self._width,
             "height": self._height,
-            "mean": [float(one) for one in self._mean],
-            "std": [float(one) for one in self._std],
+            "mean": [float(item) for item in self._mean],
+            "std": [float(item) for item in self._std],
             "output_name": self._output,
             "pool": self._pool,
             "length": length,
@@ -140,7 +140,7 @@ class _Network:
     def _only_input(self, size: tuple[int, int] | None) -> str:
         inputs = self._session.get_inputs()
         if len(inputs) != 1 or len(inputs[0].shape) != 4:
-            shapes = ", ".join(str(one.shape) for one in inputs)[:100]
+            shapes = ", ".join(str(item.shape) for item in inputs)[:100]
             raise ValueError(f"its input must be N x 3 x H x W or N x 1 x H x W, not {shapes}")
         types = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
         if inputs[0].type not in types:

@@ -289,13 +289,13 @@ def read_normalization(text: str) -> Normalization:
     if text in NORMALIZATIONS:
         return NORMALIZATIONS[text]
     try:
-        mean, std = (tuple(float(one) for one in part.split(":")) for part in text.split(","))
+        mean, std = (tuple(float(item) for item in part.split(":")) for part in text.split(","))
     except ValueError:
         mean, std = (), ()
     usable = len(mean) in (1, 3) and len(std) in (1, 3)
     if (
         not usable
-        or not all(abs(one) < 1e6 for one in mean)
+        or not all(abs(item) < 1e6 for item in mean)
         or not all(1e-6 < x < 1e6 for x in std)
     ):
         raise ParameterError(

@@ -68,9 +68,9 @@ def test_other_calls_and_lights_drive_other_paths_at_other_times(tmp_path: Path)
     ]
     again = simulated("again/day", "cloudy")
     assert np.array_equal(again.poses, drives[0].poses)
-    for one, other in combinations(drives, 2):
-        assert not np.allclose(one.poses, other.poses, atol=0.01)
-        assert one.stamps_ns[-1] < other.stamps_ns[0] or other.stamps_ns[-1] < one.stamps_ns[0]
+    for first, other in combinations(drives, 2):
+        assert not np.allclose(first.poses, other.poses, atol=0.01)
+        assert first.stamps_ns[-1] < other.stamps_ns[0] or other.stamps_ns[-1] < first.stamps_ns[0]
     lights = ("cloudy", "sunny")
     same = [simulated(light, light, "--same-paths") for light in lights]
     assert np.array_equal(same[0].poses, same[1].poses)

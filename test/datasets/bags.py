@@ -128,7 +128,7 @@ def write_messages_ros1(path: Path, messages: Messages) -> Path:
 
 def _write(writer: Any, types: Any, serialize: Any, messages: Messages) -> None:
     connections: dict[str, Any] = {}
-    for topic, recorded_ns, message in sorted(messages, key=lambda one: one[1]):
+    for topic, recorded_ns, message in sorted(messages, key=lambda item: item[1]):
         name = message.__msgtype__
         if topic not in connections:
             connections[topic] = writer.add_connection(topic, name, typestore=types)
@@ -144,13 +144,13 @@ def _with_sequence_number(message: Any, types: Any) -> Any:
     for name in message.__dataclass_fields__:
         value = getattr(message, name)
         if isinstance(value, list):
-            setattr(message, name, [_with_sequence_number(one, types) for one in value])
+            setattr(message, name, [_with_sequence_number(item, types) for item in value])
         elif hasattr(value, "__msgtype__"):
             setattr(message, name, _with_sequence_number(value, types))
     if message.__msgtype__ == "sensor_msgs/msg/CameraInfo":
         # ROS 1 names the matrices by capital letters.
         fields = {
-            (key.upper() if key in "dkrp" else key): one for key, one in vars(message).items()
+            (key.upper() if key in "dkrp" else key): var for key, var in vars(message).items()
         }
         return types.types[message.__msgtype__](**fields)
     return message

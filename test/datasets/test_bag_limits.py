@@ -193,7 +193,7 @@ def test_a_sparse_file_of_gigabytes_is_no_image(tmp_path: Path) -> None:
     with image.open("r+b") as file:
         file.truncate(8_000_000_000)
     drive = open_drive(folder)
-    assert [index for index, one in drive.images() if one is None] == [1]
+    assert [index for index, item in drive.images() if item is None] == [1]
 
 
 def test_a_list_of_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_coordinates_beyond_every_map_are_named(tmp_path: Path) -> None:
     MAKERS["plain"](tmp_path / "plain")
     file = tmp_path / "plain" / "groundtruth.txt"
     lines = [line.split() for line in file.read_text().splitlines()]
-    file.write_text("".join(f"{' '.join([one[0], '2e7', *one[2:]])}\n" for one in lines))
+    file.write_text("".join(f"{' '.join([item[0], '2e7', *item[2:]])}\n" for item in lines))
     with pytest.raises(DatasetError, match=r"the coordinate 2e\+07 is beyond 1e\+07 m"):
         open_drive(tmp_path / "plain")
     MAKERS["cold"](tmp_path / "cold")

@@ -112,11 +112,11 @@ def test_no_stamps(text: str) -> None:
 
 def test_drives_of_one_world_agree_about_where_they_are() -> None:
     """Cameras that are pitched alike but drive elsewhere would each find another plane."""
-    one, other = planar_path(60), planar_path(60)
-    other[:, 2] += np.pi / 2  # sideways along the same path
+    first, second = planar_path(60), planar_path(60)
+    second[:, 2] += np.pi / 2  # sideways along the same path
     here, there = (
         to_plane(trajectory(pitched(matrices(path), -0.12)), Axes.CAMERA).poses
-        for path in (one, other)
+        for path in (first, second)
     )
-    np.testing.assert_allclose(here[:, :2], one[:, :2], atol=1e-9)
+    np.testing.assert_allclose(here[:, :2], first[:, :2], atol=1e-9)
     np.testing.assert_allclose(here[:, :2], there[:, :2], atol=1e-9)

@@ -86,7 +86,7 @@ def test_measured_odometry_is_read(make: Maker, tmp_path: Path) -> None:
 
 def test_stamps_keep_every_microsecond(tmp_path: Path) -> None:
     drive = open_drive(make_tum(tmp_path), odometry="simulate")
-    assert [int(one) for one in drive.stamps_ns[:2]] == [
+    assert [int(stamp_ns) for stamp_ns in drive.stamps_ns[:2]] == [
         int(stamp(index).replace(".", "")) * 1000 for index in range(2)
     ]
 

@@ -109,9 +109,9 @@ def test_a_bag_without_known_poses_has_none(tmp_path: Path) -> None:
 def test_images_outside_the_known_poses_have_nan(tmp_path: Path) -> None:
     late = START_NS + 1_000_000_000
     messages = [
-        one
-        for one in drive_messages(DRIVE)
-        if one[0] != "/ground_truth" or late <= one[1] <= late + 500_000_000
+        drive_message
+        for drive_message in drive_messages(DRIVE)
+        if drive_message[0] != "/ground_truth" or late <= drive_message[1] <= late + 500_000_000
     ]
     poses = RosbagDrive(write_messages(tmp_path / "bag", messages)).poses
     assert poses is not None
@@ -186,7 +186,7 @@ def test_a_cameras_images_are_read_whole(tmp_path: Path, storage: str) -> None:
 
 
 def without(topic: str) -> list[tuple[str, int, Any]]:
-    return [one for one in drive_messages(DRIVE) if one[0] != topic]
+    return [drive_message for drive_message in drive_messages(DRIVE) if drive_message[0] != topic]
 
 
 def doubled(topic: str) -> list[tuple[str, int, Any]]:
@@ -374,7 +374,9 @@ def test_odometry_is_read_from_transforms_where_no_topic_has_it(
 
 
 def test_transforms_without_odometry_say_which_frames_there_are(tmp_path: Path) -> None:
-    messages = [one for one in drive_messages(DRIVE) if one[0] != "/odom"]
+    messages = [
+        drive_message for drive_message in drive_messages(DRIVE) if drive_message[0] != "/odom"
+    ]
     messages.append(("/tf", START_NS, transforms(START_NS, {("base_link", "arm"): (0, 0, 0)})))
     bag = write_messages(tmp_path / "bag", messages)
     with pytest.raises(DatasetError, match="no transform from 'odom' to a base.*base_link→arm"):

@@ -16,7 +16,7 @@ def numbers_of(text: str) -> list[str]:
 
 def stands_in(pair: list[str], row: str) -> bool:
     """Whether the row has all these numbers, perhaps with more digits."""
-    found = [float(one) for one in numbers_of(row)]
+    found = [float(item) for item in numbers_of(row)]
     return all(
         any(f"{value:.{len(number.partition('.')[2])}f}" == number for value in found)
         for number in pair

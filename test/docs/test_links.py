@@ -22,7 +22,7 @@ def text_of(page: Path) -> str:
 def anchors(page: Path) -> set[str]:
     """The headings' anchors as GitHub and the site make them."""
     headings = re.findall(r"^#+ +(.+?) *$", text_of(page), re.M)
-    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

@@ -48,9 +48,9 @@ def test_every_method_has_its_section_or_no_parameters() -> None:
 def test_the_page_lists_the_parameters_of_a_method(method: str) -> None:
     ranges = SEARCH_RANGES[method]
     assert listed(method) == {
-        one.name: (
-            float(one.default),
-            "{:.12g} to {:.12g}".format(*ranges[one.name]) if one.name in ranges else "–",
+        item.name: (
+            float(item.default),
+            "{:.12g} to {:.12g}".format(*ranges[item.name]) if item.name in ranges else "–",
         )
-        for one in fields(KINDS[method])
+        for item in fields(KINDS[method])
     }

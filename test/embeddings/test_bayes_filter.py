@@ -81,9 +81,9 @@ def test_linear_gaussian_filter_agrees_with_the_kalman_filter(form) -> None:
 
 def test_a_step_without_an_observation_predicts_and_an_unlike_one_keeps_the_prediction() -> None:
     first, second = corridor_filter(), corridor_filter()
-    for one in (first, second):
-        one.step("cdef")
-        one.step("efgh")
+    for item in (first, second):
+        item.step("cdef")
+        item.step("efgh")
     np.testing.assert_allclose(first.step(None).weights, second.step("????").weights)
     assert int(np.argmax(first.belief.weights)) == 3
 

@@ -54,7 +54,7 @@ def test_linear_gaussian_smoother_agrees_with_rauch_tung_and_striebel(form) -> N
     model = ModelBasedSumRule(lambda x, u: MOTION * x + u, GaussianNoise(NOISE), kernel)
     smoothed = smooth(beliefs, model, 1e-5, controls, form=form, draws=8)
     exact = rauch_tung_striebel(predicted, filtered)
-    errors = np.array([mean_of(one) for one in smoothed]) - exact
+    errors = np.array([mean_of(item) for item in smoothed]) - exact
     gained = np.array([mean for mean, _ in filtered]) - exact
     # What is left is the error of the draws.
     assert np.sqrt(np.mean(errors**2)) < 0.35 * np.sqrt(np.mean(gained**2))

@@ -88,7 +88,7 @@ def test_noise_may_depend_on_the_state() -> None:
     """A wheel that slips on the wet half: each point has a Gaussian of its own."""
     dry, wet = GaussianNoise(0.1**2), GaussianNoise(0.8**2)
     rule = ModelBasedSumRule(
-        AffineMap([[1.0]], [0.5]), lambda x: [wet if one > 0 else dry for one in x[:, 0]], KERNEL
+        AffineMap([[1.0]], [0.5]), lambda x: [wet if item > 0 else dry for item in x[:, 0]], KERNEL
     )
     points, weights = np.array([[-1.0], [2.0], [-2.0]]), np.array([0.2, 0.5, 0.3])
     mean = rule(KernelMean(points, weights, KERNEL))

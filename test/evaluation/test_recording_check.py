@@ -80,14 +80,14 @@ def laps() -> Recorded:
 
 
 def found(drive: Recorded, aspect: str) -> Finding:
-    return next(one for one in check_recording(drive).findings if one.aspect == aspect)
+    return next(finding for finding in check_recording(drive).findings if finding.aspect == aspect)
 
 
 def test_a_sound_recording_is_good_and_counted(laps: Recorded) -> None:
     check = check_recording(laps)
-    assert check.level is Level.GOOD, [one for one in check.findings if one.level]
+    assert check.level is Level.GOOD, [finding for finding in check.findings if finding.level]
     assert check.verdict.startswith("Good")
-    values = {one.aspect: one.value for one in check.findings}
+    values = {finding.aspect: finding.value for finding in check.findings}
     assert values["images"] == "120 in 12 s, 10.0 per second"
     assert values["known poses"] == "at 100 % of the images"
     assert "160x120, JPEG" in values["image size and encoding"]

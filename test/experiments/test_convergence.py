@@ -29,7 +29,7 @@ def test_slope_is_that_of_a_power_law_with_the_standard_error_of_its_mean() -> N
 
 def test_input_error_is_that_of_independent_samples(results: list[Errors]) -> None:
     """E‖m̂ − m‖² = (k(0) − ‖m‖²)/ℓ, with k(0) = 1/(2π·0.1) and a small ‖m‖."""
-    squares = np.mean([one.input**2 for one in results], axis=0)
+    squares = np.mean([result.input**2 for result in results], axis=0)
     expected = 1.0 / (2.0 * np.pi * 0.1) / np.array(SIZES)
     # The mean of 8 squares whose standard deviation is about a fifth of them.
     np.testing.assert_allclose(squares, expected, rtol=0.25)

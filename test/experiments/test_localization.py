@@ -41,7 +41,9 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
     assert set(metrics["15"]) == {*METHODS, "kbf_untuned", "paper_untuned", "paper-iw_untuned"}
     rmse = metrics["25"]["nai"]["position_rmse_m"]
     of_trials = [
-        one.figures["position_rmse_m"] for one in trials if one.method == "nai" and one.poses == 25
+        trial.figures["position_rmse_m"]
+        for trial in trials
+        if trial.method == "nai" and trial.poses == 25
     ]
     assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
     found.write(ResultsFolder(tmp_path), {})

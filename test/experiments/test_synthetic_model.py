@@ -32,6 +32,9 @@ def test_mixture_noise_has_its_variance() -> None:
 
 
 def test_rotation_changes_between_training_and_test_in_one_panel_alone() -> None:
-    rotations = {name: (one.training.rotation, one.test.rotation) for name, one in SETTINGS.items()}
+    rotations = {
+        name: (setting.training.rotation, setting.test.rotation)
+        for name, setting in SETTINGS.items()
+    }
     assert rotations["changed_rotation"] == (0.1, 0.4)
     assert rotations["gaussian"] == rotations["mixture"] == (1.0, pytest.approx(1.0))

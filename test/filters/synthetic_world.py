@@ -50,7 +50,7 @@ class World:
             for x, y in generator.uniform((-1.2, -0.6), (1.2, 0.6), (2, 2))
         ]
         self._from = np.concatenate(corners)
-        self._to = np.concatenate([np.roll(one, -1, axis=0) for one in corners])
+        self._to = np.concatenate([np.roll(corner, -1, axis=0) for corner in corners])
         self._salt = int(generator.integers(1 << 31))
         self._wrong = wrong
 
@@ -256,5 +256,5 @@ def localizer(training_map, method="kbf") -> Localizer:
 
 
 def position_errors(estimates, poses):
-    found = np.array([one.pose for one in estimates])
+    found = np.array([estimate.pose for estimate in estimates])
     return np.linalg.norm(found[:, :2] - poses[:, :2], axis=1)

@@ -21,7 +21,7 @@ def test_every_method_follows_a_drive(world_map, world_drive, method):
     estimates = run(make_filter(method, world_map), world_map, world_drive)
     errors = position_errors(estimates, world_drive.poses)
     assert np.median(errors) < 0.5
-    assert all(np.linalg.eigvalsh(one.covariance).min() > 0 for one in estimates)
+    assert all(np.linalg.eigvalsh(estimate.covariance).min() > 0 for estimate in estimates)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_poses(world_map, world_drive, method):
     motion = None
     for index in range(25):
         observation = world_map.observe(world_drive.views[index])
-        poses = [one.step(motion, observation).pose for one in (first, second)]
+        poses = [item.step(motion, observation).pose for item in (first, second)]
         np.testing.assert_array_equal(*poses)
         motion = world_drive.motions[index]
 
@@ -66,8 +66,8 @@ def test_parameters_come_from_the_map_by_their_method(world_map):
     expected = KernelParameters(bandwidth=0.9, delta=2.0)
     assert parameters_of(KernelParameters, "paper", stored) == expected
     narrow, wide = (
-        make_filter("paper", replace(world_map, parameters={"paper.bandwidth": one}))
-        for one in (0.9, 1.8)
+        make_filter("paper", replace(world_map, parameters={"paper.bandwidth": item}))
+        for item in (0.9, 1.8)
     )
     np.testing.assert_allclose(2.0 * narrow.space.widths[:2], wide.space.widths[:2])
 

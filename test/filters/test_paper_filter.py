@@ -132,7 +132,7 @@ def test_a_given_pose_gets_no_noise_at_the_first_step_and_some_where_motion_is_m
 
     def first_step(*motion):
         pose_filter.reset(GaussianPrior(given, 1e-18 * np.eye(3)))
-        estimates = [pose_filter.step(one, observation) for one in motion]
+        estimates = [pose_filter.step(item, observation) for item in motion]
         return on_whole_map(estimates[-1].weights, 150)
 
     expected = formulas.posterior(formulas.prior(start, [1.0], np.zeros((4, 4))), observation)
@@ -179,7 +179,7 @@ def test_weights_sum_to_one_and_the_active_set_is_a_part_of_the_map(replay):
     for estimate in estimates:
         assert estimate.weights.values.sum() == pytest.approx(1.0, abs=1e-9)
         assert (np.linalg.eigvalsh(estimate.covariance) > 0).all()
-    assert np.median([len(one.weights.rows) for one in estimates]) < 75
+    assert np.median([len(item.weights.rows) for item in estimates]) < 75
 
 
 def test_starts_from_a_given_pose(world_map, world_drive):
@@ -225,7 +225,7 @@ def test_a_map_of_one_pose_works(world_map, world_drive):
     single = subset(world_map, np.array([7]))
     estimates = run(PoseKernelBayesFilter(single), single, world_drive)
     np.testing.assert_allclose(estimates[0].pose, single.poses[0])
-    assert np.isfinite([one.pose for one in estimates]).all()
+    assert np.isfinite([estimate.pose for estimate in estimates]).all()
 
 
 def test_says_the_same_for_the_same_input(replay, world_map, world_drive):

@@ -28,8 +28,8 @@ def scene():
 
 def test_vector_products_are_numpys():
     rng = np.random.default_rng(22)
-    one, other = rng.normal(size=(5, 4, 3)), rng.normal(size=(4, 3))
-    np.testing.assert_allclose(cross(one, other), np.cross(one, other), atol=1e-14)
+    first, second = rng.normal(size=(5, 4, 3)), rng.normal(size=(4, 3))
+    np.testing.assert_allclose(cross(first, second), np.cross(first, second), atol=1e-14)
 
 
 def test_residuals_and_derivatives_are_those_of_the_plain_formula():

@@ -56,8 +56,8 @@ def test_a_filter_far_from_the_origin_gives_the_same_poses(
     priors = [GaussianPrior(pose, 0.01 * np.eye(3)) for pose in (start, start + UTM)]
     maps = tiny_map, moved(tiny_map)
     runs = [
-        localized(one, world_drive, method, prior if given else None)
-        for one, prior in zip(maps, priors, strict=True)
+        localized(item, world_drive, method, prior if given else None)
+        for item, prior in zip(maps, priors, strict=True)
     ]
     for (near, near_covariance, near_odom), (far, far_covariance, far_odom) in zip(*runs):
         np.testing.assert_allclose(far - UTM, near, rtol=0.0, atol=1e-6)
@@ -82,10 +82,11 @@ def test_a_map_far_from_the_origin_learns_the_same_and_keeps_its_poses(
 ) -> None:
     drives = [replace(drive, poses=drive.poses[::3]) for drive in drives_of_the_map(world)]
     drives = [
-        replace(one, motions=one.motions[: len(one) - 1], views=one.views[::3]) for one in drives
+        replace(item, motions=item.motions[: len(item) - 1], views=item.views[::3])
+        for item in drives
     ]
     near = map_of(drives, 30)
-    far = map_of([replace(one, poses=one.poses + UTM) for one in drives], 30)
+    far = map_of([replace(item, poses=item.poses + UTM) for item in drives], 30)
     np.testing.assert_array_equal(far.poses, near.poses + UTM)
     np.testing.assert_allclose(
         numbers(asdict(far.calibration)), numbers(asdict(near.calibration)), rtol=1e-3, atol=1e-6

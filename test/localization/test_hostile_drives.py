@@ -114,8 +114,8 @@ def assert_sound(estimate) -> None:
     assert np.isfinite(estimate.evidence)
     assert 0.0 <= estimate.confidence.probability <= 1.0
     assert np.isfinite(estimate.weights.values).all()
-    for one in estimate.hypotheses:
-        assert np.isfinite(one.pose).all() and np.isfinite(one.covariance).all()
+    for hypothese in estimate.hypotheses:
+        assert np.isfinite(hypothese.pose).all() and np.isfinite(hypothese.covariance).all()
 
 
 @pytest.mark.parametrize("name", MAPS)

@@ -119,8 +119,8 @@ def test_waits_until_the_robot_has_moved_enough(world_map):
     localizer, pose_filter = localizer_with(world_map, settings)
     drive_straight(localizer, 2.0)
     fixes = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(20)]
-    assert [one.used for one in fixes[:6]] == [True, False, False, False, True, False]
-    np.testing.assert_allclose([one.pose[0] for one in fixes], 0.05 * np.arange(20), atol=1e-12)
+    assert [fix.used for fix in fixes[:6]] == [True, False, False, False, True, False]
+    np.testing.assert_allclose([fix.pose[0] for fix in fixes], 0.05 * np.arange(20), atol=1e-12)
     assert fixes[3].covariance[0, 0] > fixes[0].covariance[0, 0]
     assert len(pose_filter.motions) == 5
 
@@ -157,7 +157,7 @@ def test_odometry_that_trembles_in_one_place_stands(world_map):
     for reading in range(101):
         assert localizer.add_odometry(reading * SECOND // 100, [1e-3 * (reading % 2), 0.0, np.pi])
     fixes = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(10)]
-    assert [one.used for one in fixes] == [True] + 9 * [False]
+    assert [fix.used for fix in fixes] == [True] + 9 * [False]
     assert localizer.stands
 
 
@@ -347,5 +347,5 @@ def test_one_reading_without_a_covariance_leaves_the_maps_noise_until_the_next_i
         reported = None if index == 2 else np.diag([1.0, 1.0, 0.0]) + index * np.diag(calibration)
         localizer.add_odometry(index * SECOND, [0.1 * index, 0.0, 0.0], reported)
         localizer.add_described(index * SECOND, None)
-    said = [one is not None for one in pose_filter.variances]
+    said = [variance is not None for variance in pose_filter.variances]
     assert said == [False, True, False, False, True, True]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("quick_learning")
 
 
 def renamed(training_map: TrainingMap) -> tuple[Source, ...]:
-    return tuple(replace(one, name=f"{one.name} again") for one in training_map.sources)
+    return tuple(replace(source, name=f"{source.name} again") for source in training_map.sources)
 
 
 def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None:

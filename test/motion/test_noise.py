@@ -81,8 +81,8 @@ def simulated_drive(steps, generator):
     )
     reported = motions + generator.normal(size=motions.shape) * sigma
     truth, odometry = [np.zeros(3)], [np.array([5.0, -2.0, 1.0])]
-    for one, other in zip(motions, reported, strict=True):
-        truth.append(compose(truth[-1], one))
+    for first, other in zip(motions, reported, strict=True):
+        truth.append(compose(truth[-1], first))
         odometry.append(compose(odometry[-1], other))
     return np.array(truth), np.array(odometry)
 

@@ -112,5 +112,5 @@ def test_particle_cloud_holds_the_belief_with_weights_that_add_up_to_one(robot: 
     particles = clouds[-1].particles
     assert sum(particle.weight for particle in particles) == pytest.approx(1.0)
     assert all(particle.weight > 0.0 for particle in particles)
-    nearest = min(np.hypot(*(planar_pose(one.pose)[:2] - robot.pose[:2])) for one in particles)
+    nearest = min(np.hypot(*(planar_pose(item.pose)[:2] - robot.pose[:2])) for item in particles)
     assert nearest < 0.5

@@ -35,7 +35,7 @@ def test_diagnostics_have_the_status(robot: Robot) -> None:
     def reported() -> bool:
         assert robot.status is not None
         found = robot.diagnostics.get(robot.status.name)
-        return found is not None and "tracking" in {one.value for one in found.values}
+        return found is not None and "tracking" in {value.value for value in found.values}
 
     assert robot.wait_for(reported), robot.diagnostics
 

@@ -20,12 +20,14 @@ from test.test_parallel import running, wait_until_gone
 def test_two_nodes_of_one_name_are_warned_of_by_both(map_file: Path) -> None:
     parameters = {"map": str(map_file)}
     with (
-        NodeProcess(parameters, namespace="/twins") as one,
-        NodeProcess(parameters, namespace="/twins") as other,
+        NodeProcess(parameters, namespace="/twins") as first,
+        NodeProcess(parameters, namespace="/twins") as second,
     ):
         end = time.monotonic() + PATIENCE
-        while not all("2 nodes are called /twins/localizer" in node.log() for node in (one, other)):
-            assert time.monotonic() < end, one.log() + other.log()
+        while not all(
+            "2 nodes are called /twins/localizer" in node.log() for node in (first, second)
+        ):
+            assert time.monotonic() < end, first.log() + second.log()
             time.sleep(0.05)
 
 

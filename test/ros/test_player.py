@@ -37,7 +37,7 @@ def test_the_playlist_leaves_out_what_would_contradict_the_node() -> None:
         topic("/silent", "geometry_msgs/msg/PoseStamped", 0),
     ]
     playlist = choose_playlist(topics, [odom])
-    assert [one.name for one, _ in playlist.topics] == ["/odom", "/ground_truth"]
+    assert [item.name for item, _ in playlist.topics] == ["/odom", "/ground_truth"]
     assert "/strange (nowhere_msgs/msg/Thing)" in playlist.notes[-1]
     assert len(playlist.notes) == 4
 
@@ -74,7 +74,7 @@ def player_of_a_bag(node: Node, path: Path) -> tuple[BagPlayer, BagTopic, int, i
     write_bag(MemoryDrive(frames=20), path)
     with open_bag(path) as bag:
         start, stop, topics = bag.start_ns, bag.end_ns, bag.topics
-    odom = next(one for one in topics if one.name == "/odom")
+    odom = next(item for item in topics if item.name == "/odom")
     return BagPlayer(node, path, choose_playlist(topics, [odom]), "odom"), odom, start, stop
 
 

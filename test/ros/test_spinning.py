@@ -92,7 +92,7 @@ def test_a_spun_node_is_at_rest_after_the_block(node: Node) -> None:
     with spinning(node):
         assert ticked.wait(60.0)
     before = len(ticks)
-    assert not [one for one in set(threading.enumerate()) - threads if one.name == "spin"]
+    assert not [item for item in set(threading.enumerate()) - threads if item.name == "spin"]
     assert len(ticks) == before
 
 

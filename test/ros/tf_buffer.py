@@ -32,8 +32,8 @@ class TransformBuffer:
             newest = self.newest_ns or stamp_ns
             if stamp_ns < newest - STORAGE_NS:
                 return
-            self._stored = [one for one in self._stored if one[0] >= newest - STORAGE_NS]
-            older = (at for at, one in enumerate(self._stored) if one[0] <= stamp_ns)
+            self._stored = [item for item in self._stored if item[0] >= newest - STORAGE_NS]
+            older = (at for at, item in enumerate(self._stored) if item[0] <= stamp_ns)
             self._stored.insert(next(older, len(self._stored)), (stamp_ns, planar))
 
     def clear(self) -> None:
@@ -51,7 +51,7 @@ class TransformBuffer:
             stored = list(self._stored)
         if not stored or stamp_ns > stored[0][0] or stamp_ns < stored[-1][0]:
             raise ExtrapolationError(stamp_ns)
-        at = next(index for index, one in enumerate(stored) if one[0] <= stamp_ns)
+        at = next(index for index, item in enumerate(stored) if item[0] <= stamp_ns)
         older_ns, older = stored[at]
         if older_ns == stamp_ns:
             return older

@@ -43,15 +43,15 @@ def matrix() -> np.ndarray:
     return np.array([[lens.fx, 0.0, lens.cx], [0.0, lens.fy, lens.cy], [0.0, 0.0, 1.0]])
 
 
-def correlation(one: np.ndarray, other: np.ndarray) -> float:
+def correlation(first: np.ndarray, second: np.ndarray) -> float:
     # Smoothed: the two were sampled at other pixels.
-    one, other = (cv2.GaussianBlur(image, (0, 0), 1.0) for image in (one, other))
-    return float(np.corrcoef(one.ravel(), other.ravel())[0, 1])
+    first, second = (cv2.GaussianBlur(image, (0, 0), 1.0) for image in (first, second))
+    return float(np.corrcoef(first.ravel(), second.ravel())[0, 1])
 
 
-def shift(one: np.ndarray, other: np.ndarray) -> float:
+def shift(first: np.ndarray, second: np.ndarray) -> float:
     """How many pixels one lies beside the other."""
-    (x, y), _ = cv2.phaseCorrelate(one.copy(), other.copy())
+    (x, y), _ = cv2.phaseCorrelate(first.copy(), second.copy())
     return float(np.hypot(x, y))
 
 

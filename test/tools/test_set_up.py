@@ -85,7 +85,7 @@ def test_every_pin_has_hashes_and_only_wheels_where_there_are_any(set_up: Module
         lines = set_up.pip_requirements(pins).splitlines()
         assert lines[0] == "--only-binary :all:"
         for pin in pins:
-            (line,) = [one for one in lines if one.startswith(f"{pin} ")]
+            (line,) = [item for item in lines if item.startswith(f"{pin} ")]
             assert re.search(r" --hash=sha256:[0-9a-f]{64}( |$)", line)
             files = known[pin.partition(";")[0]]
             wheels = [name for name, _ in files if name.endswith(".whl")]

@@ -110,17 +110,17 @@ def test_maps_of_different_describers_do_not_merge(
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda one: one.update(name="sorcery"), "no describer is called 'sorcery'"),
-        (lambda one: one.update(version=2), "version 2 of the describer 'onnx'"),
-        (lambda one: one.update(scales=[-1.0]), "scale"),
-        (lambda one: one.update(scales=[]), "scales"),
-        (lambda one: one["settings"].update(length=10**9), "length"),
-        (lambda one: one["settings"].update(length=7), "shape"),
-        (lambda one: one["settings"].update(std=[0.0]), "std"),
-        (lambda one: one["settings"].update(sha256="../x"), "SHA-256"),
-        (lambda one: one.update(name="product"), "names no parts"),
-        (lambda one: one.update(name="sift"), "no words"),
-        (lambda one: one.update(settings=[]), "no settings"),
+        (lambda item: item.update(name="sorcery"), "no describer is called 'sorcery'"),
+        (lambda item: item.update(version=2), "version 2 of the describer 'onnx'"),
+        (lambda item: item.update(scales=[-1.0]), "scale"),
+        (lambda item: item.update(scales=[]), "scales"),
+        (lambda item: item["settings"].update(length=10**9), "length"),
+        (lambda item: item["settings"].update(length=7), "shape"),
+        (lambda item: item["settings"].update(std=[0.0]), "std"),
+        (lambda item: item["settings"].update(sha256="../x"), "SHA-256"),
+        (lambda item: item.update(name="product"), "names no parts"),
+        (lambda item: item.update(name="sift"), "no words"),
+        (lambda item: item.update(settings=[]), "no settings"),
     ],
 )
 def test_a_forged_describer_is_refused(

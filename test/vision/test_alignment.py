@@ -57,7 +57,7 @@ def test_parts_of_a_column_are_resolved(aligner: WordAligner) -> None:
     shifts = np.linspace(-4.0, 4.0, 33)
     image = scene(7)
     view = aligner.view(window(image))
-    found = aligner.align(view, np.stack([window(image, left=one) for one in shifts]))
+    found = aligner.align(view, np.stack([window(image, left=shift) for shift in shifts]))
     assert np.sqrt(np.mean((found.shift * COLUMNS - shifts) ** 2)) < 0.35
 
 

@@ -47,7 +47,7 @@ def pyramid(images: list[np.ndarray]) -> PyramidDescriber:
 
 
 def gram_of(describer, images) -> np.ndarray:
-    features = np.stack([one.features for one in describer.describe_all(images)])
+    features = np.stack([item.features for item in describer.describe_all(images)])
     return describer.kernel(describer.gallery(features).compare_rows(np.arange(len(images))))
 
 
@@ -70,7 +70,7 @@ def test_the_kernel_is_positive_definite_and_one_for_an_image_with_itself(
     make, scale, power, images, pyramid
 ) -> None:
     describer = make(pyramid)
-    describer = describer.with_scales([scale * one for one in describer.scales])
+    describer = describer.with_scales([scale * item for item in describer.scales])
     gram = gram_of(describer, images)
     np.testing.assert_allclose(np.diag(gram), 1.0, atol=1e-12)
     np.testing.assert_allclose(gram, gram.T, atol=1e-12)
@@ -89,7 +89,7 @@ def test_combinations_are_of_what_the_parts_give(images, pyramid) -> None:
 def test_a_query_is_compared_as_rows_are(images, pyramid) -> None:
     describer = Product([pyramid, Columns()])
     described = describer.describe_all(images)
-    features = np.stack([one.features for one in described])
+    features = np.stack([item.features for item in described])
     gallery, rows = describer.gallery(features), np.array([7, 2, 30])
     expected = gram_of(describer, images)
     np.testing.assert_allclose(

@@ -23,9 +23,9 @@ def scene(width=320, height=240, seed=1):
 
 def test_a_shifted_image_has_shifted_keypoints():
     image = scene()
-    one, other = detect_keypoints(image[:-6, :-10]), detect_keypoints(image[6:, 10:])
-    rows, columns, _ = mutual_matches(squared_distances(one.descriptors, other.descriptors))
-    moved = one.pixels[rows] - other.pixels[columns]
+    first, second = detect_keypoints(image[:-6, :-10]), detect_keypoints(image[6:, 10:])
+    rows, columns, _ = mutual_matches(squared_distances(first.descriptors, second.descriptors))
+    moved = first.pixels[rows] - second.pixels[columns]
     right = np.abs(moved - [10.0, 6.0]).max(axis=1) < 0.5
     assert right.sum() > 60 and right.mean() > 0.9
 
@@ -33,10 +33,10 @@ def test_a_shifted_image_has_shifted_keypoints():
 def test_keypoints_of_a_large_image_are_in_its_own_pixels():
     small = scene()
     large = cv2.resize(small, (640, 480), interpolation=cv2.INTER_NEAREST)
-    one, other = detect_keypoints(small), detect_keypoints(large)
-    rows, columns, _ = mutual_matches(squared_distances(one.descriptors, other.descriptors))
-    expected = (one.pixels[rows] + 0.5) * 2 - 0.5
-    off = np.abs(expected - other.pixels[columns]).max(axis=1)
+    first, second = detect_keypoints(small), detect_keypoints(large)
+    rows, columns, _ = mutual_matches(squared_distances(first.descriptors, second.descriptors))
+    expected = (first.pixels[rows] + 0.5) * 2 - 0.5
+    off = np.abs(expected - second.pixels[columns]).max(axis=1)
     assert np.median(off) < 0.05 and len(rows) > 100
 
 
@@ -48,16 +48,16 @@ def test_a_blank_image_has_no_keypoints():
 
 def test_matches_are_opencvs_cross_check_and_ratio_test():
     rng = np.random.default_rng(2)
-    one = rng.integers(0, 256, (80, 128)).astype(np.uint8)
-    other = np.clip(one[rng.permutation(80)[:60]] + rng.normal(0, 60, (60, 128)), 0, 255).astype(
+    first = rng.integers(0, 256, (80, 128)).astype(np.uint8)
+    second = np.clip(first[rng.permutation(80)[:60]] + rng.normal(0, 60, (60, 128)), 0, 255).astype(
         np.uint8
     )
-    rows, columns, ratios = mutual_matches(squared_distances(one, other), 0.9)
-    crossed = cv2.BFMatcher(cv2.NORM_L2, crossCheck=True).match(one, other)
+    rows, columns, ratios = mutual_matches(squared_distances(first, second), 0.9)
+    crossed = cv2.BFMatcher(cv2.NORM_L2, crossCheck=True).match(first, second)
     mutual = {(match.queryIdx, match.trainIdx) for match in crossed}
     expected = {
         (near.queryIdx, near.trainIdx): near.distance / far.distance
-        for near, far in cv2.BFMatcher(cv2.NORM_L2).knnMatch(one, other, k=2)
+        for near, far in cv2.BFMatcher(cv2.NORM_L2).knnMatch(first, second, k=2)
         if near.distance < 0.9 * far.distance and (near.queryIdx, near.trainIdx) in mutual
     }
     assert set(zip(rows.tolist(), columns.tolist())) == set(expected)
@@ -68,17 +68,17 @@ def test_matches_are_opencvs_cross_check_and_ratio_test():
 def test_nothing_matches_nothing():
     none = np.empty((0, 128), np.uint8)
     some = np.ones((3, 128), np.uint8)
-    for one, other in ((none, some), (some, none), (some, some[:1])):
-        assert len(mutual_matches(squared_distances(one, other))[0]) == 0
+    for first, other in ((none, some), (some, none), (some, some[:1])):
+        assert len(mutual_matches(squared_distances(first, other))[0]) == 0
 
 
 def test_distances_are_those_of_whole_numbers() -> None:
     """Whole numbers by int64, with the longest descriptors that bytes can make."""
     rng = np.random.default_rng(8)
-    one, other = (rng.integers(0, 256, (n, 128)).astype(np.uint8) for n in (30, 20))
-    one[0], one[1], other[0], other[1] = 255, 0, 255, 0
-    differences = one[:, None].astype(np.int64) - other[None]
-    np.testing.assert_array_equal(squared_distances(one, other), (differences**2).sum(axis=2))
+    first, second = (rng.integers(0, 256, (n, 128)).astype(np.uint8) for n in (30, 20))
+    first[0], first[1], second[0], second[1] = 255, 0, 255, 0
+    differences = first[:, None].astype(np.int64) - second[None]
+    np.testing.assert_array_equal(squared_distances(first, second), (differences**2).sum(axis=2))
 
 
 @pytest.mark.parametrize("values", [4, 1000])

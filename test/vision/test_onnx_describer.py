@@ -41,15 +41,15 @@ def test_rows_point_where_onnxruntime_says(network: Path, images: list[np.ndarra
     described = OnnxDescriber(network).describe_all(images)
     mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
     planes = (np.stack(images)[:, None] / 255.0 - mean[:, None, None]) / std[:, None, None]
-    for one, vector in zip(described, by_onnxruntime(network, planes), strict=True):
-        assert cosine(one.features, vector) > 1.0 - 1e-4  # eight bits a component
+    for item, vector in zip(described, by_onnxruntime(network, planes), strict=True):
+        assert cosine(item.features, vector) > 1.0 - 1e-4  # eight bits a component
 
 
 def test_together_and_one_by_one_are_the_same(network: Path, images: list[np.ndarray]) -> None:
     describer = OnnxDescriber(network)
     together = describer.describe_all(images)
-    for image, one in zip(images, together, strict=True):
-        np.testing.assert_array_equal(describer.describe(image).features, one.features)
+    for image, item in zip(images, together, strict=True):
+        np.testing.assert_array_equal(describer.describe(image).features, item.features)
 
 
 @pytest.mark.parametrize("pool", ["gem", "mean", "none"])
