@@ -300,7 +300,7 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Experiment
             trial.poses,
             trial.method,
             trial.choice,
-            *(trial.figures[key] for key in FIGURES),
+            *(trial.figures.get(key) for key in FIGURES),
         )
         for trial in trials
     )

@@ -51,11 +51,15 @@ def nested_summaries(values: Iterable[tuple[Sequence[str], float]]) -> dict[str,
 
 
 def summaries(trials: Iterable[Trial], names: Sequence[str]) -> dict[str, Any]:
-    """Return {"<poses>": {"<method>": {name: {"mean", "std"}}}} over all places and choices."""
+    """Return {"<poses>": {"<method>": {name: {"mean", "std"}}}} over all places and choices.
+
+    A method without a state has no figures of one.
+    """
     return nested_summaries(
         ((str(trial.poses), trial.method, name), trial.figures[name])
         for trial in sorted(trials, key=lambda trial: trial.poses)
         for name in names
+        if name in trial.figures
     )
 
 
