@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -283,6 +284,15 @@ class _Matches:
             mount,
         )
 
+    @cached_property
+    def base_rotations(self) -> tuple[Array, Array]:
+        """Rotations (p, 3, 3) of the base at the first and at the second image of each pair."""
+        first, second = (
+            Rotation.from_euler("ZYX", poses[:, [2, 4, 5]]).as_matrix()
+            for poses in (self.first_poses, self.second_poses)
+        )
+        return first, second
+
     def rows(self, kept: Flags) -> _Matches:
         """Only the matches that are `kept` (m,); the pairs stay."""
         return replace(self, first=self.first[kept], second=self.second[kept], pair=self.pair[kept])
@@ -376,8 +386,9 @@ class _Problem:
         """Rotations (p, 3, 3) and translations (p, 3) from the first into the second camera."""
         mount = self.mount(state)
         turns, places = [], []
-        for poses in (matches.first_poses, matches.second_poses):
-            base = Rotation.from_euler("ZYX", poses[:, [2, 4, 5]]).as_matrix()
+        for poses, base in zip(
+            (matches.first_poses, matches.second_poses), matches.base_rotations, strict=True
+        ):
             turns.append(base @ mount.rotation)
             places.append(poses[:, [0, 1, 3]] + base @ mount.translation)
         into_second = np.swapaxes(turns[1], 1, 2)
