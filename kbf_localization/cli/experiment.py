@@ -392,6 +392,36 @@ def ablation(
 
 
 @app.command()
+def ambiguity(
+    offices: Buildings = 2,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    only: Annotated[Optional[str], Option(help="Worlds, with commas. Default: all.")] = None,
+    drives: KeptDrives = None,
+    size: ImageSize = "320x240",
+    output: Results = None,
+) -> None:
+    """Localize where places look alike and where parts of the building are copies of each other.
+
+    Example: `kbf experiment ambiguity --offices 1 --only look_alikes_4,tiles_near_landmarks`
+    """
+    limit_threads(1)
+    from kbf_localization.experiments.ambiguity import check_worlds, findings, run_trials
+    from kbf_localization.experiments.localization_drives import rendered_drives
+
+    worlds, pixels = check_worlds(only), parse_image_size(size)
+    record = Record("ambiguity", output, offices=offices, seed=seed, worlds=worlds, size=size)
+    workers = make_workers(jobs)
+    with rendering(drives) as (folder, progress):
+        setups = [
+            rendered_drives(folder, None, pixels, number, workers, progress)
+            for number in range(seed, seed + offices)
+        ]
+        results = run_trials(setups, worlds, seed=seed, workers=workers, progress=progress)
+    record.finish(findings(results))
+
+
+@app.command()
 def mapping(
     buildings: Buildings = 3,
     seed: Seed = 11,

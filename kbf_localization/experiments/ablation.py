@@ -81,7 +81,7 @@ def _run(
     if not variant.read_out:
         pool = _without_word_grids(pool)
     if not variant.landmarks:
-        pool = _without_keypoints(pool)
+        pool = without_keypoints(pool)
     if not variant.camera_known:
         pool = _without_camera(pool)
     chosen = pool.random_map(
@@ -106,7 +106,7 @@ def _without_word_grids(pool: FramePool) -> FramePool:
     return replace(pool, described=described)
 
 
-def _without_keypoints(pool: FramePool) -> FramePool:
+def without_keypoints(pool: FramePool) -> FramePool:
     """Return the same frames, of which no landmarks can be made."""
     described = {
         row: replace(item, image=replace(item.image, keypoints=None))

@@ -7,7 +7,7 @@ of several drives over one place, and one of a building whose parts look alike.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
+from kbf_localization.experiments.ambiguity import with_look_alikes
 from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import nested_summaries, plus_minus
@@ -39,9 +40,6 @@ CROWDED_POSES = 100
 
 ALIKE = 4
 """Parts of the path that look alike where images are ambiguous."""
-
-COMMON = 0.7
-"""Fraction of an image's words that it has in common with its like."""
 
 TEST_FRAMES = 400
 """Of the test drive, from its first on: enough to find the place, and to lose it."""
@@ -99,7 +97,7 @@ def _run(
     """All settings on one map."""
     condition, choice = item
     if condition == "look_alikes":
-        pool = with_look_alikes(pool)
+        pool = with_look_alikes(pool, ALIKE)
     training_map = condition_map(pool, training_drives, condition, seed + choice)
     drive = pool.drive(training_drives).part(slice(0, TEST_FRAMES))
     bandwidth = KernelParameters().bandwidth * _even_spacing(pool, seed + choice)
@@ -158,26 +156,6 @@ def uneven_rows(poses: Array, seed: int) -> Rows:
     crowded = nearest[:CROWDED_POSES]
     spread = select_frames(poses, POSES - CROWDED_POSES, "coverage", seed)
     return np.unique(np.concatenate((crowded, spread)))
-
-
-def with_look_alikes(pool: FramePool) -> FramePool:
-    """Return the same frames, `ALIKE` parts of each drive's path looking much alike.
-
-    Each image keeps a part of its word counts and has the rest from the image at the same place of
-    the path's first part.
-    """
-    described = dict(pool.described)
-    for number in range(len(pool.frames.drives)):
-        rows = [int(row) for row in pool.rows_of(number) if int(row) in pool.described]
-        part = max(1, len(rows) // ALIKE)
-        for place, row in enumerate(rows):
-            like = pool.described[rows[place % part]].image.features
-            own = pool.described[row]
-            mixed = COMMON * like.astype(np.float64) + (1.0 - COMMON) * own.image.features
-            features = np.round(mixed).astype(like.dtype)
-            image = replace(own.image, features=features, words=None)
-            described[row] = replace(own, image=image)
-    return replace(pool, described=described)
 
 
 def findings(trials: Sequence[RuleTrial]) -> ExperimentResult:

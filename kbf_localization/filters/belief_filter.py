@@ -8,7 +8,7 @@ them claims are born, and what the map cannot represent goes to the null hypothe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +32,7 @@ from kbf_localization.filters.hypothesis import (
     ContinuityMonitor,
     Hypothesis,
     MeasuredPose,
+    Transfer,
     from_fix,
     is_sound,
     landmark_update,
@@ -53,7 +54,10 @@ from kbf_localization.filters.kernel_step import (
     KernelStep,
     LocalKernelBayes,
     LocalPosterior,
+    Posterior,
+    Projection,
 )
+from kbf_localization.filters.mount_monitor import MountMonitor
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.landmarks.pose_solver import LandmarkFix
@@ -134,6 +138,33 @@ class Reweighted:
     log_reservoir: float = 0.0
 
 
+@dataclass(frozen=True)
+class Prior:
+    """Weights before the rule: of the components with what is seen there, map prior and null.
+
+    `coverage` (j,) is κ of each, `ruled` (j,) the weights that go through the rule.
+    """
+
+    own: tuple[Association, ...]
+    moved: Transfer
+    coverage: Array
+    ruled: Array
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The log odds of the image where it fits `best`, and that as a probability.
+
+    `renewal` is the fraction of its evidence that is new; `by_landmarks` tells whether landmarks
+    can measure its pose.
+    """
+
+    best: float
+    recognized: float
+    renewal: float
+    by_landmarks: bool
+
+
 class BeliefFilter:
     """Filters poses on a training map; nothing in it counts images, only metres and radians."""
 
@@ -165,36 +196,31 @@ class BeliefFilter:
         self._selector = EstimateSelector()
         self._noise = AdaptiveMotionNoise()
         self._confirmed, self._repeated_travel = False, 0.0
+        self._mount = MountMonitor()
 
     def step(
         self, motion: Array | None, observation: MapObservation, variances: Array | None = None
     ) -> Estimate:
         """Predict, measure, reweight, update, give birth, merge and prune."""
-        before = self._belief
-        moved = self._motion(motion, variances)
+        before, moved = self._belief, self._motion(motion, variances)
         continuity = self._continuity.update(moved.motion, observation)
         # Mb-KSR, section 4.1: a Gaussian point under the odometry model is another one, exact.
         predicted = self._predict(before, moved, continuity)
         due = self._kernel_step_is_due(predicted, continuity)
         seen = self._measure(predicted, observation, continuity, everything=due)
         if due:
-            # KBR, section 3.6; Algorithm 1, weight computations 1 and 2.
             weighted = self._kernel_step(predicted, seen, observation, continuity)
         else:
             weighted = _unchanged(predicted, seen)
         updated = self._update(weighted, seen, moved.travel, continuity)
-        born_now = [one.hypothesis for one in weighted.births]
+        births = [one.hypothesis for one in weighted.births]
         merged = merge_and_prune(
-            [*updated, *born_now], weighted.log_null, self._similarity, self._selector.number
+            [*updated, *births], weighted.log_null, self._similarity, self._selector.number
         )
-        self._belief = KernelBelief(
-            merged.components,
-            merged.log_null,
-            0.0 if due else predicted.travel,
-            0.0 if weighted.searched else predicted.unsearched,
-            before.next_number + len(born_now),
+        self._belief = predicted.followed_by(
+            merged, len(births), kernel_step=due, searched=weighted.searched
         )
-        published = self._publish(seen, moved.travel, continuity)
+        published = self._publish(seen, moved, continuity)
         self._confirm(published, (*seen, *weighted.births), moved.travel, continuity)
         record = self._record(before, moved, continuity, predicted, weighted, merged)
         return self._estimate(published, seen, weighted, continuity, record)
@@ -259,20 +285,20 @@ class BeliefFilter:
             view = self._local.posterior(
                 observation, one.pose, one.covariance, self._calibration.relative_pose
             )
-            fix = self._fix(observation, view, one.pose, one.covariance) if heavy else None
+            fix = self._landmark_fix(observation, view, one) if heavy else None
             found.append(
                 Association(one, view, view.log_odds(self._calibration.likelihood_ratio), fix)
             )
         return tuple(found)
 
-    def _fix(
-        self, observation: MapObservation, view: LocalPosterior, pose: Array, covariance: Array
+    def _landmark_fix(
+        self, observation: MapObservation, view: LocalPosterior, component: Hypothesis
     ) -> LandmarkFix | None:
         """Return the pose by the landmarks of the view's heaviest rows, where there are any."""
         if not observation.has_landmarks or len(view.rows) == 0:
             return None
         rows = view.rows[np.argsort(-view.weights, kind="stable")[:LANDMARK_ROWS]]
-        fix = observation.landmark_fix(rows, pose, covariance)
+        fix = observation.landmark_fix(rows, component.pose, component.covariance)
         return fix if fix is not None and is_sound(fix) else None
 
     def _kernel_step(
@@ -283,10 +309,60 @@ class BeliefFilter:
         continuity: Continuity,
     ) -> Reweighted:
         """Return the weights after sum rule and Bayes' rule on the map's poses, and the births."""
-        components = belief.components
         search = self._search_is_due(belief, seen, continuity)
-        projection = self._kernel.project(components, observation, search)
-        coverage = projection.coverage if self._ablation.null_mass else np.ones(len(components))
+        # Algorithm 1, weight computation 1 (Mb-KSR, section 4.1): β on the active rows.
+        projection = self._kernel.project(belief.components, observation, search)
+        prior = self._prior(belief, seen, projection, continuity)
+        # Algorithm 1, weight computation 2 (KBR, section 3.6): α = R_{X|Z}(β) k_Z(z).
+        posterior = self._kernel.bayes(
+            projection,
+            belief.components,
+            prior.ruled,
+            prior.moved.map_mass,
+            observation,
+            MAX_FIRST_BIRTHS if _jumps(continuity) else MAX_BIRTHS,
+        )
+        births = self._births(posterior.births, observation, belief.next_number)
+        fit = _fit(
+            [*prior.own, *births.values()],
+            self._renewal(belief.travel, continuity),
+            observation.has_landmarks,
+        )
+        born_mass = fit.recognized * prior.moved.map_mass if births else 0.0
+        weights = self._weights(prior, posterior, births, fit, born_mass)
+        weighted = [
+            one.with_log_weight(float(np.log(max(weight, LEAST_WEIGHT))))
+            for one, weight in zip((*prior.own, *births.values()), weights, strict=True)
+        ]
+        count, reservoir = len(prior.own), prior.moved.reservoir
+        return Reweighted(
+            components=tuple(one.hypothesis for one in weighted[:count]),
+            log_null=float(np.log(max(reservoir - born_mass, LEAST_WEIGHT))),
+            best_fit=fit.best,
+            searched=search,
+            births=tuple(weighted[count:]),
+            survival={
+                new.hypothesis.number: new.hypothesis.log_weight - old.log_weight
+                for old, new in zip(belief.components, weighted, strict=False)
+            },
+            leaks={
+                one.number: float(leak)
+                for one, leak in zip(belief.components, prior.moved.leaks, strict=True)
+            },
+            log_reservoir=float(np.log(max(reservoir, LEAST_WEIGHT))),
+        )
+
+    def _prior(
+        self,
+        belief: KernelBelief,
+        seen: Sequence[Association],
+        projection: Projection,
+        continuity: Continuity,
+    ) -> Prior:
+        """Return the weights before the rule: 1 − κ and the hazard leave for the null weight."""
+        by_number = {one.hypothesis.number: one for one in seen}
+        own = tuple(by_number[one.number] for one in belief.components)
+        coverage = projection.coverage if self._ablation.null_mass else np.ones(len(own))
         moved = transfer(
             belief.weights,
             belief.null_probability,
@@ -295,64 +371,47 @@ class BeliefFilter:
             continuity.discontinuity,
             continuity.first,
         )
-        by_number = {one.hypothesis.number: one for one in seen}
-        own = [by_number[one.number] for one in components]
         # A component that landmarks measure keeps its weight, times their likelihood ratio.
         ruled = coverage * moved.masses * [one.fix is None for one in own]
-        most = MAX_FIRST_BIRTHS if _jumps(continuity) else MAX_BIRTHS
-        posterior = self._kernel.bayes(
-            projection, components, ruled, moved.map_mass, observation, most
-        )
-        places, births = self._births(posterior.births, observation, belief.next_number)
-        everything = [*own, *births]
-        shown = [one for one in everything if one.posterior.coverage > SHOWN_COVERAGE]
-        best = max((one.log_odds for one in shown or everything), default=0.0)
-        recognized, renewal = float(expit(best)), self._renewal(belief.travel, continuity)
-        # Of an image that fits nowhere nothing is born.
-        born_mass = recognized * moved.map_mass if places else 0.0
-        parts = np.array([place.posterior for place in places])
-        before = np.array([*posterior.before, *(place.prior for place in places)])
+        return Prior(own, moved, coverage, ruled)
+
+    def _weights(
+        self,
+        prior: Prior,
+        posterior: Posterior,
+        births: Mapping[Birthplace, Association],
+        fit: Fit,
+        born_mass: float,
+    ) -> Array:
+        """Return the weights (j + b,) of components and births after the image.
+
+        α decides between places, the calibrated likelihood ratio between the map and the null
+        hypothesis; what the map cannot represent of a component keeps its weight.
+        """
+        count, everything = len(prior.own), [*prior.own, *births.values()]
+        parts = np.array([place.posterior for place in births])
+        before = np.array([*posterior.before, *(place.prior for place in births)])
         after = np.array([*posterior.after, *parts]) * np.exp(self._verification(everything))
         weights = posterior_weights(
-            before * [one.fix is None or k >= len(own) for k, one in enumerate(everything)],
+            before * [one.fix is None or k >= count for k, one in enumerate(everything)],
             after,
-            np.array([*ruled, *(born_mass * parts / max(parts.sum(), LEAST_WEIGHT))]),
-            renewal * np.array([one.log_ratio(min(best, 0.0)) for one in everything]),
-            renewal * recognized,
+            np.array([*prior.ruled, *(born_mass * parts / max(parts.sum(), LEAST_WEIGHT))]),
+            fit.renewal * np.array([one.log_ratio(min(fit.best, 0.0)) for one in everything]),
+            fit.renewal * fit.recognized,
         )
-        weights[: len(own)] += (1.0 - coverage) * moved.masses
+        weights[:count] += (1.0 - prior.coverage) * prior.moved.masses
         for k, one in enumerate(everything):
-            if k >= len(own) and observation.has_landmarks:
-                weights[k] *= np.exp(UNVERIFIED_BIRTH if one.fix is None else log_ratio(one.fix))
+            if k >= count:
+                weights[k] *= np.exp(_birth_ratio(one, fit.by_landmarks))
             elif one.fix is not None:
-                weights[k] = moved.masses[k] * np.exp(renewal * log_ratio(one.fix))
-        weighted = [
-            one.with_log_weight(float(np.log(max(weight, LEAST_WEIGHT))))
-            for one, weight in zip(everything, weights, strict=True)
-        ]
-        kept = [one.hypothesis for one in weighted[: len(own)]]
-        return Reweighted(
-            components=tuple(kept),
-            log_null=float(np.log(max(moved.reservoir - born_mass, LEAST_WEIGHT))),
-            best_fit=best,
-            searched=search,
-            births=tuple(weighted[len(own) :]),
-            survival={
-                new.number: new.log_weight - old.log_weight
-                for old, new in zip(components, kept, strict=True)
-            },
-            leaks={
-                one.number: float(leak) for one, leak in zip(components, moved.leaks, strict=True)
-            },
-            log_reservoir=float(np.log(max(moved.reservoir, LEAST_WEIGHT))),
-        )
+                weights[k] = prior.moved.masses[k] * np.exp(fit.renewal * log_ratio(one.fix))
+        return weights
 
     def _births(
         self, places: Sequence[Birthplace], observation: MapObservation, first_number: int
-    ) -> tuple[list[Birthplace], list[Association]]:
-        """Return the places that measure a pose, and the component of each."""
-        kept: list[Birthplace] = []
-        births: list[Association] = []
+    ) -> dict[Birthplace, Association]:
+        """Return the components of the places that measure a pose."""
+        births: dict[Birthplace, Association] = {}
         for place in places:
             view = self._local.measure(
                 observation, place.rows, place.weights, place.pose, self._calibration.relative_pose
@@ -362,13 +421,12 @@ class BeliefFilter:
             if measured is None:
                 continue
             component = Hypothesis.from_measurement(measured, first_number + len(births))
-            fix = self._fix(observation, view, component.pose, component.covariance)
+            fix = self._landmark_fix(observation, view, component)
             if fix is not None:
                 component = from_fix(fix, component.number)
             log_odds = view.log_odds(self._calibration.likelihood_ratio)
-            births.append(Association(component, view, log_odds, fix))
-            kept.append(place)
-        return kept, births
+            births[place] = Association(component, view, log_odds, fix)
+        return births
 
     def _search_is_due(
         self, belief: KernelBelief, seen: Sequence[Association], continuity: Continuity
@@ -440,14 +498,17 @@ class BeliefFilter:
         return list(updated.values())
 
     def _publish(
-        self, seen: Sequence[Association], travel: float, continuity: Continuity
+        self, seen: Sequence[Association], moved: Motion, continuity: Continuity
     ) -> Hypothesis | None:
         """Return the component to publish; odometry is blamed where a confirmed one was wrong."""
-        self._selector.update_evidence(seen, self._renewal(travel, continuity))
+        self._selector.update_evidence(seen, self._renewal(moved.travel, continuity))
+        self._mount.update(moved.motion, _fix_of(self._selector.number, seen))
         coverage = {one.hypothesis.number: one.posterior.coverage for one in seen}
         published = self._selector.select(self._belief.components, coverage)
-        if self._selector.switched and continuity.discontinuity <= MIN_DISCONTINUITY:
-            self._noise.inflate()
+        if self._selector.switched:
+            self._mount.reset()
+            if continuity.discontinuity <= MIN_DISCONTINUITY:
+                self._noise.inflate()
         return published
 
     def _confirm(
@@ -520,7 +581,7 @@ class BeliefFilter:
             highest_weight_pose=published.pose if heaviest is None else self._poses[heaviest],
             weights=weights,
             evidence=self._selector.evidence,
-            events=_events(continuity, weighted.best_fit),
+            events=_events(continuity, weighted.best_fit, self._mount.turned),
             whole_covariance=self._belief.covariance(
                 published.pose, self._null_covariance(published.pose)
             ),
@@ -536,18 +597,16 @@ class BeliefFilter:
                 for one in self._belief.components
             ),
             step=record,
-            landmark_fix=next(
-                (a.fix for a in seen if a.hypothesis.number == published.number), None
-            ),
+            landmark_fix=_fix_of(published.number, seen),
         )
 
     def _confidence(self, published: Hypothesis) -> float:
         """Return the probability of the published pose.
 
-        Broken odometry carries no pose; and where a confirmed pose has just been given up, one
-        image is not enough for the next.
+        Broken odometry carries no pose, a turned camera measures no heading; and where a confirmed
+        pose has just been given up, one image is not enough for the next.
         """
-        if self._selector.switched or self._noise.broken:
+        if self._selector.switched or self._noise.broken or self._mount.turned:
             return 0.0
         return self._belief.agreement(published)
 
@@ -563,14 +622,33 @@ def _jumps(continuity: Continuity) -> bool:
     return continuity.first or continuity.discontinuity > MIN_DISCONTINUITY
 
 
+def _fit(everything: Sequence[Association], renewal: float, by_landmarks: bool) -> Fit:
+    """Return how well the image fits where it fits best, among places that the map shows."""
+    shown = [one for one in everything if one.posterior.coverage > SHOWN_COVERAGE]
+    best = max((one.log_odds for one in shown or everything), default=0.0)
+    return Fit(best, float(expit(best)), renewal, by_landmarks)
+
+
+def _birth_ratio(birth: Association, by_landmarks: bool) -> float:
+    """Return the log factor on a birth by the landmarks there, where the image has any."""
+    if not by_landmarks:
+        return 0.0
+    return UNVERIFIED_BIRTH if birth.fix is None else log_ratio(birth.fix)
+
+
 def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:
     """Return the weights as they are: between kernel steps images only measure poses."""
     best = max((one.log_odds for one in seen), default=0.0)
     return Reweighted(belief.components, belief.log_null, best)
 
 
-def _events(continuity: Continuity, best_fit: float) -> tuple[Event, ...]:
-    events = []
+def _fix_of(number: int | None, seen: Sequence[Association]) -> LandmarkFix | None:
+    """Return the landmark fix of the component of this number."""
+    return next((one.fix for one in seen if one.hypothesis.number == number), None)
+
+
+def _events(continuity: Continuity, best_fit: float, turned: bool) -> tuple[Event, ...]:
+    events = [Event.CAMERA_TURNED] if turned else []
     if continuity.frozen:
         events.append(Event.FROZEN_IMAGE)
     elif best_fit < 0.0:

@@ -81,6 +81,18 @@ class KernelBelief:
         """Return the component of this number."""
         return next((one for one in self.components if one.number == number), None)
 
+    def followed_by(
+        self, merged: Merged, births: int, *, kernel_step: bool, searched: bool
+    ) -> KernelBelief:
+        """Return the belief after an image that gave so many births."""
+        return KernelBelief(
+            merged.components,
+            merged.log_null,
+            0.0 if kernel_step else self.travel,
+            0.0 if searched else self.unsearched,
+            self.next_number + births,
+        )
+
     def agreement(self, component: Hypothesis) -> float:
         """Return the probability of all components that agree with this one."""
         agreeing = (

@@ -264,7 +264,7 @@ class Projection:
     coverage: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Birthplace:
     """Unclaimed rows (b,) round one pose (3,), with their posterior `weights` (b,) that sum to one.
 

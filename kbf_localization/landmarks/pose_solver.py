@@ -216,8 +216,8 @@ class LandmarkSolver:
     ) -> LandmarkFix | None:
         """Return the pose of an image near `prior_pose`, on the landmarks of the map images `rows`.
 
-        The prior only starts the search; the fix is independent of it. None where fewer than
-        four keypoints agree on a pose.
+        The prior only starts the search; the fix is what most landmarks agree with. None where
+        fewer than four keypoints agree on a pose.
         """
         rows = np.asarray(rows, dtype=np.intp)
         prior_pose = np.asarray(prior_pose, dtype=np.float64)
@@ -231,8 +231,16 @@ class LandmarkSolver:
         attitude = _nearest_attitude(attitudes, self.poses[rows], prior_pose)
         starts = np.concatenate((prior_pose[None], self.poses[rows]))
         reach = _reach(prior_covariance)
-        state = self._search(matches, spatial(starts, attitude), reach)
-        return self._refine(state, attitude, matches, placed, bearings, rows, prior_pose)
+        states = spatial(starts, attitude)
+        seen = (attitude, matches, placed, bearings, rows, prior_pose)
+        fix = self._refine(self._search(matches, states, reach), *seen)
+        if fix is not None and _contradicts(fix, prior_covariance):
+            # Samples are scored without the landmarks' own errors, so that flat scenes may have a
+            # better-looking wrong pose: the one with more inliers is the fix.
+            near = self._refine(states[0], *seen)
+            if near is not None and near.inliers > fix.inliers:
+                fix = near
+        return fix
 
     def _search(self, matches: Matches, starts: Array, reach: Array) -> Array:
         """Return the state (6,) with the best robust score among samples and starts."""
@@ -341,6 +349,12 @@ class LandmarkSolver:
             residuals_px=np.ascontiguousarray(off[:, chosen].T),
             innovation=innovation,
         )
+
+
+def _contradicts(fix: LandmarkFix, prior_covariance: Array) -> bool:
+    """Return whether a fix is beyond 4 σ of the prior and its own covariance."""
+    total = np.nan_to_num(prior_covariance) + fix.covariance
+    return bool(fix.innovation @ np.linalg.solve(total, fix.innovation) > GATE_CHI2)
 
 
 def _reach(covariance: Array) -> Array:

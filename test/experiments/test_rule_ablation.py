@@ -13,7 +13,6 @@ from kbf_localization.experiments.rule_ablation import (
     findings,
     run_trials,
     uneven_rows,
-    with_look_alikes,
 )
 from kbf_localization.parallel import Serial
 from kbf_localization.training_map import TrainingMap
@@ -41,20 +40,6 @@ def test_maps_are_of_one_drive_but_where_several_are_asked_for(pool) -> None:
         made: TrainingMap = condition_map(pool, 2, condition, seed=0)
         assert len(made.sources) == (2 if condition == "several_drives" else 1)
         assert CROWDED_POSES < len(made.poses) <= POSES
-
-
-def test_alike_places_are_more_similar_than_before(pool) -> None:
-    mixed = with_look_alikes(pool)
-
-    def similarity(one, first, second):
-        a, b = (one.described[row].image.features.astype(float) for row in (first, second))
-        return np.minimum(a, b).sum() / np.minimum(a, a).sum()
-
-    # Frames 10 and 70 of a drive of 240 are at the same place of two quarters.
-    assert similarity(mixed, 10, 70) > 0.65 > similarity(pool, 10, 70)
-    np.testing.assert_array_equal(
-        mixed.described[10].image.features, pool.described[10].image.features
-    )
 
 
 @pytest.mark.usefixtures("quick_learning")
