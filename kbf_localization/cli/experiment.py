@@ -407,7 +407,7 @@ def ambiguity(
     """
     limit_threads(1)
     from kbf_localization.experiments.ambiguity import check_worlds, findings, run_trials
-    from kbf_localization.experiments.localization_drives import rendered_drives
+    from kbf_localization.experiments.localization import rendered_drives
 
     worlds, pixels = check_worlds(only), parse_image_size(size)
     record = Record("ambiguity", output, offices=offices, seed=seed, worlds=worlds, size=size)

@@ -26,7 +26,7 @@ from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import nested_summaries, plus_minus
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
-from kbf_localization.filters.kernel_step import kernel_bayes_parameters
+from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import embed
 from kbf_localization.localization import Localizer
 from kbf_localization.mapping.frames import Frames
@@ -96,7 +96,7 @@ def _run(
     training_map, drive, in_tile = make_world(pool, training_drives, world, seed)
     results = []
     for name, (parts, bayes_rule) in VARIANTS.items():
-        parameters = kernel_bayes_parameters({"kbf.bayes_rule": float(bayes_rule)})
+        parameters = BeliefParameters(bayes_rule=bayes_rule)
         pose_filter = BeliefFilter(training_map, parameters, parts)
         run = replay(drive, Localizer(training_map, pose_filter))
         results.append(AmbiguityTrial(world, name, office, figures_of(run, in_tile)))
