@@ -22,6 +22,7 @@ from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, replay
 from kbf_localization.experiments.faults import Building, Case, all_faults
 from kbf_localization.experiments.localization import real_paths, simulated_drives
 from kbf_localization.experiments.result import ExperimentResult
+from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
@@ -46,6 +47,8 @@ FIGURES = (
     "seconds_to_recover",
     "false_lost",
     "tracking_share",
+    "disturbed_rmse_m",
+    "dead_reckoned_rmse_m",
 )
 
 
@@ -161,7 +164,8 @@ def score(run: Run, case: Case) -> dict[str, float | None]:
     Fractions are over the images since the fault began. *Lost* is timed from there, or from the
     first *tracking* after it where that came later; recovery, *tracking* within a metre of the
     truth, from the fault's end; a recovery that never came counts as the rest of the drive. *Lost*
-    is false where the pose was right and the fault was over or not yet begun, or never ends.
+    is false where the pose was right and the fault was over or not yet begun, or never ends. A
+    fault that begins on the way has the position's RMSE meanwhile, beside that of odometry alone.
     """
     # Images without an estimate are not in the run: its stamps say which are.
     rows = np.searchsorted(case.drive.stamps_ns, run.stamps_ns)
@@ -189,6 +193,7 @@ def score(run: Run, case: Case) -> dict[str, float | None]:
         found = seconds[last + back[0]] if len(back) else seconds[-1]
         to_recover = float(max(found - seconds[first], 0.0))
     tracked = tracking | np.array([state == "degraded" for state in run.states])
+    estimated, reckoned = _disturbed_rmse(run, slice(begin, last + 1))
     newly_lost = lost & np.concatenate(([False], tracked[:-1]))
     counted = ~disturbed if ends else np.ones(len(run), dtype=bool)
     return {
@@ -197,7 +202,23 @@ def score(run: Run, case: Case) -> dict[str, float | None]:
         "seconds_to_recover": to_recover,
         "false_lost": float((newly_lost & right & counted).sum()),
         "tracking_share": float(np.mean(tracking[since])),
+        "disturbed_rmse_m": estimated if begin and not case.no_pose_is_right else None,
+        "dead_reckoned_rmse_m": reckoned if begin and not case.no_pose_is_right else None,
     }
+
+
+def _disturbed_rmse(run: Run, disturbed: slice) -> tuple[float, float]:
+    """Return the position's RMSE during a fault, of the estimates and of odometry since before."""
+    assert run.truth is not None and run.odometry is not None
+    start = max(disturbed.start - 1, 0)
+    moved = relative(run.odometry[start], run.odometry[disturbed])
+    reckoned = compose(np.broadcast_to(run.estimates[start], moved.shape), moved)
+    truth = run.truth[disturbed, :2]
+
+    def rmse(poses: Array) -> float:
+        return float(np.sqrt(np.mean(np.sum((poses[:, :2] - truth) ** 2, axis=1))))
+
+    return rmse(run.estimates[disturbed]), rmse(reckoned)
 
 
 def experiment_result(outcomes: Sequence[Outcome], buildings: int) -> ExperimentResult:
@@ -218,12 +239,14 @@ def experiment_result(outcomes: Sequence[Outcome], buildings: int) -> Experiment
             cell(figures["seconds_to_recover"]),
             cell(figures["false_lost"]),
             cell(figures["tracking_share"], 100.0),
+            cell(figures["disturbed_rmse_m"]),
+            cell(figures["dead_reckoned_rmse_m"]),
         )
         for fault, figures in metrics.items()
     ]
     columns = (
         *("Fault", "Confident and wrong [%]", "Until lost [s]", "To recover [s]"),
-        *("False lost", "Tracking [%]"),
+        *("False lost", "Tracking [%]", "RMSE meanwhile [m]", "By odometry [m]"),
     )
     title = f"Faults in {buildings} simulated buildings: mean ± std, worst run"
     runs = (

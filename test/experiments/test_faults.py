@@ -74,6 +74,7 @@ def run(error, states):
         states=tuple(states),
         evidence=np.zeros(count),
         step_ms=np.zeros(count),
+        odometry=np.zeros((count, 3)),
     )
 
 
@@ -93,6 +94,9 @@ def test_a_fault_that_passes_is_timed_from_its_beginning_and_from_its_end():
     assert figures["confident_wrong_share"] == pytest.approx(2 / 30)
     assert figures["tracking_share"] == pytest.approx(12 / 30)
     assert figures["false_lost"] == 0.0
+    # Wheels at rest keep the right pose from before the fault.
+    assert figures["disturbed_rmse_m"] == pytest.approx(3.0)
+    assert figures["dead_reckoned_rmse_m"] == pytest.approx(0.0)
 
 
 def test_lost_is_false_where_nothing_is_wrong():
@@ -126,6 +130,7 @@ def test_metrics_have_mean_deviation_and_the_worst_run():
     def outcome(wrong, tracking, lost):
         figures = {"confident_wrong_share": wrong, "tracking_share": tracking, "false_lost": 0.0}
         figures |= {"seconds_to_lost": lost, "seconds_to_recover": None}
+        figures |= {"disturbed_rmse_m": 0.2, "dead_reckoned_rmse_m": None}
         return Outcome("dim", "office", 0, figures)
 
     figures = metrics_of([outcome(0.0, 0.9, None), outcome(0.1, 0.5, 3.0)])["dim"]
