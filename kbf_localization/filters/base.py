@@ -67,7 +67,8 @@ class Estimate:
     the paper's estimate, `weights` the belief on the map's poses or None, `preimage_pose` the
     maximum of the kernel mean or None. `evidence` is the log-likelihood ratio of the image (NaN
     where the filter has none). `step` is the record for the smoother, `landmark_fix` the pose that
-    landmarks measured for the published hypothesis; None where there is none.
+    landmarks measured for the published hypothesis; None where there is none. `camera_yaw` is the
+    angle (rad) by which the camera looks turned to the left on its mount since the map was made.
     """
 
     pose: Array
@@ -82,6 +83,7 @@ class Estimate:
     hypotheses: tuple[HypothesisEstimate, ...] = ()
     step: Step | None = None
     landmark_fix: LandmarkFix | None = None
+    camera_yaw: float = 0.0
 
 
 class PoseFilter(Protocol):

@@ -598,6 +598,7 @@ class BeliefFilter:
             ),
             step=record,
             landmark_fix=_fix_of(published.number, seen),
+            camera_yaw=self._mount.yaw,
         )
 
     def _confidence(self, published: Hypothesis) -> float:

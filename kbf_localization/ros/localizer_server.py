@@ -337,6 +337,12 @@ class LocalizerServer:
         if not found:
             found = self._health.diagnostics(self._values)
         found.update(self._camera.problems)
+        last = self.localizer.last
+        if last is not None and Event.CAMERA_TURNED in last.estimate.events:
+            found[Event.CAMERA_TURNED.value] = (
+                f"the camera looks turned by {math.degrees(last.estimate.camera_yaw):.0f}° on its "
+                "mount since the map was made: turn it back, or correct base_frame → camera in tf"
+            )
         reason = self.transform_veto()
         if reason is not None and self.localizer.state is not State.UNINITIALIZED:
             found["transform"] = f"map→odom is not sent: {reason}"

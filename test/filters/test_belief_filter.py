@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
 from kbf_localization.filters.parameters import BeliefParameters
@@ -119,14 +120,27 @@ class SeenLandmarks(MapObservation):
         return Fix(self.truth + 0.005, np.diag([0.01, 0.01, 0.005]) ** 2, 120, 4.0)
 
 
-def test_landmarks_give_centimetres(world_map, world_drive):
+def run_with_landmarks(world_map, world_drive, count, turned=0.0):
     pose_filter = BeliefFilter(world_map)
     found = []
-    for index, view in enumerate(world_drive.views[:60]):
+    for index, view in enumerate(world_drive.views[:count]):
         observation = SeenLandmarks(world_map, view)
-        observation.truth = world_drive.poses[index]
+        observation.truth = world_drive.poses[index] + np.array([0.0, 0.0, turned])
         motion = None if index == 0 else world_drive.motions[index - 1]
         found.append(pose_filter.step(motion, observation))
+    return found
+
+
+def test_a_camera_turned_on_its_mount_is_named_and_not_trusted(world_map, world_drive):
+    found = run_with_landmarks(world_map, world_drive, 40, turned=0.35)
+    assert all(Event.CAMERA_TURNED in one.events for one in found[30:])
+    assert all(one.confidence.probability == 0.0 for one in found[30:])
+    assert found[-1].camera_yaw == pytest.approx(0.35, abs=0.1)
+
+
+def test_landmarks_give_centimetres(world_map, world_drive):
+    found = run_with_landmarks(world_map, world_drive, 60)
+    assert not any(Event.CAMERA_TURNED in one.events for one in found)
     errors = position_errors(found, world_drive.poses[:60])
     assert np.median(errors) < 0.015
     assert found[-1].confidence.probability > 0.99
