@@ -18,9 +18,9 @@ from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.errors import ParameterError
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import FramePool
-from kbf_localization.evaluation.metrics import GROSS_ERROR_M, position_errors
+from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table
-from kbf_localization.evaluation.run import Run, replay
+from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, replay
 from kbf_localization.experiments.ablation import without_keypoints
 from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
