@@ -7,10 +7,12 @@ askew: its displacements, in the measured frame, are turned by −ψ against the
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.geometry import compose, relative
+from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 
 MIN_STEP_M = 0.15
@@ -19,16 +21,15 @@ MIN_STEP_M = 0.15
 MAX_STEP_M = 1.0
 """Over longer gaps the odometry's own heading errs."""
 
-MEMORY_M = 3.0
-"""Path over which displacements are averaged."""
-
-MIN_PATH_M = 1.0
-"""Path from which on something is said."""
+MAX_PAIRS, MIN_PAIRS = 20, 8
+"""Displacements of which the median is taken, three metres, and from how many on something is said:
+more than a metre."""
 
 TURNED_RAD = float(np.radians(6.0))
 """Well beyond the error of a calibration, and of odometry over a metre."""
 
-CERTAIN_SIGMAS = 3.0
+CERTAIN_SIGMAS, NORMAL_MAD = 3.0, 1.4826
+"""Of the median; standard deviations of a normal distribution in its median absolute deviation."""
 
 
 class MountMonitor:
@@ -41,23 +42,26 @@ class MountMonitor:
         """Forget everything."""
         self._last: LandmarkFix | None = None
         self._moved = np.zeros(3)
-        self._along = self._across = self._variance = self._path = 0.0
+        self._angles: deque[float] = deque(maxlen=MAX_PAIRS)
 
     @property
     def yaw(self) -> float:
         """ψ in radians, to the left; 0 as long as nothing is known."""
-        return float(-np.arctan2(self._across, self._along)) if self._path > 0.0 else 0.0
+        return float(np.median(self._angles)) if self._angles else 0.0
 
     @property
     def turned(self) -> bool:
         """Tell whether the camera is turned on its mount, beyond doubt.
 
-        Displacements against each other's direction are those of reversed wheels.
+        The median stands against single wrong fixes. Displacements against each other's direction
+        are those of reversed wheels.
         """
-        if self._path < MIN_PATH_M or self._along <= 0.0:
+        if len(self._angles) < MIN_PAIRS:
             return False
-        sigma = float(np.sqrt(self._variance)) / self._along
-        return abs(self.yaw) > TURNED_RAD + CERTAIN_SIGMAS * sigma
+        yaw = self.yaw
+        deviation = NORMAL_MAD * float(np.median(np.abs(np.array(self._angles) - yaw)))
+        doubt = CERTAIN_SIGMAS * deviation / np.sqrt(len(self._angles))
+        return bool(TURNED_RAD + doubt < abs(yaw) < np.pi / 2.0)
 
     def update(self, motion: Array | None, fix: LandmarkFix | None) -> None:
         """Take the odometry's motion (3,) since the last image, and this image's fix if any."""
@@ -71,18 +75,7 @@ class MountMonitor:
         if fix is None or (self._last is not None and distance < MIN_STEP_M):
             return
         if self._last is not None:
-            self._compare(self._last, fix, distance)
+            seen = relative(self._last.pose, fix.pose)
+            turn = np.arctan2(self._moved[1], self._moved[0]) - np.arctan2(seen[1], seen[0])
+            self._angles.append(float(wrap_angle(turn)))
         self._last, self._moved = fix, np.zeros(3)
-
-    def _compare(self, last: LandmarkFix, fix: LandmarkFix, distance: float) -> None:
-        seen = relative(last.pose, fix.pose)
-        kept = float(np.exp(-distance / MEMORY_M))
-        along, across = self._moved[:2] @ seen[:2], self._moved[0] * seen[1]
-        across -= self._moved[1] * seen[0]
-        error = 0.5 * float(np.trace((last.covariance + fix.covariance)[:2, :2]))
-        # The last fix's heading turns its whole displacement.
-        error += distance**2 * float(last.covariance[2, 2])
-        self._along = kept * self._along + float(along)
-        self._across = kept * self._across + float(across)
-        self._variance = kept**2 * self._variance + distance**2 * error
-        self._path = kept * self._path + distance

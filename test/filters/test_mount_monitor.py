@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from kbf_localization.filters.mount_monitor import MIN_PATH_M, MountMonitor
+from kbf_localization.filters.mount_monitor import MIN_PAIRS, MountMonitor
 from kbf_localization.geometry import compose
 
 SIGMA = np.array([0.01, 0.01, 0.004])
@@ -25,6 +25,7 @@ def drive(
     motion=(0.04, 0.0, 0.03),
     factors=(1, 1, 1),
     may_turn=True,
+    wrong=0.0,
 ):
     """Drive a circle with fixes whose headings are those of a camera turned by `turned_rad`."""
     rng = np.random.default_rng(seed)
@@ -33,6 +34,7 @@ def drive(
     for _ in range(steps):
         pose = compose(pose, motion)
         seen = pose + [0.0, 0.0, turned_rad] + SIGMA * rng.standard_normal(3)
+        seen += 0.4 * (rng.random() < wrong)
         measured = np.array(factors) * motion + 0.02 * motion * rng.standard_normal(3)
         monitor.update(measured, Fix(seen, np.diag(SIGMA**2)))
         assert may_turn or not monitor.turned
@@ -53,9 +55,15 @@ def test_a_camera_as_it_was_is_never_called_turned(seed, motion):
     drive(MountMonitor(), np.radians(1.0), 400, seed, motion, may_turn=False)
 
 
-def test_nothing_is_said_before_a_metre_nor_after_a_reset():
-    steps = int(MIN_PATH_M / 0.04)
-    assert not drive(MountMonitor(), 0.35, steps=steps - 1).turned
+@pytest.mark.parametrize("seed", range(5))
+def test_single_wrong_fixes_do_not_turn_the_camera(seed):
+    drive(MountMonitor(), 0.0, 400, seed, may_turn=False, wrong=0.05)
+
+
+def test_nothing_is_said_before_enough_was_driven_nor_after_a_reset():
+    # Fixes are compared every 16 cm, each four steps; the first has none before it.
+    assert not drive(MountMonitor(), 0.35, steps=4 * MIN_PAIRS).turned
+    assert drive(MountMonitor(), 0.35, steps=4 * MIN_PAIRS + 1).turned
     monitor = drive(MountMonitor(), 0.35)
     monitor.reset()
     assert not monitor.turned
