@@ -31,6 +31,7 @@ from kbf_localization.datasets.trajectory import (
     read_trajectory,
     sense_of_scale,
 )
+from kbf_localization.datasets.video import VideoDrive
 from kbf_localization.errors import DatasetError
 from kbf_localization.limits import FARTHEST_M
 from kbf_localization.vision.camera.base import Camera
@@ -232,7 +233,10 @@ class FolderDrive(TextFilesDrive):
     recognized_by = ("groundtruth.txt",)
 
 
-READERS = (ColdDrive, TumDrive, OpenLorisDrive, SevenScenesDrive, KittiDrive, FolderDrive)
+READERS = (
+    *(ColdDrive, TumDrive, OpenLorisDrive, SevenScenesDrive),
+    *(KittiDrive, VideoDrive, FolderDrive),
+)
 """In the order in which a folder is shown to them."""
 
 
