@@ -31,6 +31,7 @@ class MissingPackageError(KbfError):
 
 
 EXTRAS = {
+    "apsw": "bags",
     "rosbags": "bags",
     "distributed": "dask",
     "onnx": "onnx",

@@ -21,7 +21,6 @@ from urllib.parse import quote
 import apsw
 from rosbags.interfaces import Connection, ConnectionExtRosbag2, Qos
 from rosbags.rosbag1 import Reader as Reader1
-from rosbags.rosbag2 import Reader
 from rosbags.rosbag2 import Reader as Reader2
 from rosbags.rosbag2.reader import DirectoryReader
 from rosbags.rosbag2.storage_mcap import McapReader
@@ -73,7 +72,7 @@ class CheckedDirectory(DirectoryReader):
     STORAGE_PLUGINS: Mapping[str, Any] = {"mcap": CheckedMcap, "sqlite3": CheckedSqlite}
 
 
-class CheckedReader(Reader):
+class CheckedReader(Reader2):
     """The reader of `rosbags` for folders and single files, with the readers above."""
 
     STORAGE_PLUGINS: Mapping[str, Any] = {
