@@ -325,11 +325,17 @@ def add(
     refuse_repeated(
         [source.name for source in training_map.sources], [drive.name for drive in drives]
     )
+    if training_map.own_frame and poses_from == "given":
+        raise MapError(
+            f"{map_path}: has its own frame, so given poses do not fit it; align it first with "
+            "'kbf map align', or let the drive be localized: --poses-from odometry"
+        )
     usual = -(-len(training_map) // len(training_map.sources)) * len(drives)
     with show_progress() as progress:
         drives = [
             drive
-            if poses_from == "given" or (poses_from == "auto" and drive.poses is not None)
+            if poses_from == "given"
+            or (poses_from == "auto" and drive.poses is not None and not training_map.own_frame)
             else localized_drive(training_map, drive, seed, progress)
             for drive in drives
         ]
@@ -411,7 +417,14 @@ def merge(
     from kbf_localization.training_map import save_map
 
     check_output(output, force)
-    merged = merge_maps([load_map(path) for path in maps])
+    loaded = [load_map(path) for path in maps]
+    own = [str(path) for path, part in zip(maps, loaded) if part.own_frame]
+    if own and len(maps) > 1:
+        raise MapError(
+            f"{own[0]}: has its own frame, so it fits no other map; align it first with 'kbf map "
+            "align', or add the other's drives with 'kbf map add'"
+        )
+    merged = merge_maps(loaded)
     save_map(merged, output, replace=force)
     print_map(merged, output)
 
