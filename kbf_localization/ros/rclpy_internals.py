@@ -1,6 +1,7 @@
 """The parts of rclpy that are not its public interface: all of them, and why they are used.
 
-Seen in rclpy 7.1 (Jazzy), 8.0 and 9.1 (Kilted), where they are the same;
+Seen in rclpy 7.1 (Jazzy), 8.0 and 9.1 (Kilted), where they are the same, and in the type stubs of
+Rolling's newer binding (nanobind), where the wait set and `take_message` have the same arguments;
 test/ros/test_rclpy_internals.py names the version that it runs with. Humble's 3.3 lacks public
 parts too, such as `Node.add_post_set_parameters_callback` and the publication's sequence number.
 
