@@ -165,7 +165,7 @@ def score(run: Run, case: Case) -> dict[str, float | None]:
     first *tracking* after it where that came later; recovery, *tracking* within a metre of the
     truth, from the fault's end; a recovery that never came counts as the rest of the drive. *Lost*
     is false where the pose was right and the fault was over or not yet begun, or never ends. A
-    fault that begins on the way has the position's RMSE meanwhile, beside that of odometry alone.
+    fault that begins later has the position's RMSE meanwhile, beside that of odometry alone.
     """
     # Images without an estimate are not in the run: its stamps say which are.
     rows = np.searchsorted(case.drive.stamps_ns, run.stamps_ns)

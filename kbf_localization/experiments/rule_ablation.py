@@ -161,25 +161,25 @@ def uneven_rows(poses: Array, seed: int) -> Rows:
 def findings(trials: Sequence[RuleTrial]) -> ExperimentResult:
     """Return a table of settings by conditions, and every trial."""
     metrics = nested_summaries(
-        ((one.condition, one.setting, name), one.figures[name])
-        for one in trials
+        ((trial.condition, trial.setting, name), trial.figures[name])
+        for trial in trials
         for name in FIGURES
     )
-    settings = list(dict.fromkeys(one.setting for one in trials))
+    settings = list(dict.fromkeys(trial.setting for trial in trials))
     tables = [
         _table(metrics, settings, "position_rmse_m", "RMSE [m]", 1.0, 2),
         _table(metrics, settings, "last_half_beyond_1m", "Last half beyond 1 m [%]", 100.0, 0),
     ]
     raw = (
         (
-            one.condition,
-            one.choice,
-            one.form,
-            one.power,
-            one.regularization,
-            *(one.figures[name] for name in FIGURES),
+            trial.condition,
+            trial.choice,
+            trial.form,
+            trial.power,
+            trial.regularization,
+            *(trial.figures[name] for name in FIGURES),
         )
-        for one in trials
+        for trial in trials
     )
     header = ("condition", "choice", "form", "power", "regularization", *FIGURES)
     return ExperimentResult(

@@ -213,7 +213,7 @@ class BeliefFilter:
         else:
             weighted = _unchanged(predicted, seen)
         updated = self._update(weighted, seen, moved.travel, continuity)
-        births = [one.hypothesis for one in weighted.births]
+        births = [birth.hypothesis for birth in weighted.births]
         merged = merge_and_prune(
             [*updated, *births], weighted.log_null, self._similarity, self._selector.number
         )
@@ -242,17 +242,19 @@ class BeliefFilter:
     def _predict(self, belief: KernelBelief, moved: Motion, continuity: Continuity) -> KernelBelief:
         """Return the belief after the motion; a discontinuity also renews the measurement bias."""
 
-        def predict(one: Hypothesis) -> Hypothesis:
+        def predict(component: Hypothesis) -> Hypothesis:
             if moved.motion is None:
-                one = one.inflate(moved.variances)
+                component = component.inflate(moved.variances)
             else:
-                one = one.predict(moved.motion, moved.variances, moved.bias_correlation)
+                component = component.predict(moved.motion, moved.variances, moved.bias_correlation)
             return (
-                one.decorrelate(continuity.discontinuity) if continuity.discontinuity > 0.0 else one
+                component.decorrelate(continuity.discontinuity)
+                if continuity.discontinuity > 0.0
+                else component
             )
 
         return KernelBelief(
-            tuple(predict(one) for one in belief.components),
+            tuple(predict(component) for component in belief.components),
             belief.log_null,
             belief.travel + moved.travel,
             belief.unsearched + moved.travel,
@@ -262,7 +264,7 @@ class BeliefFilter:
     def _kernel_step_is_due(self, belief: KernelBelief, continuity: Continuity) -> bool:
         if continuity.frozen:
             return False
-        heaviest = max((one.probability for one in belief.components), default=0.0)
+        heaviest = max((component.probability for component in belief.components), default=0.0)
         needed = KERNEL_STEP_TRAVEL if heaviest > CONFIRMED_PROBABILITY else DOUBTFUL_STEP_TRAVEL
         return _jumps(continuity) or belief.travel >= needed
 
@@ -278,16 +280,16 @@ class BeliefFilter:
             return ()
         found = []
         ranked = sorted(belief.components, key=lambda component: -component.log_weight)
-        for rank, one in enumerate(ranked):
-            heavy = rank < MAX_MEASURED and one.probability > MIN_MEASURED_PROBABILITY
-            if not (everything or heavy or one.number == self._selector.number):
+        for rank, item in enumerate(ranked):
+            heavy = rank < MAX_MEASURED and item.probability > MIN_MEASURED_PROBABILITY
+            if not (everything or heavy or item.number == self._selector.number):
                 continue
             view = self._local.posterior(
-                observation, one.pose, one.covariance, self._calibration.relative_pose
+                observation, item.pose, item.covariance, self._calibration.relative_pose
             )
-            fix = self._landmark_fix(observation, view, one) if heavy else None
+            fix = self._landmark_fix(observation, view, item) if heavy else None
             found.append(
-                Association(one, view, view.log_odds(self._calibration.likelihood_ratio), fix)
+                Association(item, view, view.log_odds(self._calibration.likelihood_ratio), fix)
             )
         return tuple(found)
 
@@ -331,12 +333,12 @@ class BeliefFilter:
         born_mass = fit.recognized * prior.moved.map_mass if births else 0.0
         weights = self._weights(prior, posterior, births, fit, born_mass)
         weighted = [
-            one.with_log_weight(float(np.log(max(weight, LEAST_WEIGHT))))
-            for one, weight in zip((*prior.own, *births.values()), weights, strict=True)
+            item.with_log_weight(float(np.log(max(weight, LEAST_WEIGHT))))
+            for item, weight in zip((*prior.own, *births.values()), weights, strict=True)
         ]
         count, reservoir = len(prior.own), prior.moved.reservoir
         return Reweighted(
-            components=tuple(one.hypothesis for one in weighted[:count]),
+            components=tuple(item.hypothesis for item in weighted[:count]),
             log_null=float(np.log(max(reservoir - born_mass, LEAST_WEIGHT))),
             best_fit=fit.best,
             searched=search,
@@ -346,8 +348,8 @@ class BeliefFilter:
                 for old, new in zip(belief.components, weighted, strict=False)
             },
             leaks={
-                one.number: float(leak)
-                for one, leak in zip(belief.components, prior.moved.leaks, strict=True)
+                component.number: float(leak)
+                for component, leak in zip(belief.components, prior.moved.leaks, strict=True)
             },
             log_reservoir=float(np.log(max(reservoir, LEAST_WEIGHT))),
         )
@@ -360,8 +362,8 @@ class BeliefFilter:
         continuity: Continuity,
     ) -> Prior:
         """Return the weights before the rule: 1 − κ and the hazard leave for the null weight."""
-        by_number = {one.hypothesis.number: one for one in seen}
-        own = tuple(by_number[one.number] for one in belief.components)
+        by_number = {association.hypothesis.number: association for association in seen}
+        own = tuple(by_number[component.number] for component in belief.components)
         coverage = projection.coverage if self._ablation.null_mass else np.ones(len(own))
         moved = transfer(
             belief.weights,
@@ -372,7 +374,7 @@ class BeliefFilter:
             continuity.first,
         )
         # A component that landmarks measure keeps its weight, times their likelihood ratio.
-        ruled = coverage * moved.masses * [one.fix is None for one in own]
+        ruled = coverage * moved.masses * [item.fix is None for item in own]
         return Prior(own, moved, coverage, ruled)
 
     def _weights(
@@ -393,18 +395,22 @@ class BeliefFilter:
         before = np.array([*posterior.before, *(place.prior for place in births)])
         after = np.array([*posterior.after, *parts]) * np.exp(self._verification(everything))
         weights = posterior_weights(
-            before * [one.fix is None or k >= count for k, one in enumerate(everything)],
+            before
+            * [association.fix is None or k >= count for k, association in enumerate(everything)],
             after,
             np.array([*prior.ruled, *(born_mass * parts / max(parts.sum(), LEAST_WEIGHT))]),
-            fit.renewal * np.array([one.log_ratio(min(fit.best, 0.0)) for one in everything]),
+            fit.renewal
+            * np.array([association.log_ratio(min(fit.best, 0.0)) for association in everything]),
             fit.renewal * fit.recognized,
         )
         weights[:count] += (1.0 - prior.coverage) * prior.moved.masses
-        for k, one in enumerate(everything):
+        for k, association in enumerate(everything):
             if k >= count:
-                weights[k] *= np.exp(_birth_ratio(one, fit.by_landmarks))
-            elif one.fix is not None:
-                weights[k] = prior.moved.masses[k] * np.exp(fit.renewal * log_ratio(one.fix))
+                weights[k] *= np.exp(_birth_ratio(association, fit.by_landmarks))
+            elif association.fix is not None:
+                weights[k] = prior.moved.masses[k] * np.exp(
+                    fit.renewal * log_ratio(association.fix)
+                )
         return weights
 
     def _births(
@@ -435,8 +441,8 @@ class BeliefFilter:
 
         A large map is searched more rarely while all is well, so that a step costs no more.
         """
-        heaviest = max((one.probability for one in belief.components), default=0.0)
-        best = max((one.log_odds for one in seen), default=-1.0)
+        heaviest = max((component.probability for component in belief.components), default=0.0)
+        best = max((association.log_odds for association in seen), default=-1.0)
         doubt = _jumps(continuity) or heaviest < CONFIRMED_PROBABILITY or best < 0.0
         return doubt or belief.unsearched >= KERNEL_STEP_TRAVEL * len(self._poses) / SEARCHED_POSES
 
@@ -450,7 +456,7 @@ class BeliefFilter:
 
     def _verification(self, everything: Sequence[Association]) -> Array:
         """Return the log likelihood ratios ≤ 0 of places by how well their images align."""
-        prominence = np.array([one.posterior.prominence for one in everything])
+        prominence = np.array([association.posterior.prominence for association in everything])
         below = prominence - prominence.max(initial=0.0)
         return np.asarray(
             np.maximum(self._calibration.likelihood_ratio.prominence * below, -MAX_VERIFICATION)
@@ -477,14 +483,18 @@ class BeliefFilter:
     ) -> list[Hypothesis]:
         """Kalman steps by landmarks or the read-out; the motion noise follows the published one."""
         new = 1.0 if _jumps(continuity) else information_fraction(travel, VIEW_CORRELATION_LENGTH)
-        updated = {one.number: one for one in weighted.components}
-        for one in seen:
-            component = updated[one.hypothesis.number]
-            result = None if one.fix is None else landmark_update(component, one.fix)
+        updated = {item.number: item for item in weighted.components}
+        for association in seen:
+            component = updated[association.hypothesis.number]
+            result = (
+                None if association.fix is None else landmark_update(component, association.fix)
+            )
             if result is None and new > 0.0:
                 # The less the image fits there, the less its pose is trusted.
-                trust = float(expit(one.log_ratio())) * max(one.posterior.coverage, 1e-3)
-                measured = self._measured(one.posterior, new, trust)
+                trust = float(expit(association.log_ratio())) * max(
+                    association.posterior.coverage, 1e-3
+                )
+                measured = self._measured(association.posterior, new, trust)
                 result = None if measured is None else component.update(measured)
             if result is None:
                 continue
@@ -503,7 +513,9 @@ class BeliefFilter:
         """Return the component to publish; odometry is blamed where a confirmed one was wrong."""
         self._selector.update_evidence(seen, self._renewal(moved.travel, continuity))
         self._mount.update(moved.motion, _fix_of(self._selector.number, seen))
-        coverage = {one.hypothesis.number: one.posterior.coverage for one in seen}
+        coverage = {
+            association.hypothesis.number: association.posterior.coverage for association in seen
+        }
         published = self._selector.select(self._belief.components, coverage)
         if self._selector.switched:
             self._mount.reset()
@@ -528,7 +540,7 @@ class BeliefFilter:
             return
         self._repeated_travel = 0.0
         self._confirmed = published is not None and any(
-            one.confirms for one in measured if one.hypothesis.number == published.number
+            item.confirms for item in measured if item.hypothesis.number == published.number
         )
 
     def _record(
@@ -541,20 +553,20 @@ class BeliefFilter:
         merged: Merged,
     ) -> Step:
         """Return what the smoother needs to know about this step."""
-        numbers = [one.number for one in before.components]
+        numbers = [component.number for component in before.components]
         return Step(
             begins=continuity.first,
             motion=np.zeros(3) if moved.motion is None else moved.motion,
             noise=moved.variances,
             bias_correlation=moved.bias_correlation * (1.0 - continuity.discontinuity),
-            predicted={one.number: one for one in predicted.components},
-            after={one.number: one for one in merged.components},
+            predicted={component.number: component for component in predicted.components},
+            after={component.number: component for component in merged.components},
             log_elsewhere=merged.log_null,
             survival=dict.fromkeys(numbers, 0.0) | weighted.survival,
             leaks=dict.fromkeys(numbers, 0.0) | weighted.leaks,
             births={
-                one.hypothesis.number: one.hypothesis.log_weight - weighted.log_reservoir
-                for one in weighted.births
+                birth.hypothesis.number: birth.hypothesis.log_weight - weighted.log_reservoir
+                for birth in weighted.births
             },
             merged_into=merged.merged_into,
             null_survival=weighted.log_null - weighted.log_reservoir if weighted.births else 0.0,
@@ -593,8 +605,10 @@ class BeliefFilter:
                 confirmed=self._confirmed,
             ),
             hypotheses=tuple(
-                HypothesisEstimate(one.pose, one.covariance, one.probability, one.number)
-                for one in self._belief.components
+                HypothesisEstimate(
+                    component.pose, component.covariance, component.probability, component.number
+                )
+                for component in self._belief.components
             ),
             step=record,
             landmark_fix=_fix_of(published.number, seen),
@@ -625,8 +639,10 @@ def _jumps(continuity: Continuity) -> bool:
 
 def _fit(everything: Sequence[Association], renewal: float, by_landmarks: bool) -> Fit:
     """Return how well the image fits where it fits best, among places that the map shows."""
-    shown = [one for one in everything if one.posterior.coverage > SHOWN_COVERAGE]
-    best = max((one.log_odds for one in shown or everything), default=0.0)
+    shown = [
+        association for association in everything if association.posterior.coverage > SHOWN_COVERAGE
+    ]
+    best = max((item.log_odds for item in shown or everything), default=0.0)
     return Fit(best, float(expit(best)), renewal, by_landmarks)
 
 
@@ -639,13 +655,15 @@ def _birth_ratio(birth: Association, by_landmarks: bool) -> float:
 
 def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:
     """Return the weights as they are: between kernel steps images only measure poses."""
-    best = max((one.log_odds for one in seen), default=0.0)
+    best = max((association.log_odds for association in seen), default=0.0)
     return Reweighted(belief.components, belief.log_null, best)
 
 
 def _fix_of(number: int | None, seen: Sequence[Association]) -> LandmarkFix | None:
     """Return the landmark fix of the component of this number."""
-    return next((one.fix for one in seen if one.hypothesis.number == number), None)
+    return next(
+        (association.fix for association in seen if association.hypothesis.number == number), None
+    )
 
 
 def _events(continuity: Continuity, best_fit: float, turned: bool) -> tuple[Event, ...]:
@@ -661,11 +679,11 @@ def _events(continuity: Continuity, best_fit: float, turned: bool) -> tuple[Even
 
 def _weights_on_map(belief: KernelBelief, seen: Sequence[Association]) -> Weights:
     """Return the belief on the map's poses: each component's weights there times its own."""
-    views = {one.hypothesis.number: one.posterior for one in seen}
+    views = {association.hypothesis.number: association.posterior for association in seen}
     parts = [
-        (views[one.number].rows, one.probability * views[one.number].weights)
-        for one in belief.components
-        if one.number in views and len(views[one.number].rows)
+        (views[component.number].rows, component.probability * views[component.number].weights)
+        for component in belief.components
+        if component.number in views and len(views[component.number].rows)
     ]
     if not parts:
         return Weights(np.zeros(0, dtype=np.intp), np.zeros(0))

@@ -75,11 +75,13 @@ class KernelBelief:
     @property
     def weights(self) -> Array:
         """w_j (j,) of the components."""
-        return np.exp([one.log_weight for one in self.components])
+        return np.exp([component.log_weight for component in self.components])
 
     def find(self, number: int | None) -> Hypothesis | None:
         """Return the component of this number."""
-        return next((one for one in self.components if one.number == number), None)
+        return next(
+            (component for component in self.components if component.number == number), None
+        )
 
     def followed_by(
         self, merged: Merged, births: int, *, kernel_step: bool, searched: bool
@@ -96,9 +98,9 @@ class KernelBelief:
     def agreement(self, component: Hypothesis) -> float:
         """Return the probability of all components that agree with this one."""
         agreeing = (
-            one for one in self.components if component.mahalanobis(one) < AGREEMENT_MAHALANOBIS
+            item for item in self.components if component.mahalanobis(item) < AGREEMENT_MAHALANOBIS
         )
-        return min(sum(one.probability for one in agreeing), 1.0)
+        return min(sum(item.probability for item in agreeing), 1.0)
 
     def covariance(self, pose: Array, null_covariance: Array) -> Array:
         """Return the second moment (3, 3) of the whole belief round `pose` (3,).
@@ -107,11 +109,13 @@ class KernelBelief:
         """
         moment = self.null_probability * null_covariance
         weight = self.null_probability
-        for one in self.components:
-            offset = one.pose - pose
+        for component in self.components:
+            offset = component.pose - pose
             offset[2] = wrap_angle(offset[2])
-            moment = moment + one.probability * (one.covariance + np.outer(offset, offset))
-            weight += one.probability
+            moment = moment + component.probability * (
+                component.covariance + np.outer(offset, offset)
+            )
+            weight += component.probability
         return np.asarray(moment / weight)
 
 
@@ -140,24 +144,24 @@ def merge_and_prune(
     """
     kept: list[Hypothesis] = []
     slot_of: dict[int, int] = {}
-    for one in sorted(components, key=lambda component: -component.log_weight):
+    for item in sorted(components, key=lambda component: -component.log_weight):
         slot = next(
-            (k for k, other in enumerate(kept) if _indistinct(one, other, similarity)), len(kept)
+            (k for k, other in enumerate(kept) if _indistinct(item, other, similarity)), len(kept)
         )
-        slot_of.setdefault(one.number, slot)
+        slot_of.setdefault(item.number, slot)
         if slot == len(kept):
-            kept.append(one)
+            kept.append(item)
             continue
-        total = float(np.logaddexp(kept[slot].log_weight, one.log_weight))
-        stays = one if one.number == published else kept[slot]
+        total = float(np.logaddexp(kept[slot].log_weight, item.log_weight))
+        stays = item if item.number == published else kept[slot]
         kept[slot] = stays.with_log_weight(total)
     merged_into = {number: kept[slot].number for number, slot in slot_of.items()}
-    total = float(np.logaddexp.reduce([log_null, *(one.log_weight for one in kept)]))
+    total = float(np.logaddexp.reduce([log_null, *(item.log_weight for item in kept)]))
     pruned = tuple(
-        one.with_log_weight(one.log_weight - total)
-        for rank, one in enumerate(kept)
-        if one.number == published
-        or (rank < MAX_COMPONENTS and one.log_weight - total > np.log(MIN_PROBABILITY))
+        item.with_log_weight(item.log_weight - total)
+        for rank, item in enumerate(kept)
+        if item.number == published
+        or (rank < MAX_COMPONENTS and item.log_weight - total > np.log(MIN_PROBABILITY))
     )
     return Merged(pruned, max(log_null - total, float(np.log(MIN_NULL_PROBABILITY))), merged_into)
 

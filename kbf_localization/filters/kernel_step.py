@@ -305,16 +305,19 @@ class KernelStep:
         """Return the components' β on the active rows, to which `search` adds the best matches."""
         kernel = self._kernel
         count = max(MAX_ACTIVE_ROWS // (len(components) + 1), 8)
-        active = [kernel.active_rows(one.pose, one.covariance)[:count] for one in components]
+        active = [
+            kernel.active_rows(component.pose, component.covariance)[:count]
+            for component in components
+        ]
         if search:
             active.append(observation.best_rows(BEST_ROWS))
         rows = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *active]))
         means = np.zeros((len(rows), len(components)))
         norms = np.ones(len(components))
-        for k, one in enumerate(components):
-            spread = kernel.embedded_covariance(one.pose, one.covariance)
+        for k, component in enumerate(components):
+            spread = kernel.embedded_covariance(component.pose, component.covariance)
             scale = float(np.linalg.det(np.eye(4) + spread)) ** -0.5
-            means[:, k] = scale * kernel.kernel_mean(rows, one.pose, one.covariance)
+            means[:, k] = scale * kernel.kernel_mean(rows, component.pose, component.covariance)
             norms[k] = float(np.linalg.det(np.eye(4) + 2.0 * spread)) ** -0.5
         # Algorithm 1, weight computation 1: β = (G_X + nεI)⁻¹ m(X), of all components at once.
         right = np.column_stack((means, np.full(len(rows), 1.0 / self._cells)))
@@ -366,9 +369,9 @@ class KernelStep:
         """
         parts = masses * projection.means
         free = np.full(len(projection.rows), map_mass / self._cells)
-        for one in components:
-            offsets = np.abs(relative(one.pose, self._poses[projection.rows]))
-            sigma = np.sqrt(np.maximum(np.diag(one.covariance), 0.0))
+        for component in components:
+            offsets = np.abs(relative(component.pose, self._poses[projection.rows]))
+            sigma = np.sqrt(np.maximum(np.diag(component.covariance), 0.0))
             reach = ASSOCIATION_GATE * self._similarity.scales + 2.0 * sigma
             near = np.hypot(offsets[:, 0], offsets[:, 1]) < reach[:2].max()
             free[near & (offsets[:, 2] < reach[2])] = 0.0

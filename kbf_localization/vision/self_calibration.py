@@ -172,8 +172,8 @@ def choose_pairs(poses: ArrayLike, count: int = PAIRS, seed: int = 0) -> Rows:
     kind = np.digitize(turn[order], TURNS_RAD)
     # The k-th of each kind comes before the (k + 1)-th of any.
     rank = np.zeros(len(order), dtype=np.intp)
-    for one in np.unique(kind):
-        rank[kind == one] = np.arange(int((kind == one).sum()))
+    for item in np.unique(kind):
+        rank[kind == item] = np.arange(int((kind == item).sum()))
     chosen = order[np.argsort(rank, kind="stable")[:count]]
     return np.asarray(pairs[np.sort(chosen)], dtype=np.intp)
 
@@ -253,9 +253,9 @@ class _Matches:
         ):
             raise ParameterError("the camera's translation is not three finite numbers")
         kept: list[tuple[Array, Array, Array, Array]] = []
-        for one in pairs:
-            poses = [np.asarray(pose, np.float64) for pose in (one.first_pose, one.second_pose)]
-            first, second = as_pixels(one.first_pixels), as_pixels(one.second_pixels)
+        for pair in pairs:
+            poses = [np.asarray(pose, np.float64) for pose in (pair.first_pose, pair.second_pose)]
+            first, second = as_pixels(pair.first_pixels), as_pixels(pair.second_pixels)
             if any(pose.shape not in ((3,), (6,)) for pose in poses) or len(first) != len(second):
                 raise ParameterError(
                     "a pair has two poses of (3,) or (6,) and equally many pixels in each"
@@ -268,18 +268,18 @@ class _Matches:
             rows = rows[:: max(1, -(-len(rows) // MAX_MATCHES))]
             states = [np.append(pose, np.zeros(6 - len(pose))) for pose in poses]
             kept.append((first[rows], second[rows], states[0], states[1]))
-        count = sum(len(one[0]) for one in kept)
+        count = sum(len(item[0]) for item in kept)
         if len(kept) < MIN_PAIRS or count < MIN_MATCHES:
             raise ParameterError(
                 f"the camera cannot be calibrated from {count} matches in {len(kept)} pairs of "
                 f"images; {MIN_MATCHES} in {MIN_PAIRS} are needed: give its calibration"
             )
         return cls(
-            np.concatenate([one[0] for one in kept]),
-            np.concatenate([one[1] for one in kept]),
-            np.repeat(np.arange(len(kept)), [len(one[0]) for one in kept]),
-            np.stack([one[2] for one in kept]),
-            np.stack([one[3] for one in kept]),
+            np.concatenate([item[0] for item in kept]),
+            np.concatenate([item[1] for item in kept]),
+            np.repeat(np.arange(len(kept)), [len(item[0]) for item in kept]),
+            np.stack([item[2] for item in kept]),
+            np.stack([item[3] for item in kept]),
             translation,
             mount,
         )
@@ -357,10 +357,10 @@ class _Problem:
             skew[:, row, column] = sign * place[:, axis]
             skew[:, column, row] = -sign * place[:, axis]
         essential = (skew @ rotation)[matches.pair]
-        one, other = seen.first, seen.second
-        at_other = np.einsum("mij,mj->mi", essential, one)
-        at_one = np.einsum("mji,mj->mi", essential, other)
-        error = (other * at_other).sum(axis=1)
+        first, second = seen.first, seen.second
+        at_other = np.einsum("mij,mj->mi", essential, first)
+        at_one = np.einsum("mji,mj->mi", essential, second)
+        error = (second * at_other).sum(axis=1)
         # Gradients on the unit sphere, a pixel being 1 / pixels_per_radian.
         slope_one = (at_one**2).sum(axis=1) - error**2
         slope_other = (at_other**2).sum(axis=1) - error**2
@@ -461,7 +461,7 @@ class _Problem:
             step = np.zeros(5)
             step[self.free] = directions[:, 0] / np.sqrt(max(float(variances[0]), 1.0))
             tried = [state.with_values(_within(state.values + k * step)) for k in SCANNED_SIGMAS]
-            costs = [self._robust_cost(one, scale) for one in tried]
+            costs = [self._robust_cost(item, scale) for item in tried]
             better = self._descend(tried[int(np.argmin(costs))], scale)
             if not self._robust_cost(better, scale) < self._robust_cost(state, scale) - 1e-6:
                 break

@@ -49,8 +49,8 @@
     const names = [...new Set(data.methods.flatMap((method) => Object.keys(method.counts)))];
     byId("event-texts").replaceChildren(...names.flatMap((name) => {
       const term = element("dt", name.replaceAll("_", " ")), counts = data.methods.filter((method) => method.counts[name]);
-      const told = counts.map((method) => `${method.name} ${method.counts[name]}`).join(", ");
-      return [term, element("dd", `${told}${data.events[name] ? ` – ${data.events[name]}` : ""}`)];
+      const text = counts.map((method) => `${method.name} ${method.counts[name]}`).join(", ");
+      return [term, element("dd", `${text}${data.events[name] ? ` – ${data.events[name]}` : ""}`)];
     }));
   }
 

@@ -57,8 +57,8 @@ const receive = {
   status({ message, values }) {
     heardAt = Date.now();
     const state = values.state || "waiting";
-    const told = message.startsWith(state) ? message.slice(state.length).replace(/^[:;] /, "") : message;
-    showState(state, told, duration(Number.parseFloat(values.state_since_s)));
+    const text = message.startsWith(state) ? message.slice(state.length).replace(/^[:;] /, "") : message;
+    showState(state, text, duration(Number.parseFloat(values.state_since_s)));
     const sigma = Number.parseFloat(values.sigma_m);
     view.sigmaNow = sigma;
     if (Number.isFinite(sigma)) text("sigma", length(sigma));
