@@ -1,4 +1,7 @@
-"""Methods over drives, descriptors over maps, and the files that an evaluation writes."""
+"""Methods over drives, descriptors over maps, and the files that an evaluation writes.
+
+On a map in its own frame, the truth is brought into that frame first.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbf_localization.arrays import Array, Flags
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
 from kbf_localization.datasets.parts import PosedDrive
 from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import DatasetError, MapError, ParameterError
 from kbf_localization.evaluation.described_drive import describe_drive
 from kbf_localization.evaluation.description_cache import CachedDescriber, DescriptionCache
-from kbf_localization.evaluation.map_frame import (
-    errors_relative_to_map,
-    truth_frame,
-    with_truth_in,
-)
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.plots import save_plots
 from kbf_localization.evaluation.report import write_drives_report, write_report
@@ -30,7 +29,7 @@ from kbf_localization.evaluation.stopwatch import Stopwatch
 from kbf_localization.evaluation.training_data import training_warning
 from kbf_localization.evaluation.verdict import verdict
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.geometry import relative
+from kbf_localization.geometry import compose, fit_rigid, relative, wrap_angle
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.localization.result import LocalizerSettings, State
 from kbf_localization.mapping.build import build_map
@@ -44,6 +43,72 @@ from kbf_localization.vision.recipe import Recipe
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap
+
+
+METRES_PER_RADIAN = 1.0
+"""Distance that counts as much as a turn by a radian when the nearest map image is chosen."""
+
+
+def truth_frame(runs: Sequence[Run]) -> Array | None:
+    """Return the pose (3,) of the truth's frame in the map's, by least squares on tracked images.
+
+    Without two of them at distinct places all images with a known truth are taken, and None is
+    returned where these are too few as well.
+    """
+    for wanted in (_tracked, _known):
+        estimates = np.concatenate([run.estimates[wanted(run)] for run in runs])
+        truths = [run.truth[wanted(run)] for run in runs if run.truth is not None]
+        if not truths or not len(estimates):
+            continue
+        truth = np.concatenate(truths)
+        try:
+            return fit_rigid(truth[:, :2], estimates[:, :2])
+        except ValueError:
+            continue
+    return None
+
+
+def _known(run: Run) -> Flags:
+    if run.truth is None:
+        return np.zeros(len(run), dtype=bool)
+    return np.asarray(np.isfinite(run.truth).all(axis=1))
+
+
+def _tracked(run: Run) -> Flags:
+    tracking: Flags = np.array([state == "tracking" for state in run.states], dtype=bool)
+    return _known(run) & tracking
+
+
+def with_truth_in(run: Run, frame: Array) -> Run:
+    """Return the run with its truth moved by `frame` (3,)."""
+    if run.truth is None:
+        return run
+    truth = compose(frame, run.truth)
+    truth[:, 2] = wrap_angle(truth[:, 2])
+    return replace(run, truth=truth)
+
+
+def errors_relative_to_map(run: Run, training_map: TrainingMap) -> Array:
+    """Return the errors (t,) in metres of poses relative to the nearest map image; NaN if unknown.
+
+    The map has estimated poses and the known ones of its images: the true motion from that image
+    to the robot is compared with the estimated one, in whichever frames they are.
+    """
+    references = training_map.reference_poses
+    errors = np.full(len(run), np.nan)
+    if references is None or run.truth is None:
+        return errors
+    rows = np.flatnonzero(np.isfinite(references).all(axis=1))
+    poses = training_map.poses[rows]
+    for frame in np.flatnonzero(_known(run)):
+        estimate, truth = run.estimates[frame], run.truth[frame]
+        away = poses - estimate
+        turned = METRES_PER_RADIAN * wrap_angle(away[:, 2])
+        nearest = int(np.argmin(away[:, 0] ** 2 + away[:, 1] ** 2 + turned**2))
+        reference = references[rows[nearest]]
+        error = relative(poses[nearest], estimate) - relative(reference, truth)
+        errors[frame] = np.hypot(error[0], error[1])
+    return errors
 
 
 Metrics = dict[str, float]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kbf_localization.evaluation.map_frame import (
+from kbf_localization.evaluation.evaluate import (
     errors_relative_to_map,
     truth_frame,
     with_truth_in,
