@@ -3,11 +3,11 @@
 import email
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import venv
-import xml.etree.ElementTree as ElementTree
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
@@ -111,8 +111,9 @@ def test_wheel_has_the_pages_and_the_mark_of_a_typed_package(wheel: Path) -> Non
     assert not any(name.startswith("test/") for name in names)
 
 
-def test_version_is_the_manifests(installed: Path, tmp_path: Path) -> None:
-    version = ElementTree.parse(PROJECT / "package.xml").getroot().findtext("version")
+def test_version_is_that_of_the_citation(installed: Path, tmp_path: Path) -> None:
+    citation = (PROJECT / "CITATION.cff").read_text(encoding="utf-8")
+    (version,) = re.findall(r"^version: (.*)$", citation, re.M)
     assert succeed(installed / "kbf", "--version", cwd=tmp_path).split()[-1] == version
 
 

@@ -57,8 +57,8 @@ const receive = {
   status({ message, values }) {
     heardAt = Date.now();
     const state = values.state || "waiting";
-    const text = message.startsWith(state) ? message.slice(state.length).replace(/^[:;] /, "") : message;
-    showState(state, text, duration(Number.parseFloat(values.state_since_s)));
+    const reason = message.startsWith(state) ? message.slice(state.length).replace(/^[:;] /, "") : message;
+    showState(state, reason, duration(Number.parseFloat(values.state_since_s)));
     const sigma = Number.parseFloat(values.sigma_m);
     view.sigmaNow = sigma;
     if (Number.isFinite(sigma)) text("sigma", length(sigma));
