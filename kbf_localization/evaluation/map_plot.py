@@ -47,16 +47,24 @@ def draw_floor_plan(axes: Axes, plan: FloorPlanImage | None) -> None:
         return
     width, height = plan.size_m
     x, y, heading = plan.origin
-    axes.imshow(
+    placed = Affine2D().rotate(heading).translate(x, y)
+    limits = axes.dataLim.frozen()
+    image = axes.imshow(
         plan.image,
         cmap="gray",
         vmin=-255,
         vmax=255,
         extent=(0.0, width, 0.0, height),
-        transform=Affine2D().rotate(heading).translate(x, y) + axes.transData,
+        transform=placed + axes.transData,
         interpolation="nearest",
         zorder=-1,
     )
+    # matplotlib takes the extent for the place, whatever the transform does.
+    image.sticky_edges.x.clear()
+    image.sticky_edges.y.clear()
+    axes.dataLim.set(limits)
+    axes.update_datalim(placed.transform([(0, 0), (width, 0), (0, height), (width, height)]))
+    axes.autoscale_view()
 
 
 def draw_poses(axes: Axes, training_map: TrainingMap) -> None:
