@@ -26,8 +26,9 @@ FIGURES = ("position_rmse_m", "position_median_m", "share_beyond_1m")
 
 @dataclass(frozen=True)
 class Variant:
-    """The filter with some of its parts; the map has learned with the same ones."""
+    """The filter with some of its parts, called `title`; the map has learned with the same ones."""
 
+    title: str
     parts: Ablation = Ablation()  # noqa: RUF009 (frozen)
     bayes_rule: bool = True
     read_out: bool = True
@@ -36,17 +37,25 @@ class Variant:
 
 
 VARIANTS: Mapping[str, Variant] = {
-    "everything": Variant(),
-    "no_landmarks": Variant(landmarks=False),
-    "random_walk": Variant(Ablation(odometry=False)),
-    "plain_weights": Variant(bayes_rule=False),
-    "no_null_mass": Variant(Ablation(null_mass=False)),
-    "no_read_out": Variant(read_out=False),
-    "learned_camera": Variant(camera_known=False),
-    "no_landmarks_random_walk": Variant(Ablation(odometry=False), landmarks=False),
-    "no_landmarks_plain_weights": Variant(bayes_rule=False, landmarks=False),
-    "no_landmarks_no_null_mass": Variant(Ablation(null_mass=False), landmarks=False),
-    "no_landmarks_no_read_out": Variant(read_out=False, landmarks=False),
+    "everything": Variant("everything"),
+    "no_landmarks": Variant("no landmarks", landmarks=False),
+    "random_walk": Variant("random walk in place of odometry", Ablation(odometry=False)),
+    "plain_weights": Variant("plain weights in place of the KBR", bayes_rule=False),
+    "no_null_mass": Variant("1 − κ stays with its component", Ablation(null_mass=False)),
+    "no_read_out": Variant("no offsets by alignment", read_out=False),
+    "learned_camera": Variant("camera calibrated from the drives", camera_known=False),
+    "no_landmarks_random_walk": Variant(
+        "no landmarks, random walk in place of odometry", Ablation(odometry=False), landmarks=False
+    ),
+    "no_landmarks_plain_weights": Variant(
+        "no landmarks, plain weights in place of the KBR", bayes_rule=False, landmarks=False
+    ),
+    "no_landmarks_no_null_mass": Variant(
+        "no landmarks, 1 − κ stays with its component", Ablation(null_mass=False), landmarks=False
+    ),
+    "no_landmarks_no_read_out": Variant(
+        "no landmarks, no offsets by alignment", read_out=False, landmarks=False
+    ),
 }
 """All of it, and each part left out in turn."""
 
@@ -142,7 +151,7 @@ def findings(trials: Sequence[Trial]) -> ExperimentResult:
     metrics = summaries(trials, FIGURES)
     rows = [
         (
-            f"n = {size}, {name.replace('_', ' ')}",
+            f"n = {size}, {VARIANTS[name].title}",
             plus_minus(figures["position_rmse_m"], 2),
             plus_minus(figures["position_median_m"], 3),
             plus_minus(figures["share_beyond_1m"], 1, 100.0),

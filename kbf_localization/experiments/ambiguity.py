@@ -21,6 +21,7 @@ from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, replay
+from kbf_localization.experiments.ablation import VARIANTS as ABLATIONS
 from kbf_localization.experiments.ablation import without_keypoints
 from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
@@ -44,10 +45,16 @@ HEADING_METRES = 1.0
 COPIES, COPY_DISTANCE_M = 3, 100.0
 """Tiles, and how far apart they are: no drive leads from one to the next."""
 
-WORLDS = (
-    *("look_alikes_4", "look_alikes_8", "tiles_exact", "tiles_near"),
-    *("tiles_exact_landmarks", "tiles_near_landmarks"),
-)
+WORLDS = {
+    "look_alikes_4": "look-alikes, 4 parts",
+    "look_alikes_8": "look-alikes, 8 parts",
+    "tiles_exact": "tiles, exact",
+    "tiles_near": "tiles from other poses",
+    "tiles_exact_landmarks": "tiles, exact, landmarks",
+    "tiles_near_landmarks": "tiles from other poses, landmarks",
+}
+"""The worlds, and what they are called in the table."""
+
 VARIANTS: Mapping[str, tuple[Ablation, bool]] = {
     "everything": (Ablation(), True),
     "random_walk": (Ablation(odometry=False), True),
@@ -232,7 +239,7 @@ def findings(trials: Sequence[AmbiguityTrial]) -> ExperimentResult:
     )
     rows = [
         (
-            f"{world.replace('_', ' ')}, {variant.replace('_', ' ')}",
+            f"{WORLDS[world]}; {ABLATIONS[variant].title}",
             *(plus_minus(figures[name], 1, 100.0) for name in FIGURES),
         )
         for world, by_variant in metrics.items()

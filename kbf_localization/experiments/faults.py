@@ -334,6 +334,32 @@ def all_faults(kidnappings_each: int) -> Mapping[str, Fault]:
     }
 
 
+FAULT_TITLES = {
+    "undisturbed": "undisturbed",
+    "covered": "covered for 20 s",
+    "lights_out": "lights out for 30 s",
+    "dim": "a quarter of the light, with noise, for 30 s",
+    "frozen_picture": "frozen image for 30 s",
+    "late_pictures": f"images {LATENESS_S} s late",
+    "mirrored": "mirrored",
+    "upside_down": "upside down",
+    "turned_20_degrees": "camera turned by 20°",
+    "wrong_map": "another building's map",
+    "wrong_map_same_words": "another building's map, same visual words",
+    "off_the_map": f"off the map for {OFF_THE_MAP_S:.0f} s",
+    "crowd_50": "crowd over 50 % of the image for 30 s",
+    "crowd_70": "crowd over 70 % of the image for 30 s",
+    "odometry_frozen": "odometry frozen for 30 s",
+    "odometry_scaled": f"odometry × {ODOMETRY_SCALE}",
+    "odometry_heading_inverted": "odometry's heading inverted",
+    "odometry_backwards": "odometry backwards",
+    "kidnapped": "kidnapped",
+    "night": "night on a day map",
+    "start_off_the_map": "start off the map, then onto it",
+}
+"""What the faults are called in tables and plots."""
+
+
 def check_faults(text: str | None) -> list[str]:
     """Return the faults in a list separated by commas, each once; all for None."""
     known = list(all_faults(1))

@@ -19,7 +19,7 @@ from kbf_localization.evaluation.map_plot import COLOURS
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, replay
-from kbf_localization.experiments.faults import Building, Case, all_faults
+from kbf_localization.experiments.faults import FAULT_TITLES, Building, Case, all_faults
 from kbf_localization.experiments.localization import real_paths, simulated_drives
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.geometry import compose, relative
@@ -233,7 +233,7 @@ def experiment_result(outcomes: Sequence[Outcome], buildings: int) -> Experiment
 
     rows = [
         (
-            fault.replace("_", " "),
+            FAULT_TITLES[fault],
             cell(figures["confident_wrong_share"], 100.0),
             cell(figures["seconds_to_lost"]),
             cell(figures["seconds_to_recover"]),
@@ -310,7 +310,7 @@ def _draw(metrics: Mapping[str, Any]) -> Figure:
         color="black",
         label="beyond 1 m, worst run",
     )
-    axes.set_yticks(places, [name.replace("_", " ") for name in names])
+    axes.set_yticks(places, [FAULT_TITLES[name] for name in names])
     axes.set(xlabel="fraction of the images since the fault began [%]", xlim=(0.0, 100.0))
     axes.invert_yaxis()
     axes.grid(alpha=0.3, axis="x")

@@ -157,7 +157,7 @@ def findings(found: dict[str, dict[str, Any]]) -> ExperimentResult:
             f"{building}, {count}",
             *(metrics.get(key) for key in KEYS),
             *(metrics.get("localization", {}).get(key) for key in LOCALIZATION_KEYS),
-            metrics["used"],
+            metrics["used"].replace("_", " "),
         )
         for building, by_count in found.items()
         for count, metrics in by_count.items()

@@ -293,7 +293,19 @@ def run_trials(
     }
 
 
+TRIAL_NAMES = {
+    "global_start": "global start",
+    "kidnapping": "kidnapping",
+    "undisturbed": "undisturbed drives",
+    "covariance": "covariance, undisturbed",
+    "night_on_cloudy": "night on the day map",
+    "night_on_merged": "night on the map of both",
+}
 METRIC_NAMES = {
+    "starts": "starts",
+    "kidnappings": "kidnappings",
+    "updates": "updates",
+    "updates_off_the_map": "updates off the map",
     "converged_share": "found after 15 updates, fraction",
     "median_updates": "updates until found, median",
     "detected_share": "lost noticed after 15 updates, fraction",
@@ -309,14 +321,14 @@ METRIC_NAMES = {
     "share_beyond_1m": "beyond 1 m, fraction",
     "share_tracking": "tracking, fraction",
 }
-"""What the metrics are called in the table."""
+"""What the trials and the metrics are called in the table."""
 
 
 def experiment_result(outcome: Outcome) -> ExperimentResult:
     """Return the table, a row of `updates.csv` for each update, and errors over updates."""
     metrics = metrics_of(outcome)
     rows = [
-        (group.replace("_", " "), METRIC_NAMES.get(name, name.replace("_", " ")), figure)
+        (TRIAL_NAMES[group], METRIC_NAMES[name], figure)
         for group, figures in metrics.items()
         for name, figure in figures.items()
     ]

@@ -44,7 +44,14 @@ ALIKE = 4
 TEST_FRAMES = 400
 """Of the test drive, from its first on: enough to find the place, and to lose it."""
 
-CONDITIONS = ("even", "uneven", "several_drives", "look_alikes")
+CONDITIONS = {
+    "even": "even map",
+    "uneven": "uneven map",
+    "several_drives": "several drives",
+    "look_alikes": "look-alikes",
+}
+"""The maps, and what they are called in the tables."""
+
 POWERS = (1, 4, 12)
 REGULARIZATIONS: Mapping[Form, tuple[float, ...]] = {
     "original": (1e-4, 1e-2, 0.5),
@@ -195,7 +202,7 @@ def _table(
     scale: float,
     digits: int,
 ) -> Table:
-    columns = ("Rule, power, δ or λ", *(condition.replace("_", " ") for condition in metrics))
+    columns = ("Rule, power, δ or λ", *(CONDITIONS[condition] for condition in metrics))
     rows = [
         (
             setting,

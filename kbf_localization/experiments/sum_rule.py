@@ -193,6 +193,12 @@ def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:
     return metrics
 
 
+MODEL_BASED_LABELS = {"mb_ksr": "Mb-KSR", "mb_ksr_estimated": "Mb-KSR (est)"}
+SWEPT_LABELS = {
+    "np_ksr": "NP-KSR, ε =",
+    "misspecified_mean": "Mb-KSR, mean scaled by σ₁ =",
+    "misspecified_noise": "Mb-KSR, covariance scaled by σ₂ =",
+}
 COMBINED_LABELS = {
     "np_np": "NP + NP",
     "np_mb": "NP + Mb",
@@ -227,11 +233,13 @@ def findings(results: Sequence[Errors]) -> ExperimentResult:
 
 
 def _table(metrics: Mapping[str, Any]) -> Table:
-    rows = [(name, plus_minus(metrics[name])) for name in ("mb_ksr", "mb_ksr_estimated")]
+    rows = [(label, plus_minus(metrics[key])) for key, label in MODEL_BASED_LABELS.items()]
     best = metrics["np_ksr_best"]
-    rows.append((f"np_ksr_best (ε = {best['epsilon']:g})", plus_minus(best)))
-    groups = {key: metrics[key] for key in ("np_ksr", "misspecified_mean", "misspecified_noise")}
-    for group, figures in (groups | metrics["combined"]).items():
+    rows.append((f"NP-KSR, best ε = {best['epsilon']:g}", plus_minus(best)))
+    groups = {label: metrics[key] for key, label in SWEPT_LABELS.items()} | {
+        f"{label}, ε =": metrics["combined"][key] for key, label in COMBINED_LABELS.items()
+    }
+    for group, figures in groups.items():
         rows += [(f"{group} {key}", plus_minus(figure)) for key, figure in figures.items()]
     title = f"Errors in the RKHS norm, {trials_text(metrics['trials'])}"
     return Table(title, ("Estimator", "Mean ± std"), rows)

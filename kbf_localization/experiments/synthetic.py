@@ -470,7 +470,7 @@ def findings(outcomes: Sequence[Outcome], trials: int) -> ExperimentResult:
     metrics = metrics_of(outcomes)
     rows = [
         (
-            f"{grid} {setting}",
+            f"{grid} grid, {TITLES[setting]}",
             size,
             plus_minus(figures["kbf"]),
             plus_minus(figures["fkbf"]),
@@ -480,7 +480,7 @@ def findings(outcomes: Sequence[Outcome], trials: int) -> ExperimentResult:
         for setting, by_size in panels.items()
         for size, figures in by_size.items()
     ]
-    columns = ("Grid and panel", "n", "KBF, MSE", "fKBF, MSE", "fKBF / KBF")
+    columns = ("Search and noise", "n", "KBF, MSE", "fKBF, MSE", "fKBF / KBF")
     header = ("grid", "setting", "n", "trial", "method", "mse", *HyperParameters.__annotations__)
     errors = (
         (

@@ -13,6 +13,7 @@ from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.run import Run
 from kbf_localization.experiments.faults import (
     BEGIN_S,
+    FAULT_TITLES,
     MIN_IMAGES_AFTER_KIDNAPPING,
     Case,
     all_faults,
@@ -270,3 +271,7 @@ def test_a_turned_camera_sees_another_image_on_the_same_path(tmp_path):
     assert np.abs(full_turn - usual).mean() < 1.0 < np.abs(other - usual).mean()
     np.testing.assert_array_equal(turned.poses, straight.poses)
     np.testing.assert_array_equal(turned.odometry.poses, straight.odometry.poses)
+
+
+def test_every_fault_has_a_name_for_tables_and_plots():
+    assert list(FAULT_TITLES) == list(all_faults(1))

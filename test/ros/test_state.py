@@ -104,3 +104,18 @@ def test_a_pose_that_is_not_precise_enough_is_no_tracking(lost_robot: Robot) -> 
         assert robot.set_parameter("max_tracking_sigma", 0.5).successful
     assert robot.frame() is not None
     assert robot.state_at(robot.stamp_ns) == "tracking"
+
+
+def test_silent_odometry_is_no_tracking(lost_robot: Robot) -> None:
+    """Without odometry the transform is not sent, however well the last image fitted."""
+    robot = lost_robot
+    robot.drive_until_tracking()
+    assert robot.set_parameter("watchdog_timeout", 0.5).successful
+    try:
+        assert robot.wait_for(lambda: robot.state == "degraded")
+        assert robot.status.level == DiagnosticStatus.WARN
+        assert robot.status.message.startswith("degraded: no odometry for 1 s"), robot.status
+    finally:
+        assert robot.set_parameter("watchdog_timeout", 5.0).successful
+    assert robot.frame() is not None
+    assert robot.state_at(robot.stamp_ns) == "tracking"
