@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.datasets.open import open_drive
-from kbf_localization.datasets.video import VideoDrive
+from kbf_localization.datasets.public import VideoDrive
 from kbf_localization.errors import DatasetError
 from test.datasets.public_folders import planar_path, tum_lines
 
