@@ -18,7 +18,7 @@ from kbf_localization.landmarks.bearings import CameraMount, bearings_of, in_bas
 from kbf_localization.landmarks.pose_solver import LandmarkSolver
 from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
 from kbf_localization.parallel import Workers
-from kbf_localization.pose_graph.graph import Edges, whitening_of
+from kbf_localization.pose_graph.edges import Edges, whitening_of
 from kbf_localization.pose_graph.keyframes import Keyframes
 from kbf_localization.progress import Progress
 from kbf_localization.vision.camera import Camera

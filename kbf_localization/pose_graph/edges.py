@@ -1,15 +1,14 @@
-"""Edges between a drive's consecutive keyframes, by its wheels or its images, and their noise."""
+"""Edges of the graph: measured motions, those of a drive's wheels or images, and their noise."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kbf_localization.arrays import Array, Rows
-from kbf_localization.geometry import compose, relative
+from kbf_localization.arrays import Array, Flags, Rows
+from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.motion.noise import MotionNoise, errors_over_windows, noise_growth
-from kbf_localization.pose_graph.graph import OdometryEdges, whitening_of
 from kbf_localization.pose_graph.keyframes import Keyframes
 
 ODOMETRY_M, ODOMETRY_RELATIVE = 0.004, 0.02
@@ -24,6 +23,57 @@ USUAL_NOISE = MotionNoise((0.004, 0.0045, 0.00025), (0.0003, 0.0002, 0.0008))
 do not measure it. Errors of wheels are correlated, so that this is more than edge by edge."""
 STEP_SIGMA = 1e-3
 """m and rad: the least σ between two keyframes."""
+_TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Measured motions (m, 3) of nodes `second` as seen from nodes `first`, whitened by (m, 3, 3).
+
+    `whitening` W has Wᵀ W = the measurement's information.
+    """
+
+    first: Rows
+    second: Rows
+    motions: Array
+    whitening: Array
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def part(self, rows: Rows | Flags) -> Edges:
+        return Edges(self.first[rows], self.second[rows], self.motions[rows], self.whitening[rows])
+
+    @classmethod
+    def none(cls) -> Edges:
+        empty = np.empty(0, dtype=np.intp)
+        return cls(empty, empty, np.empty((0, 3)), np.empty((0, 3, 3)))
+
+
+@dataclass(frozen=True)
+class OdometryEdges(Edges):
+    """Edges of the wheels: `drive` (m,) whose wheels, `seconds` (m,) for which they moved."""
+
+    drive: Rows
+    seconds: Array
+
+    def corrected(self, wheels: Array) -> Array:
+        """Return the motions (m, 3) without the systematic errors `wheels` (d, 2)."""
+        away = self._correction(wheels)
+        cos, sin = np.cos(-0.5 * away), np.sin(-0.5 * away)
+        x, y, turn = self.motions.T
+        return np.stack((cos * x - sin * y, sin * x + cos * y, wrap_angle(turn - away)), axis=1)
+
+    def _correction(self, wheels: Array) -> Array:
+        bias, scale = wheels[self.drive].T
+        return np.asarray(bias * self.seconds + scale * self.motions[:, 2])
+
+    def by_wheels(self, wheels: Array) -> Array:
+        """Return derivatives (m, 3, 2) of the residuals by heading bias and turn scale."""
+        moved = self.corrected(wheels)
+        by_angle = np.concatenate((0.5 * moved[:, :2] @ _TURN.T, np.ones((len(moved), 1))), axis=1)
+        factors = np.stack((self.seconds, self.motions[:, 2]), axis=1)
+        return np.asarray(by_angle[:, :, None] * factors[:, None, :])
 
 
 def odometry_edges(keyframes: Keyframes) -> OdometryEdges:
@@ -120,3 +170,9 @@ def _triple(values: Array) -> tuple[float, float, float]:
 
 def _whitening(variances: Array) -> Array:
     return whitening_of(variances[:, :, None] * np.eye(3))
+
+
+def whitening_of(covariances: Array) -> Array:
+    """Return W (m, 3, 3) with Wᵀ W = the inverse of each covariance (m, 3, 3)."""
+    lower = np.linalg.cholesky(covariances)
+    return np.asarray(np.linalg.inv(lower))

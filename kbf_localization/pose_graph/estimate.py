@@ -34,6 +34,7 @@ from kbf_localization.pose_graph.closures import (
 )
 from kbf_localization.pose_graph.edges import (
     USUAL_NOISE,
+    OdometryEdges,
     at_least_usual,
     disagreement,
     fitted_noise,
@@ -46,7 +47,7 @@ from kbf_localization.pose_graph.graph import (
     REJECTED_CHI2,
     Adjusted,
     Anchors,
-    OdometryEdges,
+    Problem,
     Solution,
     adjust_with_odometry,
 )
@@ -59,7 +60,6 @@ from kbf_localization.pose_graph.keyframes import (
     neighbours,
 )
 from kbf_localization.pose_graph.prepare import PreparedDrives, prepare, seconds_into
-from kbf_localization.pose_graph.problem import Problem
 from kbf_localization.pose_graph.result import (
     ADJUSTMENT,
     ODOMETRY_EDGES,

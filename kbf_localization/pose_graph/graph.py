@@ -19,6 +19,8 @@ from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import relative, wrap_angle
 from kbf_localization.landmarks.adjustment import PointGroup, eliminate
 from kbf_localization.landmarks.bearings import STATES
+from kbf_localization.pose_graph.closures import Closure, as_edges
+from kbf_localization.pose_graph.edges import Edges, OdometryEdges
 
 HEADING_BIAS_SIGMA = 0.008
 """rad/s, half a degree a second; a recorded robot's wheels drift by 0.005."""
@@ -38,57 +40,6 @@ COVARIANCE_COLUMNS = 300
 """Columns of the inverse that are solved for at a time, for bounded memory."""
 MAX_COVARIANCES = 1500
 """Nodes whose covariances are computed; those between them are interpolated."""
-_TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Measured motions (m, 3) of nodes `second` as seen from nodes `first`, whitened by (m, 3, 3).
-
-    `whitening` W has Wᵀ W = the measurement's information.
-    """
-
-    first: Rows
-    second: Rows
-    motions: Array
-    whitening: Array
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def part(self, rows: Rows | Flags) -> Edges:
-        return Edges(self.first[rows], self.second[rows], self.motions[rows], self.whitening[rows])
-
-    @classmethod
-    def none(cls) -> Edges:
-        empty = np.empty(0, dtype=np.intp)
-        return cls(empty, empty, np.empty((0, 3)), np.empty((0, 3, 3)))
-
-
-@dataclass(frozen=True)
-class OdometryEdges(Edges):
-    """Edges of the wheels: `drive` (m,) whose wheels, `seconds` (m,) for which they moved."""
-
-    drive: Rows
-    seconds: Array
-
-    def corrected(self, wheels: Array) -> Array:
-        """Return the motions (m, 3) without the systematic errors `wheels` (d, 2)."""
-        away = self._correction(wheels)
-        cos, sin = np.cos(-0.5 * away), np.sin(-0.5 * away)
-        x, y, turn = self.motions.T
-        return np.stack((cos * x - sin * y, sin * x + cos * y, wrap_angle(turn - away)), axis=1)
-
-    def _correction(self, wheels: Array) -> Array:
-        bias, scale = wheels[self.drive].T
-        return np.asarray(bias * self.seconds + scale * self.motions[:, 2])
-
-    def by_wheels(self, wheels: Array) -> Array:
-        """Return derivatives (m, 3, 2) of the residuals by heading bias and turn scale."""
-        moved = self.corrected(wheels)
-        by_angle = np.concatenate((0.5 * moved[:, :2] @ _TURN.T, np.ones((len(moved), 1))), axis=1)
-        factors = np.stack((self.seconds, self.motions[:, 2]), axis=1)
-        return np.asarray(by_angle[:, :, None] * factors[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -214,6 +165,64 @@ class PoseGraph:
         add_odometry(system, self.odometry, poses, wheels, self.nodes * 3)
         add_anchors(system, self.anchors.weighted(weights[1]), poses)
         return system.assembled()
+
+
+class Problem:
+    """Poses (n, 3) of all keyframes, of which the graph holds those in `rows`; from `start`."""
+
+    def __init__(self, drives: int, rows: Rows, anchors: Anchors, start: Array) -> None:
+        self.drives, self.rows, self.start = drives, rows, start
+        self.kept = np.zeros(len(start), dtype=bool)
+        self.kept[rows] = True
+        self.local = np.full(len(start), -1, dtype=np.intp)
+        self.local[rows] = np.arange(len(rows))
+        self.anchors = replace(anchors, rows=self.local[anchors.rows])
+
+    def edges_of(self, edges: OdometryEdges) -> OdometryEdges:
+        """Return the edges between kept keyframes, in the graph's own rows."""
+        own = self.kept[edges.first] & self.kept[edges.second]
+        return OdometryEdges(
+            self.local[edges.first[own]],
+            self.local[edges.second[own]],
+            edges.motions[own],
+            edges.whitening[own],
+            edges.drive[own],
+            edges.seconds[own],
+        )
+
+    def solve(self, edges: OdometryEdges, closures: Sequence[Closure]) -> Solution:
+        """Return the solution, with the start where a keyframe is not kept."""
+        found = self._graph(edges, closures).solve(self.start[self.rows])
+        poses = self.start.copy()
+        poses[self.rows] = found.poses
+        return replace(found, poses=poses)
+
+    def covariances(self, edges: OdometryEdges, closures: Sequence[Closure], poses: Array) -> Array:
+        """Return covariances (n, 3, 3) at given poses (n, 3), NaN for what is not kept."""
+        blocks = np.full((len(self.start), 3, 3), np.nan)
+        graph = self._graph(edges, closures)
+        blocks[self.rows] = graph.covariances(self._at(poses, len(closures)))
+        return blocks
+
+    def _at(self, poses: Array, closures: int) -> Solution:
+        ones = np.ones(closures)
+        wheels = np.zeros((self.drives, 2))
+        trust = np.ones(len(self.anchors.rows))
+        return Solution(poses[self.rows], wheels, ones, ones, trust)
+
+    def _graph(self, edges: OdometryEdges, closures: Sequence[Closure]) -> PoseGraph:
+        found = as_edges(closures)
+        local = Edges(
+            self.local[found.first], self.local[found.second], found.motions, found.whitening
+        )
+        return PoseGraph(len(self.rows), self.drives, self.edges_of(edges), local, self.anchors)
+
+    def with_anchor_weights(self, weights: Array) -> Problem:
+        """Return the problem with the anchors' information times `weights` (a,), for good."""
+        made = Problem(self.drives, self.rows, self.anchors, self.start)
+        settled = replace(self.anchors, doubtful=np.zeros(len(weights), dtype=bool))
+        made.anchors = settled.weighted(weights)
+        return made
 
 
 class System:
@@ -362,12 +371,6 @@ def diagonal_blocks(factor: SuperLU, size: int, nodes: int, stride: int) -> Arra
     at = np.arange(nodes)
     columns_of = [np.interp(at, chosen, column) for column in flat.T]
     return np.stack(columns_of, axis=1).reshape(-1, 3, 3)
-
-
-def whitening_of(covariances: Array) -> Array:
-    """Return W (m, 3, 3) with Wᵀ W = the inverse of each covariance (m, 3, 3)."""
-    lower = np.linalg.cholesky(covariances)
-    return np.asarray(np.linalg.inv(lower))
 
 
 ATTITUDE_SIGMA = (0.01, 0.01, 0.01)

@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from kbf_localization.geometry import compose, relative, wrap_angle
-from kbf_localization.pose_graph.graph import (
-    Anchors,
-    Edges,
-    OdometryEdges,
-    PoseGraph,
-    chi2_of,
-    residuals_of,
-    whitening_of,
-)
+from kbf_localization.pose_graph.edges import Edges, OdometryEdges, whitening_of
+from kbf_localization.pose_graph.graph import Anchors, PoseGraph, chi2_of, residuals_of
 
 ORIGIN = Anchors(np.zeros(1, np.intp), np.zeros((1, 3)), np.full((1, 3), 1e-4), np.zeros(1, bool))
 
