@@ -10,10 +10,9 @@ from kbf_localization.arrays import Array, Counts, Floats, Rows
 from kbf_localization.geometry import relative
 from kbf_localization.mapping.calibrate import calibrate_from_map
 from kbf_localization.training_map import Source, TrainingMap
+from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import ImageDescription
-from kbf_localization.vision.pyramid import PyramidDescriber
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
+from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
 
 SPACING_M = 0.1
 LANE_M = 50.0

@@ -18,10 +18,13 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.mapping.frames import select_frames
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator import simulate
-from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.pyramid import PyramidGallery, pyramid_histogram
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
+from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
+from kbf_localization.vision.pyramid import (
+    PyramidGallery,
+    Vocabulary,
+    learn_vocabulary,
+    pyramid_histogram,
+)
 
 Describe = Callable[[Image], Floats]
 

@@ -49,11 +49,10 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.calibration import SimilarityModel, triple
 from kbf_localization.training_map.observation import MapObservation
 from kbf_localization.training_map.training_map import Source, TrainingMap
+from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer
-from kbf_localization.vision.pyramid import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary, learn_vocabulary
 from kbf_localization.vision.recipe import Recipe
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary, learn_vocabulary
 
 NOISE_WINDOW = 2.0
 """In d₀ and φ₀: wheel errors are correlated over metres, so short windows underestimate them."""

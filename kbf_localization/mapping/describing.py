@@ -18,7 +18,7 @@ from kbf_localization.landmarks.build import KeypointStore
 from kbf_localization.mapping.frames import Frames
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
-from kbf_localization.vision.dense_sift import dense_sift
+from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
 from kbf_localization.vision.describer import (
     Describer,
     ImageDescriber,
@@ -26,7 +26,6 @@ from kbf_localization.vision.describer import (
     prepare_image,
 )
 from kbf_localization.vision.keypoints import Keypoints, detect_keypoints
-from kbf_localization.vision.settings import DescriberSettings
 
 Result = TypeVar("Result")
 Encoded = tuple[int, bytes]

@@ -53,11 +53,10 @@ from kbf_localization.training_map.calibration import (
     SimilarityModel,
 )
 from kbf_localization.training_map.training_map import Source, TrainingMap
+from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer, specification
-from kbf_localization.vision.pyramid import PyramidDescriber
+from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
 from kbf_localization.vision.registry import make_describer, use_network
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
 
 VERSION = 4
 """Version 1 has no word grids and no calibration; 2 and 3 have the calibration under older keys."""

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Floats, Rows
+from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import WordGrid
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
+from kbf_localization.vision.pyramid import Vocabulary
 
 RANK = 8
 """Dimensions of an embedded word: 16 distinguish places no better."""

@@ -19,8 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Floats, Image, Rows
-from kbf_localization.vision.dense_sift import write_gradient_votes
-from kbf_localization.vision.settings import CELLS_PER_SIDE, DESCRIPTOR_LENGTH, ORIENTATIONS
+from kbf_localization.vision.dense_sift import (
+    CELLS_PER_SIDE,
+    DESCRIPTOR_LENGTH,
+    ORIENTATIONS,
+    write_gradient_votes,
+)
 
 OCTAVES = 3
 INTERVALS = 3

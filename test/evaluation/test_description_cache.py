@@ -18,10 +18,9 @@ from kbf_localization.evaluation.description_cache import (
     DescriptionCache,
     opened_cache,
 )
+from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import ImageDescriber, ImageDescription
-from kbf_localization.vision.pyramid import PyramidDescriber
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
+from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
 
 LAYOUT = DescriberSettings(image_width=96, image_height=64, words=10)
 RNG = np.random.default_rng(3)

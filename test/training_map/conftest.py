@@ -19,9 +19,8 @@ from kbf_localization.training_map.calibration import (
     SimilarityModel,
 )
 from kbf_localization.vision.camera import Mount, PinholeCamera
-from kbf_localization.vision.pyramid import PyramidDescriber
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
+from kbf_localization.vision.dense_sift import DescriberSettings
+from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
 from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
 

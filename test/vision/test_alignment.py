@@ -5,8 +5,8 @@ import pytest
 from scipy.ndimage import map_coordinates
 
 from kbf_localization.vision.alignment import ZOOMS, WordAligner
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import Vocabulary
+from kbf_localization.vision.dense_sift import DescriberSettings
+from kbf_localization.vision.pyramid import Vocabulary
 
 SETTINGS = DescriberSettings(image_width=328, image_height=240, words=60)
 ROWS, COLUMNS = SETTINGS.reduced_grid_shape

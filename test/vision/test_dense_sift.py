@@ -4,8 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.settings import DescriberSettings
+from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
 
 SETTINGS = DescriberSettings(image_width=96, image_height=80)
 

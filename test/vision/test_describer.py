@@ -4,10 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
-from kbf_localization.vision.dense_sift import dense_sift
-from kbf_localization.vision.pyramid import PyramidDescriber, pyramid_histogram
-from kbf_localization.vision.settings import DescriberSettings
-from kbf_localization.vision.vocabulary import learn_vocabulary
+from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
+from kbf_localization.vision.pyramid import PyramidDescriber, learn_vocabulary, pyramid_histogram
 
 SETTINGS = DescriberSettings(image_width=160, image_height=120, words=50)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.pyramid import PyramidGallery, pyramid_histogram
-from kbf_localization.vision.settings import DescriberSettings
 
 SETTINGS = DescriberSettings()
 SMALL = DescriberSettings(image_width=96, image_height=80, words=7)
