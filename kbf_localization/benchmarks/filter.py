@@ -19,7 +19,7 @@ from kbf_localization.geometry import relative, unembed
 from kbf_localization.motion.odometry_model import transition
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.training_map import TrainingMap
-from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import MapObservation
 
 POSES = 2000
 WARM_UP, STEPS, REFERENCE_STEPS = 60, 60, 4

@@ -21,7 +21,7 @@ from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import MapObservation
 
 if TYPE_CHECKING:
     from kbf_localization.localization.localizer import Localizer

@@ -9,7 +9,7 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.events import Event
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.landmarks.pose_solver import LandmarkFix
-from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import MapObservation
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,7 @@ from kbf_localization.filters.parameters import (
 )
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
-from kbf_localization.training_map.observation import MapObservation
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import MapObservation, TrainingMap
 
 
 class NearestImage:

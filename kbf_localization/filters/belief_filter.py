@@ -63,8 +63,7 @@ from kbf_localization.filters.smoothing import Step
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.motion.noise import AdaptiveMotionNoise
 from kbf_localization.training_map.calibration import VIEW_CORRELATION_LENGTH, information_fraction
-from kbf_localization.training_map.observation import MapObservation
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import MapObservation, TrainingMap
 
 KERNEL_STEP_TRAVEL, DOUBTFUL_STEP_TRAVEL = 0.5, 0.1
 """Travel d/d₀ + φ/φ₀ between kernel steps: images so far apart are nearly independent; and as long

@@ -21,7 +21,7 @@ from kbf_localization.arrays import Array
 from kbf_localization.geometry import compose, motion_jacobian, process_noise, rotation, wrap_angle
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.calibration import Calibration
-from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import MapObservation
 
 STUDENT_DOF = 4.0
 """Degrees of freedom of a measured pose's error: matches have heavy tails."""

@@ -28,7 +28,7 @@ from kbf_localization.training_map.calibration import (
     RelativePoseModel,
     SimilarityModel,
 )
-from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import MapObservation
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap

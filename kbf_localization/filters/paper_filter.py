@@ -25,8 +25,7 @@ from kbf_localization.filters.map_kernels import ImageGramCache, PoseSpace
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
-from kbf_localization.training_map.observation import MapObservation
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import MapObservation, TrainingMap
 
 NEGLIGIBLE = 1e-7
 """Weights below this fraction of the largest one are dropped; `exact` drops none."""

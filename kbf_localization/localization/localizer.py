@@ -27,8 +27,7 @@ from kbf_localization.motion.odometry_buffer import (
     OdometryBuffer,
     OdometryReading,
 )
-from kbf_localization.training_map.observation import MapObservation
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import MapObservation, TrainingMap
 from kbf_localization.vision.camera import Camera, Mount
 
 STANDING_M, STANDING_RAD = 0.005, 0.005

@@ -47,8 +47,7 @@ from kbf_localization.motion.odometry_model import noise_between
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.calibration import SimilarityModel, triple
-from kbf_localization.training_map.observation import MapObservation
-from kbf_localization.training_map.training_map import Source, TrainingMap
+from kbf_localization.training_map.training_map import MapObservation, Source, TrainingMap
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer
 from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary, learn_vocabulary

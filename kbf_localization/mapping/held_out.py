@@ -15,8 +15,7 @@ from kbf_localization.mapping.regression import MIN_EXAMPLES, fit_similarity
 from kbf_localization.training_map.calibration import SimilarityModel
 
 if TYPE_CHECKING:
-    from kbf_localization.training_map.observation import MapObservation
-    from kbf_localization.training_map.training_map import TrainingMap
+    from kbf_localization.training_map.training_map import MapObservation, TrainingMap
 
 RUNS = 24
 """Runs of probes, spread over all drives."""

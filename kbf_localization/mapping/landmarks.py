@@ -29,8 +29,7 @@ from kbf_localization.mapping.describing import detect_frames, image_size
 from kbf_localization.mapping.frames import Frames, cover, gather_frames
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map.observation import MapObservation
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import MapObservation, TrainingMap
 from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.camera.mount import OPTICAL_IN_BASE
 from kbf_localization.vision.keypoints import mutual_matches, squared_distances

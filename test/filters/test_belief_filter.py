@@ -10,7 +10,7 @@ from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.filters.smoothing import smooth
-from kbf_localization.training_map.observation import MapObservation
+from kbf_localization.training_map.training_map import MapObservation
 from test.filters.synthetic_world import (
     BLACK,
     Fix,

@@ -8,7 +8,7 @@ import pytest
 
 from kbf_localization.evaluation.map_plot import image_strip
 from kbf_localization.training_map import TrainingMap
-from kbf_localization.training_map import observation as observation_module
+from kbf_localization.training_map import training_map as map_module
 from test.datasets.test_image_messages import hidden_behind
 
 
@@ -68,8 +68,8 @@ def test_best_rows_are_sorted_by_similarity(number_map: TrainingMap) -> None:
 def test_on_a_large_map_the_same_row_is_found_by_its_words_first(
     number_map: TrainingMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observation_module, "MIN_RETRIEVAL_POSES", 5)
-    monkeypatch.setattr(observation_module, "RETRIEVED_FRACTION", 0.5)
+    monkeypatch.setattr(map_module, "MIN_RETRIEVAL_POSES", 5)
+    monkeypatch.setattr(map_module, "RETRIEVED_FRACTION", 0.5)
     for row in range(7):
         observation = number_map.observe(number_map.description(row))
         retrieved = np.argsort(-observation.coarse_similarities())[:3]

@@ -21,8 +21,12 @@ from kbf_localization.localization.localizer import Localizer
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.training_map.observation import MapObservation
-from kbf_localization.training_map.training_map import TrainingMap, subset, without_thumbnails
+from kbf_localization.training_map.training_map import (
+    MapObservation,
+    TrainingMap,
+    subset,
+    without_thumbnails,
+)
 from kbf_localization.vision.describer import Describer
 
 MIN_COVERAGE = 0.6
