@@ -70,7 +70,7 @@ bench: $(VENV)/ready-dev
 
 soak: $(VENV)/ready-dev
 	KBF_SOAK_HOURS=24 KBF_SOAK_MINUTES=60 KBF_SIGNAL_TRIALS=200 $(BIN)/python -m pytest -s --timeout 0 \
-		test/localization/test_long_drive.py test/ros/test_soak.py test/ros/test_signals.py
+		test/localization/test_long_drive.py test/ros/test_node_soak.py test/ros/test_localizer_node_signals.py
 
 # What fails is kept in .hypothesis and tried first the next time, in `make test` too.
 FUZZ_SECONDS ?= 60

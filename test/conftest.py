@@ -43,9 +43,10 @@ sys.dont_write_bytecode = False
 
 # The files that take longest come first, so that no worker is left alone with one in the end.
 LONGEST = (
-    "test_commands", "test_signals", "test_replay", "test_node_inputs", "test_report_in_browser",
-    "test_clocks", "test_transform", "test_check", "test_wheel", "test_demo", "test_bad_images",
-    "test_consistency", "test_live", "test_notebooks", "test_hostile_drives",
+    "test_commands", "test_localizer_node_signals", "test_replay", "test_node_inputs",
+    "test_report_in_browser", "test_clocks", "test_node_transform", "test_check", "test_wheel",
+    "test_demo", "test_bad_images", "test_consistency", "test_live", "test_notebooks",
+    "test_hostile_drives",
 )  # fmt: skip
 
 collect_ignore = [] if HAS_ROS else ["ros", "faults"]

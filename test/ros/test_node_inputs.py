@@ -16,7 +16,7 @@ from kbf_localization.geometry import compose, relative
 from kbf_localization.ros.conversions import header, planar_pose, time_message
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import BEST_EFFORT, RELIABLE, Robot, robot_with_node
-from test.ros.test_images import message as raw_message
+from test.ros.test_conversions_images import message as raw_message
 from test.ros.world import World
 
 

@@ -10,7 +10,7 @@ from kbf_localization.filters.hypothesis import (
     landmark_update,
     transfer,
 )
-from test.filters.test_landmark_update import Fix
+from test.filters.test_hypothesis_landmark_update import Fix
 
 GRID = np.linspace(-1.0, 9.0, 8001)
 NARROW = 1e-10

@@ -23,7 +23,7 @@ from kbf_localization.ros.localizer_node import ECHO_S
 from kbf_localization.ros.node_process import NodeProcess
 from test.ros.hanging_localizer import LOADING
 from test.ros.robot import Robot
-from test.ros.test_soak import cpu_seconds
+from test.ros.test_node_soak import cpu_seconds
 from test.ros.world import World
 
 STATES = (
