@@ -8,15 +8,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import stat
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
 from os import SEEK_END
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, get_args, get_type_hints, overload
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -29,30 +26,19 @@ from kbf_localization.errors import DescriberError, MapError
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
 from kbf_localization.landmarks.table import COLUMNS, LandmarkTable
 from kbf_localization.limits import (
-    CALIBRATION,
-    COUNTS,
     FARTHEST_M,
-    LAST_STAMP_NS,
     MAX_MAP_BYTES,
-    MAX_MAP_SOURCES,
     MAX_PLAN_PIXELS,
-    OTHER_CALIBRATION,
-    PLAN_RESOLUTIONS,
-    Range,
-    check_count,
-    check_number,
-    check_parameter,
     check_scale,
-    shortened,
 )
-from kbf_localization.motion.noise import MotionNoise
-from kbf_localization.training_map.calibration import (
-    Calibration,
-    LikelihoodRatioModel,
-    RelativePoseModel,
-    SimilarityModel,
+from kbf_localization.training_map.file_rows import FileRows, FileThumbnails
+from kbf_localization.training_map.map_description import (
+    Description,
+    PlanPlace,
+    parse_description,
+    to_keys,
 )
-from kbf_localization.training_map.training_map import Source, TrainingMap
+from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer, specification
 from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
@@ -165,333 +151,6 @@ def _measure(file: BinaryIO, version: int) -> tuple[int, bytes]:
     return length, digest.digest()
 
 
-LIMITS: dict[str, Range] = {
-    **CALIBRATION,
-    "resolution": PLAN_RESOLUTIONS,
-    "origin": (-FARTHEST_M, FARTHEST_M),
-    "stamps_ns": (0, LAST_STAMP_NS - 1),
-}
-"""Ranges of the numbers with these names; other whole numbers are counts."""
-
-T = TypeVar("T")
-
-KEYS: dict[type[Any], dict[str, str]] = {}
-"""The format's key of each field: a renamed field keeps its key."""
-
-OLD_KEYS: dict[type[Any], dict[str, str]] = {}
-"""Keys of versions 2 and 3, and the keys that have replaced them."""
-
-
-@dataclass(frozen=True)
-class PlanPlace:
-    """The place of a map's floor plan, as in `FloorPlanImage`."""
-
-    resolution: float
-    origin: tuple[float, float, float]
-
-
-@dataclass(frozen=True)
-class Description:
-    """The content of a map file besides its arrays.
-
-    `layout` is the pyramid's, None without a pyramid; `describer` is what
-    `describer.specification` returns, with the scales of its kernel, None for the pyramid;
-    `calibration` is None in a map of version 1.
-    """
-
-    layout: DescriberSettings | None
-    describer: Mapping[str, Any] | None
-    sources: tuple[Source, ...]
-    parameters: Mapping[str, float]
-    calibration: Calibration | None
-    warnings: tuple[str, ...]
-    plan: PlanPlace | None
-    landmarks: LandmarkDescription | None
-    own_frame: bool = False
-
-
-KEYS |= {
-    Calibration: {
-        "similarity": "similarity",
-        "likelihood_ratio": "place_evidence",
-        "continuity": "continuity_evidence",
-        "relative_pose": "relative_pose",
-        "motion_noise": "motion_noise",
-        "drives": "drives",
-        "probes": "probes",
-        "revisits": "revisits",
-    },
-    SimilarityModel: {
-        "amplitude": "amplitude",
-        "distance_m": "distance_m",
-        "angle_rad": "angle_rad",
-        "exponent": "exponent",
-    },
-    LikelihoodRatioModel: {
-        "contrast": "contrast_coefficient",
-        "prominence": "prominence_coefficient",
-        "expected": "coverage_coefficient",
-        "bias": "intercept",
-        "limit": "limit",
-        "correlation": "correlation_length",
-        "median": "median",
-        "q005": "q005",
-        "bias_fraction": "bias_fraction",
-    },
-    RelativePoseModel: {
-        "coefficients": "coefficients",
-        "log_variance": "log_variance",
-        "prominence": "prominence_range",
-        "apparent": "separation_range",
-        "least_variance": "variance_floor",
-        "correlation": "correlation_length",
-        "bias_fraction": "bias_fraction",
-    },
-    MotionNoise: {
-        "per_metre": "variance_per_m",
-        "per_radian": "variance_per_rad",
-        "set_aside": "outliers",
-    },
-    Source: {
-        "name": "name",
-        "kind": "kind",
-        "condition": "condition",
-        "frames": "images",
-        "chosen": "chosen",
-        "stamps_ns": "stamps_ns",
-    },
-    PlanPlace: {"resolution": "resolution", "origin": "origin"},
-    DescriberSettings: {
-        "image_width": "image_width",
-        "image_height": "image_height",
-        "patch_size": "patch_size",
-        "grid_step": "grid_step",
-        "levels": "levels",
-        "words": "vocabulary_size",
-        "flat_gradient": "flat_gradient",
-    },
-}
-OLD_KEYS |= {
-    Calibration: {
-        "resemblance": "similarity",
-        "evidence": "place_evidence",
-        "film": "continuity_evidence",
-        "readout": "relative_pose",
-    },
-    LikelihoodRatioModel: {
-        "contrast": "contrast_coefficient",
-        "prominence": "prominence_coefficient",
-        "expected": "coverage_coefficient",
-        "bias": "intercept",
-        "correlation": "correlation_length",
-        "usual": "median",
-        "low": "q005",
-        "lasting": "bias_fraction",
-    },
-    RelativePoseModel: {
-        "prominence": "prominence_range",
-        "apparent": "separation_range",
-        "least_variance": "variance_floor",
-        "correlation": "correlation_length",
-        "lasting": "bias_fraction",
-    },
-    MotionNoise: {
-        "per_metre": "variance_per_m",
-        "per_radian": "variance_per_rad",
-        "set_aside": "outliers",
-    },
-    Source: {"frames": "images"},
-    DescriberSettings: {"words": "vocabulary_size"},
-}
-
-
-_FIELDS: dict[type[Any], tuple[dict[str, Any], frozenset[str]]] = {
-    kind: (
-        get_type_hints(kind),
-        frozenset(item.name for item in fields(kind) if item.default is not MISSING),
-    )
-    for kind in KEYS
-}
-"""The types of each data class's fields, and the names of those with a default."""
-
-
-def parse_description(text: bytes) -> Description:
-    """Parse the description; ValueError for anything that is not as `save_map` writes it."""
-    try:
-        content = json.loads(text)
-    except (RecursionError, ValueError) as error:
-        raise ValueError("its description is not JSON") from error
-    if not isinstance(content, dict):
-        raise ValueError("its description is not a table")
-    sources, warnings = content.get("sources"), content.get("warnings")
-    if not isinstance(sources, list) or not sources:
-        raise ValueError("its description names no sources")
-    if len(sources) > MAX_MAP_SOURCES:
-        raise ValueError(f"it has {len(sources)} sources, more than {MAX_MAP_SOURCES}")
-    if not isinstance(warnings, list) or not all(isinstance(line, str) for line in warnings):
-        raise ValueError("the description's warnings are not lines")
-    describer = content.get("describer")
-    if not isinstance(describer, (dict, type(None))):
-        raise ValueError("the description's describer is not a table")
-    parameters = content.get("parameters")
-    if not isinstance(parameters, dict):
-        raise ValueError("the description's parameters are not a table")
-    layout, plan = content.get("settings"), content.get("floor_plan")
-    landmarks = content.get("landmarks")
-    calibration = content.get("calibration", content.get("learned"))
-    has_pyramid = layout is not None or describer is None
-    own_frame = content.get("own_frame", False)
-    if not isinstance(own_frame, bool):
-        raise ValueError("the description's own_frame is neither true nor false")
-    return Description(
-        layout=_from_keys(layout, DescriberSettings, complete=True) if has_pyramid else None,
-        describer=describer,
-        sources=tuple(_source(source) for source in sources),
-        parameters={key: check_parameter(key, value) for key, value in parameters.items()},
-        calibration=None if calibration is None else _from_keys(calibration, Calibration),
-        warnings=tuple(warnings),
-        plan=None if plan is None else _from_keys(plan, PlanPlace),
-        landmarks=None if landmarks is None else LandmarkDescription.from_dict(landmarks),
-        own_frame=own_frame,
-    )
-
-
-def _source(content: Any) -> Source:
-    source = _from_keys(content, Source)
-    if source.stamps_ns is not None and source.stamps_ns[0] > source.stamps_ns[1]:
-        raise ValueError(f"the stamps of a source are {source.stamps_ns}")
-    return source
-
-
-def _from_keys(content: Any, kind: type[T], *, complete: bool = False) -> T:
-    """Return the data class `kind` of a table, each value of its type and within its limits.
-
-    Unless it must be `complete`, values with a default may be missing, as in older maps.
-    """
-    types, optional = _FIELDS[kind]
-    keys, optional = KEYS[kind], frozenset() if complete else optional
-    if not isinstance(content, dict):
-        raise ValueError(f"the description's {kind.__name__} is not a table")
-    older = OLD_KEYS.get(kind, {})
-    content = {older.get(key, key): value for key, value in content.items()}
-    named = {field: content[key] for field, key in keys.items() if key in content}
-    if not types.keys() - optional <= named.keys() or len(named) != len(content):
-        raise ValueError(f"the description's {kind.__name__} lacks something")
-    return kind(
-        **{
-            name: _checked(value, types[name], f"the description's {kind.__name__}.{name}", name)
-            for name, value in named.items()
-        }
-    )
-
-
-def _to_keys(value: Any) -> Any:
-    """Return a data class as a table with the format's keys."""
-    if is_dataclass(value):
-        keys = KEYS[type(value)]
-        return {keys[item.name]: _to_keys(getattr(value, item.name)) for item in fields(value)}
-    return value
-
-
-def _checked(value: Any, kind: Any, what: str, name: str) -> Any:
-    """Return the value if it is of a type such as `tuple[float, float] | None`; else ValueError."""
-    if is_dataclass(kind):
-        return _from_keys(value, kind)  # type: ignore[arg-type]
-    parts = get_args(kind)
-    if type(None) in parts:
-        return None if value is None else _checked(value, parts[0], what, name)
-    if parts:
-        if not isinstance(value, list) or len(value) != len(parts):
-            raise ValueError(f"{what} has another shape")
-        return tuple(
-            _checked(item, part, what, name) for item, part in zip(value, parts, strict=True)
-        )
-    if kind is float:
-        return check_number(what, value, LIMITS.get(name, OTHER_CALIBRATION))
-    if kind is int:
-        check_count(what, value, LIMITS.get(name, COUNTS))
-    elif not isinstance(value, kind):
-        raise ValueError(f"{what} is {shortened(value)}")
-    return value
-
-
-@dataclass(frozen=True)
-class FileThumbnails(Sequence[bytes]):
-    """JPEG bytes a pose, which stand one after the other from byte `offset` of the file.
-
-    `ends` (n,) says where each ends, counted from `offset`. Where the file has gone or has been
-    replaced since, a thumbnail is empty.
-    """
-
-    path: Path
-    offset: int
-    ends: NDArray[np.int64]
-    checksums: NDArray[np.uint32]
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
-        row = range(len(self))[index]
-        start = int(self.ends[row - 1]) if row else 0
-        try:
-            data = self._read(start, int(self.ends[row]))
-        except OSError:
-            return b""
-        return data if zlib.crc32(data) == self.checksums[row] else b""
-
-    def _read(self, start: int, end: int) -> bytes:
-        return _read_bytes(self.path, self.offset + start, end - start)
-
-
-@dataclass(frozen=True)
-class FileRows:
-    """An array of `shape` and `dtype` from byte `offset` of a file, of which slices are read.
-
-    Where the file has gone or has been truncated since, a slice is of zeros.
-    """
-
-    path: Path
-    offset: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    @classmethod
-    def of_dataset(cls, path: Path, dataset: h5py.Dataset) -> FileRows:
-        """Return the rows of a data set that lies in the file in one piece."""
-        return cls(path, int(dataset.id.get_offset() or 0), dataset.shape, dataset.dtype)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> NDArray[Any]:
-        start, stop, _ = rows.indices(len(self))
-        shape = (max(stop - start, 0), *self.shape[1:])
-        size = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
-        try:
-            data = _read_bytes(self.path, self.offset + size * start, size * shape[0])
-        except OSError:
-            data = b""
-        if len(data) != size * shape[0]:
-            return np.zeros(shape, self.dtype)
-        return np.frombuffer(data, self.dtype).reshape(shape)
-
-
-def _read_bytes(path: Path, start: int, count: int) -> bytes:
-    # What has taken the file's place may be a pipe, whose opening would wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.pread(descriptor, count, start)
-    finally:
-        os.close(descriptor)
-
-
 def save_map(training_map: TrainingMap, path: Path | str, *, replace: bool = True) -> None:
     """Store the map at `path`, in place of a file that may be there unless `replace` is false.
 
@@ -558,12 +217,12 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
             joined[start : start + size] = np.frombuffer(thumbnail, dtype=np.uint8)
             start += size
     description = {
-        "settings": None if pyramid is None else _to_keys(pyramid.layout),
-        "sources": [_to_keys(source) for source in training_map.sources],
+        "settings": None if pyramid is None else to_keys(pyramid.layout),
+        "sources": [to_keys(source) for source in training_map.sources],
         "parameters": {name: float(value) for name, value in training_map.parameters.items()},
-        "calibration": _to_keys(training_map.calibration),
+        "calibration": to_keys(training_map.calibration),
         "warnings": list(training_map.warnings),
-        "floor_plan": None if plan is None else _to_keys(PlanPlace(plan.resolution, plan.origin)),
+        "floor_plan": None if plan is None else to_keys(PlanPlace(plan.resolution, plan.origin)),
     }
     if training_map.own_frame:
         description["own_frame"] = True

@@ -22,7 +22,7 @@ from kbf_localization.filters.parameters import SEARCH_RANGES, ParticleParameter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.limits import MAX_MAP_SOURCES, PARAMETERS, check_parameter
 from kbf_localization.mapping import load_map
-from kbf_localization.training_map import TrainingMap, map_file, save_map
+from kbf_localization.training_map import TrainingMap, map_description, save_map
 from test.filters.synthetic_world import SETTINGS
 from test.training_map.forging import redescribe
 
@@ -192,10 +192,10 @@ def test_the_annotations_are_evaluated_once_for_each_class(
     def evaluate(kind: type) -> dict[str, Any]:
         raise AssertionError(f"the types of {kind} are evaluated again")
 
-    monkeypatch.setattr(map_file, "get_type_hints", evaluate)
+    monkeypatch.setattr(map_description, "get_type_hints", evaluate)
     content = description(tiny_map, tmp_path)
     content["sources"] *= 500
-    found = map_file.parse_description(json.dumps(content).encode())
+    found = map_description.parse_description(json.dumps(content).encode())
     assert len(found.sources) == len(content["sources"]) >= 500
 
 
@@ -203,7 +203,7 @@ def test_a_map_of_too_many_sources_is_refused(tmp_path: Path, tiny_map: Training
     content = description(tiny_map, tmp_path)
     content["sources"] *= MAX_MAP_SOURCES + 1
     with pytest.raises(ValueError, match=f"sources, more than {MAX_MAP_SOURCES}"):
-        map_file.parse_description(json.dumps(content).encode())
+        map_description.parse_description(json.dumps(content).encode())
 
 
 def description(training_map: TrainingMap, folder: Path) -> dict[str, Any]:
