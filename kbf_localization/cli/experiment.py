@@ -287,9 +287,11 @@ def faults(
     trajectories: MorePaths = None,
     only: Annotated[Optional[str], Option(help="Faults, with commas. Default: all.")] = None,
     kidnappings: Annotated[int, Option(min=1, help="Kidnappings over all buildings.")] = 51,
+    test_drives: Annotated[int, Option(min=1, help="Drives of each kind in a building.")] = 2,
     poses: MapPoses = 400,
     frames: Annotated[int, Option(min=400, help="Frames of each simulated drive.")] = 500,
     size: ImageSize = "320x240",
+    drives: KeptDrives = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
     output: Results = None,
@@ -304,12 +306,13 @@ def faults(
 
     pixels, names = parse_image_size(size), check_faults(only)
     settings = {"buildings": buildings, "trajectories": trajectories, "kidnappings": kidnappings}
-    record = Record("faults", output, **settings, poses=poses, frames=frames, size=size, seed=seed)
+    settings |= {"test_drives": test_drives, "poses": poses, "frames": frames}
+    record = Record("faults", output, **settings, faults=names, size=size, seed=seed)
     workers = make_workers(jobs)
-    with rendering() as (folder, progress):
-        builder = Builder(poses, pixels, workers, progress)
+    with rendering(drives) as (folder, progress):
+        builder = Builder(poses, pixels, workers, progress, test_drives)
         places = [
-            builder.invented(folder / f"office{number}", number, frames)
+            builder.invented(folder / f"{number}-{frames}-{test_drives}-{size}", number, frames)
             for number in range(seed, seed + buildings)
         ]
         if trajectories is not None:

@@ -21,7 +21,7 @@ from kbf_localization.evaluation.description_cache import CachedDescriber
 from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.vision.camera import Camera, Mount
-from kbf_localization.vision.describer import Describer, ImageDescriber, ImageDescription
+from kbf_localization.vision.describer import ImageDescriber, ImageDescription
 
 Outcome = tuple["ImageDescription | None", float]
 """An image's description, None where it cannot be decoded, with its milliseconds."""
@@ -73,7 +73,7 @@ class DescribedDrive:
 
 def describe_images(
     drive: Drive,
-    describer: Describer | ImageDescriber | CachedDescriber,
+    describer: ImageDescriber | CachedDescriber,
     indices: Rows | None = None,
 ) -> Iterator[Outcome]:
     """Return a drive's images, or those of `indices`, described on all cores some images ahead."""
@@ -94,7 +94,7 @@ def describe_images(
 
 def describe_drive(
     drive: Drive,
-    describer: Describer | ImageDescriber | CachedDescriber,
+    describer: ImageDescriber | CachedDescriber,
     progress: Progress = no_progress,
     indices: Rows | None = None,
 ) -> DescribedDrive:

@@ -180,7 +180,7 @@ def disturbed_images(
         rows = np.flatnonzero(disturbed).tolist()
         clock = seconds_of(described) - seconds_of(described)[rows[0]]
         rng = np.random.default_rng((here.seed, number))
-        describer = here.training_map.described_by
+        describer = here.training_map.image_describer
         seen: dict[int, ImageDescription | None] = {}
         for row, image in drive.images(rows):
             if image is not None:
@@ -247,14 +247,14 @@ def undisturbed(here: Building, _: Building) -> Iterator[Case]:
 def other_drives(which: str, here: Building, _: Building) -> Iterator[Case]:
     """Take further drives, such as those by night, on the map as it is."""
     for drive in here.further[which]:
-        described = describe_drive(drive, here.training_map.described_by)
+        described = describe_drive(drive, here.training_map.image_describer)
         yield Case(described, here.training_map, _always(described))
 
 
 def wrong_map(here: Building, there: Building) -> Iterator[Case]:
     """Take another building's map, with its own vocabulary."""
     for drive in here.tests:
-        described = describe_drive(drive, there.training_map.described_by)
+        described = describe_drive(drive, there.training_map.image_describer)
         yield Case(described, there.training_map, _always(described), no_pose_is_right=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-DRIVES_PER_KIND = 2
+TRAINING_DRIVES = 2
 KINDS = {
     "training": ("cloudy", 0.0),
     "tests": ("cloudy", 0.0),
     "night": ("night", 0.0),
     "turned_20_degrees": ("cloudy", np.radians(20.0)),
 }
-"""The drives, so many of each kind: their light, and by how much the camera is turned."""
+"""The kinds of drives: their light, and by how much the camera is turned."""
 
 FIGURES = (
     "confident_wrong_share",
@@ -54,24 +55,27 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class Builder:
-    """Renders buildings and makes their maps, of `poses` poses; images are `size` pixels large."""
+    """Renders buildings and makes their maps, of `poses` poses; images are `size` pixels large.
+
+    There are `drives` of each kind but the training drives.
+    """
 
     poses: int
     size: tuple[int, int]
     workers: Workers
     progress: Progress = no_progress
+    drives: int = 2
 
     def invented(self, folder: Path, seed: int, frames: int) -> Building:
-        """Render the invented office of `seed` into `folder`."""
-        conditions = [condition for condition, _ in KINDS.values() for _ in range(DRIVES_PER_KIND)]
-        turned = [turned_rad for _, turned_rad in KINDS.values() for _ in range(DRIVES_PER_KIND)]
-        drives = simulated_drives(
-            folder, conditions, camera_turned_rad=turned, frames=frames, **self._how(seed)
+        """Render the invented office of `seed` into `folder`, or use what is there."""
+        kinds = [how for kind, how in KINDS.items() for _ in range(self._count(kind))]
+        conditions, turned = zip(*kinds, strict=True)
+        drives = iter(
+            simulated_drives(
+                folder, conditions, camera_turned_rad=turned, frames=frames, **self._how(seed)
+            )
         )
-        parts = [
-            drives[first : first + DRIVES_PER_KIND]
-            for first in range(0, len(drives), DRIVES_PER_KIND)
-        ]
+        parts = [[*islice(drives, self._count(kind))] for kind in KINDS]
         return self._building(f"office {seed}", parts, seed)
 
     def round_path(self, folder: Path, trajectories: Path, seed: int) -> Building:
@@ -84,13 +88,17 @@ class Builder:
                 folder / kind,
                 [path],
                 office_from=[other],
-                extra_drives=DRIVES_PER_KIND - 1,
+                extra_drives=self._count(kind) - 1,
                 condition=condition,
                 camera_turned_rad=turned_rad,
                 **self._how(seed),
             )
             parts.append([open_drive(path) for path in paths])
         return self._building(f"real path, office {seed}", parts, seed)
+
+    def _count(self, kind: str) -> int:
+        """Return how many drives of this kind there are."""
+        return TRAINING_DRIVES if kind == "training" else self.drives
 
     def _how(self, seed: int) -> dict[str, Any]:
         return {
@@ -106,7 +114,7 @@ class Builder:
         self.progress(0, 1, f"learning the map of {name}")
         rows = np.arange(len(pool.frames.poses))
         training_map = pool.map_of(rows, self.poses, "coverage", seed)
-        describer = training_map.described_by
+        describer = training_map.image_describer
         return Building(
             name=name,
             pool=pool,

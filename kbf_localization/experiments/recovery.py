@@ -111,6 +111,8 @@ def joined(drives: Sequence[DescribedDrive], trial: Trial) -> DescribedDrive:
         odometry=OdometryLog(all_stamps, np.concatenate(readings)),
         descriptions=tuple(description for part in parts for description in part.descriptions),
         describe_ms=np.concatenate([part.describe_ms for part in parts]),
+        camera=parts[0].camera,
+        mount=parts[0].mount,
     )
 
 
@@ -246,7 +248,7 @@ def make_world(
     merged = merge_maps([cloudy, build_map([night_trained], poses=poses, like=cloudy, **how)])
 
     def scene(training_map: TrainingMap, on: list[Drive]) -> Scene:
-        describer = training_map.described_by
+        describer = training_map.image_describer
         described = [describe_drive(drive, describer, progress=progress) for drive in on]
         return Scene(training_map, tuple(described))
 

@@ -9,7 +9,7 @@ import pytest
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import ParameterError
-from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.evaluation.described_drive import DescribedDrive, describe_drive
 from kbf_localization.evaluation.run import Run
 from kbf_localization.experiments.faults import (
     BEGIN_S,
@@ -26,13 +26,15 @@ from kbf_localization.experiments.faults import (
     kidnapped,
     late,
     mirrored,
+    other_drives,
     upside_down,
+    wrong_map,
 )
 from kbf_localization.experiments.faults_run import Outcome, metrics_of, score
 from kbf_localization.geometry import relative
 from kbf_localization.simulator import simulate
 from kbf_localization.training_map.calibration import SimilarityModel
-from kbf_localization.vision.describer import ImageDescription
+from kbf_localization.vision.describer import ImageDescriber, ImageDescription
 
 FRAME_NS = 200_000_000
 FRAMES = 500
@@ -237,6 +239,9 @@ class Brightness:
     def describe(self, image):
         return ImageDescription(np.array([int(image.mean())]))
 
+    def describe_all(self, images):
+        return [self.describe(image) for image in images]
+
 
 def test_images_are_disturbed_before_they_are_described(building, tmp_path):
     (path,) = simulate(tmp_path, runs=1, frames=3, size=(64, 48))
@@ -251,10 +256,25 @@ def test_images_are_disturbed_before_they_are_described(building, tmp_path):
         np.zeros(3),
     )
     building.tests, building.described = (real,), (described,)
-    building.training_map = SimpleNamespace(described_by=Brightness())
+    building.training_map = SimpleNamespace(image_describer=Brightness())
     white = partial(np.full_like, fill_value=255)
     (case,) = disturbed_images(lambda image, *_: white(image), 20.0, building, building)
     assert [int(image.features[0]) for image in case.drive.descriptions] == [-1, 255, -1]
+
+
+def test_drives_have_the_keypoints_that_landmarks_need(building, tmp_path):
+    (path,) = simulate(tmp_path, runs=1, frames=3, size=(160, 120))
+    drive = open_drive(path)
+    building.training_map = SimpleNamespace(image_describer=ImageDescriber(Brightness()))
+    building.tests, building.further = (drive,), {"night": (drive,)}
+    building.described = (describe_drive(drive, building.training_map.image_describer),)
+    for fault in (
+        partial(other_drives, "night"),
+        wrong_map,
+        partial(disturbed_images, mirrored, float("inf")),
+    ):
+        (case,) = fault(building, building)
+        assert all(len(image.keypoints) > 0 for image in case.drive.descriptions)
 
 
 def test_a_turned_camera_sees_another_image_on_the_same_path(tmp_path):

@@ -27,7 +27,7 @@ from kbf_localization.training_map.training_map import (
     subset,
     without_thumbnails,
 )
-from kbf_localization.vision.describer import Describer
+from kbf_localization.vision.describer import ImageDescriber
 
 MIN_COVERAGE = 0.6
 """Of the resemblance: where a map covers a pose less well, a robot that starts there seldom finds
@@ -111,7 +111,7 @@ def make_folds(
     max_count = max(1, MAX_FRAMES // len(drives or names))
     checked: list[tuple[int | None, DescribedDrive, tuple[Rows, ...]]] = []
     if drives:
-        describer = training_map.described_by
+        describer = training_map.image_describer
         for drive in drives:
             described, windows = _sampled(drive, describer, max_count, progress)
             number = names.index(drive.name) if drive.name in names else None
@@ -139,7 +139,7 @@ def make_folds(
 
 
 def _sampled(
-    drive: Drive | DescribedDrive, describer: Describer, max_count: int, progress: Progress
+    drive: Drive | DescribedDrive, describer: ImageDescriber, max_count: int, progress: Progress
 ) -> tuple[DescribedDrive, tuple[Rows, ...]]:
     """Describe the drive's images of known pose, of many only windows; return these too."""
     poses = drive.truth if isinstance(drive, DescribedDrive) else drive.poses
