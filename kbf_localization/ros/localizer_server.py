@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,7 +25,6 @@ from kbf_localization.arrays import Image as GreyImage
 from kbf_localization.errors import ParameterError
 from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.geometry import position_sigma
 from kbf_localization.localization import Localization, Localizer, State
 from kbf_localization.localization.localizer import FilterReset
 from kbf_localization.ros.camera import CameraInfoFields, CameraMonitor, camera_info_name
@@ -39,7 +37,6 @@ from kbf_localization.ros.conversions import (
     planar_pose,
 )
 from kbf_localization.ros.diagnostics import (
-    STATE_TEXTS,
     ImageHealth,
     Latency,
     Rate,
@@ -47,6 +44,7 @@ from kbf_localization.ros.diagnostics import (
 )
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
 from kbf_localization.ros.startup import localizer_settings
+from kbf_localization.ros.state_report import StateReport
 from kbf_localization.ros.subscription_reader import (
     UNREADABLE,
     ImageWorker,
@@ -78,8 +76,8 @@ class LocalizerServer:
 
     `values` are the node's parameters by name. `publish` is called for every processed image,
     `moved` for odometry and for a given pose; `warn(kind, line)` logs a warning, of one kind at
-    most every few seconds. All that is refused is counted in `localizer.counts`. Every change of
-    state is logged with its reason.
+    most every few seconds. All that is refused is counted in `localizer.counts`. The `report`
+    has the state with its reasons.
     """
 
     def __init__(
@@ -110,10 +108,7 @@ class LocalizerServer:
         if values["image_transport"] == "compressed":
             self._image_topic = "image/compressed"
         self._reader: SubscriptionReader | None = None
-        self._started_at = self._state_since = time.monotonic()
-        self._reported_state = State.UNINITIALIZED
-        self._report_lock = threading.Lock()
-        self._cached_sigma: tuple[int | None, Localization | None, float] = (None, None, math.nan)
+        self.report = StateReport(localizer, values, log, self._odometry_age_s)
         self._worker = ImageWorker(
             self._process,
             localizer.covers,
@@ -131,7 +126,7 @@ class LocalizerServer:
     def start_reading(self, node: SafeLifecycleNode) -> None:
         """Subscribe to odometry and images."""
         self._health.used()
-        self._started_at = time.monotonic()
+        self.report.restart()
         self._reader = SubscriptionReader(
             node, self._topics(node), self.failed, lambda: self.localizer.stands
         )
@@ -212,123 +207,19 @@ class LocalizerServer:
     def apply(self, values: Mapping[str, Any]) -> None:
         """Apply the live parameters; the belief stays."""
         self._values = values
+        self.report.apply(values)
         self._worker.set_patience(values["odometry_patience"])
         self.localizer.configure(localizer_settings(values))
 
-    @property
-    def state(self) -> State:
-        """The localizer's state; `DEGRADED` also while map→odom is withheld from a tracked pose."""
-        state = self.localizer.state
-        if state is State.TRACKING and (self.transform_veto() or self._silent_odometry()):
-            return State.DEGRADED
-        return state
-
-    def _silent_odometry(self) -> str | None:
-        """Return since when no odometry comes: without any the transform is not sent."""
+    def _odometry_age_s(self) -> float:
         reader = self._reader
-        age_s = math.nan if reader is None else reader.watches[self._odometry_topic].age
-        return (
-            f"no odometry for {age_s:.0f} s" if age_s > self._values["watchdog_timeout"] else None
-        )
+        return math.nan if reader is None else reader.watches[self._odometry_topic].age
 
     def reinitialize(self) -> None:
         """Forget the pose: start from anywhere on the map."""
-        self._started_at = time.monotonic()
+        self.report.restart()
         self.localizer.reinitialize()
-        self.report_state()
-
-    def report_state(self) -> None:
-        """Log the state with its reason where it has changed since the last call."""
-        with self._report_lock:
-            before, state = self._reported_state, self.state
-            if state is before:
-                return
-            since_s = time.monotonic() - self._state_since
-            self._reported_state, self._state_since = state, time.monotonic()
-        line = f"{state.value}: {self._state_reason(before, state, since_s)}"
-        if state in (State.DEGRADED, State.LOST):
-            self._log.warning(line)
-        else:
-            self._log.info(line)
-
-    def _state_reason(self, before: State, state: State, since_s: float) -> str:
-        """Return why `before`, which lasted `since_s` seconds, has become `state`."""
-        if state is State.DEGRADED:
-            return self._degraded_reason()
-        if state is State.TRACKING:
-            after_start_s = time.monotonic() - self._started_at
-            reason = {
-                State.DEGRADED: f"images confirm the pose again after {since_s:.1f} s",
-                State.LOST: f"found again after {since_s:.1f} s",
-            }.get(before, f"{after_start_s:.1f} s after start")
-            return f"{reason}, ± {self._sigma_m():.2f} m{self._inliers_text()}"
-        if state is State.LOCALIZING and before is not State.UNINITIALIZED:
-            return f"± {self._sigma_m():.2f} m is more than max_tracking_sigma"
-        return STATE_TEXTS[state]
-
-    def _inliers_text(self) -> str:
-        last = self.localizer.last
-        fix = None if last is None else last.estimate.landmark_fix
-        return "" if fix is None else f", {fix.inliers} inliers"
-
-    def _degraded_reason(self) -> str:
-        if self.localizer.state is State.DEGRADED:
-            gap, image_gap_s = self.localizer.unconfirmed, self.localizer.dead_reckoned_s
-            if gap is not None and image_gap_s is not None:
-                # Every image ends a gap without images, whether it fits or not.
-                why = "no usable image" if image_gap_s >= 0.5 * gap.seconds else self._misfit()
-                return f"{why} for {gap.seconds:.1f} s and {gap.metres:.1f} m"
-        return self.transform_veto() or self._silent_odometry() or "map→odom was withheld"
-
-    def _misfit(self) -> str:
-        """Return what is wrong with the images that arrive."""
-        last = self.localizer.last
-        events = () if last is None else last.estimate.events
-        if Event.FROZEN_IMAGE in events:
-            return "the camera repeats one image"
-        if Event.UNRECOGNIZED_IMAGE in events:
-            return "images are not recognized"
-        return "the map shows nothing of what the camera sees"
-
-    def _sigma_m(self) -> float:
-        """Return the standard deviation of the newest position in metres; NaN before a pose.
-
-        Computed once for each odometry reading and image, for a status asks for it repeatedly.
-        """
-        localizer = self.localizer
-        newest_ns, last = localizer.newest_odometry_ns, localizer.last
-        cached_ns, cached_last, sigma_m = self._cached_sigma
-        if last is None or cached_last is not last or cached_ns != newest_ns:
-            known = localizer.pose_at()
-            sigma_m = math.nan if known is None else position_sigma(known[1])
-            self._cached_sigma = newest_ns, last, sigma_m
-        return sigma_m
-
-    @property
-    def state_text(self) -> str:
-        """The state with what an operator must know about it."""
-        state = self.state
-        if state is State.DEGRADED:
-            return f"degraded: {self._degraded_reason()}"
-        return STATE_TEXTS[state]
-
-    def transform_veto(self) -> str | None:
-        """Return why map→odom must not be sent now; None while it can be trusted."""
-        localizer, values = self.localizer, self._values
-        given = localizer.rests_on_given_pose
-        if localizer.state not in (State.TRACKING, State.DEGRADED) and not given:
-            return f"the state is {localizer.state.value}"
-        sigma, seconds = self._sigma_m(), localizer.dead_reckoned_s
-        if math.isnan(sigma) or seconds is None:
-            return "there is no odometry"
-        if sigma > values["dead_reckoning_max_sigma"] and not given:
-            return (
-                f"odometry alone has carried the pose to a standard deviation of {sigma:.2f} m, "
-                "more than dead_reckoning_max_sigma"
-            )
-        if seconds > values["dead_reckoning_max_seconds"]:
-            return f"no image for {seconds:.1f} s, more than dead_reckoning_max_seconds"
-        return None
+        self.report.log_change()
 
     def diagnostics(self) -> dict[str, str]:
         """Return a line for each kind of problem with the inputs."""
@@ -343,7 +234,7 @@ class LocalizerServer:
                 f"the camera looks turned by {math.degrees(last.estimate.camera_yaw):.0f}° on its "
                 "mount since the map was made: turn it back, or correct base_frame → camera in tf"
             )
-        reason = self.transform_veto()
+        reason = self.report.transform_veto()
         if reason is not None and self.localizer.state is not State.UNINITIALIZED:
             found["transform"] = f"map→odom is not sent: {reason}"
         return found
@@ -384,10 +275,10 @@ class LocalizerServer:
         weights = None if last is None else last.estimate.weights
         p50, p99 = self._latency.percentiles_ms()
         return {
-            "state": self.state.value,
-            "state_since_s": time.monotonic() - self._state_since,
+            "state": self.report.state.value,
+            "state_since_s": self.report.since_s,
             "image_state": "" if last is None else last.state.value,
-            "sigma_m": self._sigma_m(),
+            "sigma_m": self.report.sigma_m(),
             "evidence": math.nan if last is None else last.evidence,
             "stamp_ns": 0 if last is None else last.stamp_ns,
             "step_ms": self._last_step_ms,
@@ -560,7 +451,7 @@ class LocalizerServer:
         if localization is None or localization is not self.localizer.last:
             return
         self._health.used()
-        self.report_state()
+        self.report.log_change()
         self._last_step_ms = 1e3 * (time.perf_counter() - started)
         self._publish(localization)
         self._latency.add(time.perf_counter() - pending.arrived)

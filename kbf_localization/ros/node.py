@@ -191,7 +191,7 @@ class LocalizerNode(SafeLifecycleNode):
             # So that tf agrees with the pose at the image's stamp. An image that was not used
             # leaves the transform as it is, which is sent with the odometry.
             wanted = self._values["tf_broadcast"] and localization.used
-            if wanted and self._server is not None and server.transform_veto() is None:
+            if wanted and self._server is not None and server.report.transform_veto() is None:
                 transform = server.localizer.map_to_odom()
                 if transform is not None:
                     self._outputs.send_transform(transform, localization.stamp_ns)
@@ -211,7 +211,7 @@ class LocalizerNode(SafeLifecycleNode):
             if newest_ns is None or not self._outputs.transform_is_due(newest_ns, tolerance_ns):
                 return
             transform = server.localizer.map_to_odom()
-            if transform is not None and server.transform_veto() is None:
+            if transform is not None and server.report.transform_veto() is None:
                 self._outputs.keep_transform(transform, newest_ns, tolerance_ns)
 
     def _status(self) -> DiagnosticStatus:
@@ -221,7 +221,7 @@ class LocalizerNode(SafeLifecycleNode):
             return diagnostics.inactive(name, self.get_name(), self.state_label)
         lines = server.diagnostics().values()
         return diagnostics.status(
-            name, self.get_name(), server.state, server.state_text, lines, server.metrics()
+            name, self.get_name(), server.report.state, server.report.text, lines, server.metrics()
         )
 
     def _diagnose(self) -> None:
@@ -233,7 +233,7 @@ class LocalizerNode(SafeLifecycleNode):
             server = self._server
             if server is None or not server.is_reading:
                 return
-            server.report_state()
+            server.report.log_change()
             self._outputs.publish_status(status)
             self._show_state(server)
             for kind, line in server.diagnostics().items():
@@ -246,7 +246,7 @@ class LocalizerNode(SafeLifecycleNode):
             return
         known, stamp_ns = server.localizer.pose_at(), server.localizer.newest_odometry_ns
         if known is not None and stamp_ns is not None:
-            self._outputs.publish_state(stamp_ns, *known, server.state, server.state_text)
+            self._outputs.publish_state(stamp_ns, *known, server.report.state, server.report.text)
 
     def _search_duplicate_nodes(self) -> None:
         """Warn of nodes of the same name: both send map→odom and answer half the calls."""
@@ -282,7 +282,7 @@ class LocalizerNode(SafeLifecycleNode):
             return
         known = server.localizer.pose_at()
         off = self._values["save_pose_rate"] < 0.0
-        if off or known is None or server.transform_veto() is not None:
+        if off or known is None or server.report.transform_veto() is not None:
             return
         try:
             path = user_path(self._values["saved_pose_file"])
