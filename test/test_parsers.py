@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import struct
 import tempfile
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +21,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from kbf_localization.cli.mapping import parse_anchor, read_pairs
+from kbf_localization.cli.mapping import parse_anchor, parse_pair, read_pairs
 from kbf_localization.datasets.bag_limits import _bounded_qos
 from kbf_localization.datasets.bag_reader import (
     CAMERA_INFO,
@@ -33,8 +35,12 @@ from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.camera_file import read_camera_file, write_camera_file
 from kbf_localization.datasets.cold import parse_frame_name
 from kbf_localization.datasets.image_headers import read_header
+from kbf_localization.datasets.known_cameras import kitti_camera, openloris_camera, openloris_mount
 from kbf_localization.datasets.trajectory import parse_stamp, read_trajectory
 from kbf_localization.errors import DatasetError, KbfError
+from kbf_localization.evaluation.cross_validation import Journal
+from kbf_localization.evaluation.description_cache import _packed, _unpacked
+from kbf_localization.experiments.public import _seven_scenes
 from kbf_localization.limits import FARTHEST_M
 from kbf_localization.live.server import _pose
 from kbf_localization.mapping.editing import frame_from_pairs
@@ -136,6 +142,62 @@ def anchored(text: str) -> None:
     assert np.isfinite(anchor.pose).all() and max(np.abs(anchor.pose)) <= FARTHEST_M
 
 
+def align_by(text: str) -> None:
+    pair = parse_pair(text)
+    assert max(map(abs, pair)) <= FARTHEST_M
+
+
+def check_kitti(path: Path) -> None:
+    camera, centre = kitti_camera(path, "image_2", 1241, 376)
+    check_sees(camera)
+    assert np.isfinite(centre).all()
+
+
+def check_mount(path: Path) -> None:
+    mount = openloris_mount(path)
+    assert mount is None or np.isfinite(mount.translation).all()
+
+
+def split_of_a_scene(path: Path) -> None:
+    for name in ("TrainSplit.txt", "TestSplit.txt"):
+        path.with_name(name).write_bytes(path.read_bytes())
+    _seven_scenes(path.parent, [path.parent / "seq-01", path.parent / "seq-02"])
+
+
+def cached_entry(_: Path) -> bytes:
+    return _packed({"features": np.ones((3, 2), np.float32), "ms": np.array(1.5)})[4:]
+
+
+def cached(body: bytes) -> None:
+    """With a right checksum, as a changed entry would have that is meant to harm."""
+    arrays = _unpacked(zlib.crc32(body).to_bytes(4, "little") + body)
+    assert arrays is None or sum(array.nbytes for array in arrays.values()) <= len(body)
+
+
+KITTI = b"P0: 1 0 0 0 0 1 0 0 0 0 1 0\nP2: 718.9 0 607.2 45.4 0 718.9 185.2 -0.1 0 0 1 0.005\n"
+SENSORS = b"""%YAML:1.0
+d400_color_optical_frame:
+   width: 848
+   height: 480
+   intrinsics: !!opencv-matrix
+      rows: 1
+      cols: 4
+      dt: f
+      data: [ 611.5, 433.2, 611.4, 249.5 ]
+   distortion_model: radial-tangential
+   distortion_coefficients: [ 0, 0, 0, 0, 0 ]
+"""
+TRANSFORMS = b"""%YAML:1.0
+trans_matrix:
+ -
+   parent_frame: base_link
+   child_frame: d400_color_optical_frame
+   matrix: !!opencv-matrix
+      rows: 4
+      cols: 4
+      dt: f
+      data: [ 0, 0, 1, 0.2, -1, 0, 0, 0.1, 0, -1, 0, 0.9, 0, 0, 0, 1 ]
+"""
 QOS = b"- history: 1\n  depth: 10\n  reliability: 1\n  durability: 2\n"
 
 CASES = {
@@ -156,6 +218,15 @@ CASES = {
     "CameraInfo": Case(camera_info, of_bytes(camera_of_message)),
     "calibration file": Case(calibration, lambda path: check_sees(read_camera_file(path)[0])),
     "points to align by": Case(lambda _: b"x,y,x_to,y_to\n0,0,10,5\n4,0,10,9\n4,3,7,9\n", align),
+    "pair of points to align by": Case(lambda _: b"1.5,2,10,-3.5", of_text(align_by)),
+    "calibration of KITTI": Case(lambda _: KITTI, check_kitti),
+    "camera of OpenLORIS": Case(lambda _: SENSORS, lambda path: check_sees(openloris_camera(path))),
+    "camera's mount of OpenLORIS": Case(lambda _: TRANSFORMS, check_mount),
+    "split of 7-Scenes": Case(lambda _: b"sequence1\nsequence2\n", split_of_a_scene),
+    "journal of tuning": Case(
+        lambda _: b'\n{"key": "[\\"a\\"]", "rmse_m": 0.25}\n{"key": "b", "rmse_m": 1}\n', Journal
+    ),
+    "cached description": Case(cached_entry, of_bytes(cached)),
     "anchor": Case(lambda _: b"1.5,2,90@seq1_cloudy1:1.5s", of_text(anchored)),
     "pose clicked on the live page": Case(
         lambda _: b"[1.5, -2.0, 0.7]", of_bytes(lambda text: _pose(json.loads(text))), (ValueError,)
@@ -164,8 +235,8 @@ CASES = {
 PARSERS.update(CASES)
 
 tokens = token_edits(
-    b"nan", b"inf", b"-", b"\n", b" ", b"1e400", b"9" * 5000, b"\x00", b"../", b"\xff" * 8, b"[",
-    b"{", b"&a ", b"*a", b"<<: ", b",", b":", b"/", b"\x1b]52;c;eA==\x07", b"true", b'"',
+    b"nan", b"inf", b"-", b"\n", b" ", b"1e400", b"9" * 5000, b"9" * 30, b"\x00", b"../",
+    b"\xff" * 8, b"[", b"{", b"&a ", b"*a", b"<<: ", b",", b":", b"/", b"\x1b]52;c;eA==\x07", b"true", b'"',
 )  # fmt: skip
 cut_off = st.tuples(st.floats(0.0, 1.0), st.just(10**9), st.just(b"")).map(lambda cut: [cut])
 
@@ -196,3 +267,24 @@ def test_a_changed_input_is_read_or_refused(
     except CASES[name].refuses as error:
         if isinstance(error, KbfError):
             assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("split of 7-Scenes", b"sequence" + b"9" * 5000),
+        ("pair of points to align by", b"1e300,2,1,0"),
+        ("cached description", b'[["a", "uint8", [%d]]]\nabc' % 10**30),
+        ("cached description", b'[["a", "uint8", [-1]]]\nabc'),
+        ("cached description", b"[" * 100_000),
+    ],
+)
+def test_what_no_file_means_is_read_or_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(content)
+    with suppress(*CASES[name].refuses):
+        CASES[name].parse(tmp_path / "input")
+
+
+def test_an_array_of_negative_length_is_no_cached_description() -> None:
+    body = b'[["a", "uint8", [-1]]]\nabc'
+    assert _unpacked(zlib.crc32(body).to_bytes(4, "little") + body) is None

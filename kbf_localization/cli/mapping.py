@@ -116,8 +116,11 @@ def parse_pair(text: str) -> list[float]:
         values = [float(field) for field in text.split(",")]
     except ValueError:
         values = []
-    if len(values) != 4 or not all(map(math.isfinite, values)):
-        raise ParameterError(f"--pair {text}: give x_map,y_map,x_to,y_to, such as 1.5,2,10,-3.5")
+    # A comparison with NaN is false.
+    if len(values) != 4 or not all(abs(value) <= FARTHEST_M for value in values):
+        raise ParameterError(
+            f"--pair {shortened(text)}: give x_map,y_map,x_to,y_to, such as 1.5,2,10,-3.5"
+        )
     return values
 
 

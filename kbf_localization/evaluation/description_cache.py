@@ -257,11 +257,12 @@ def _unpacked(value: object) -> Arrays | None:
     try:
         for name, dtype, shape in json.loads(head):
             count = math.prod(shape)
-            if dtype not in _TYPES:
+            # `frombuffer` takes -1 for all that is left.
+            if dtype not in _TYPES or count < 0:
                 return None
             array = np.frombuffer(body, dtype, count).reshape(shape)
             arrays[str(name)], body = array, body[array.nbytes :]
-    except (ValueError, TypeError):
+    except (ArithmeticError, RecursionError, TypeError, ValueError):
         return None
     return arrays
 

@@ -117,7 +117,7 @@ def _seven_scenes(parent: Path, paths: Sequence[Path]) -> list[Protocol]:
         [
             parent / f"seq-{int(number):02d}"
             for line in read_lines(path)
-            for number in re.findall(r"\d+", line)
+            for number in re.findall(r"\b[a-z]*([0-9]{1,4})\b", line)
         ]
         for path in lists
     )
