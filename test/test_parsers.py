@@ -22,7 +22,7 @@ import pytest
 from hypothesis import strategies as st
 
 from kbf_localization.cli.mapping import parse_anchor, parse_pair, read_pairs
-from kbf_localization.datasets.bag_limits import _bounded_qos
+from kbf_localization.datasets.bag_limits import BoundedQos
 from kbf_localization.datasets.bag_reader import (
     CAMERA_INFO,
     check_database,
@@ -209,7 +209,7 @@ CASES = {
     "SQLite schema of a bag": Case(bag("sqlite3"), check_database, (KbfError, apsw.Error)),
     "index of an MCAP bag": Case(bag("mcap"), check_index, (KbfError, struct.error)),
     "QoS profiles of a bag": Case(
-        lambda _: QOS, of_text(_bounded_qos(lambda text: text)), (ValueError,)
+        lambda _: QOS, of_text(BoundedQos(lambda text: text)), (ValueError,)
     ),
     "header of a CDR message": Case(
         odometry_message, of_bytes(lambda cdr: (stamp_ns(cdr), frame_id(cdr)))
@@ -236,7 +236,8 @@ PARSERS.update(CASES)
 
 tokens = token_edits(
     b"nan", b"inf", b"-", b"\n", b" ", b"1e400", b"9" * 5000, b"9" * 30, b"\x00", b"../",
-    b"\xff" * 8, b"[", b"{", b"&a ", b"*a", b"<<: ", b",", b":", b"/", b"\x1b]52;c;eA==\x07", b"true", b'"',
+    b"\xff" * 8, b"[", b"{", b"&a ", b"*a", b"<<: ", b",", b":", b"/", b"\x1b]52;c;eA==\x07",
+    b"true", b'"',
 )  # fmt: skip
 cut_off = st.tuples(st.floats(0.0, 1.0), st.just(10**9), st.just(b"")).map(lambda cut: [cut])
 

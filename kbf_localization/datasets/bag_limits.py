@@ -9,12 +9,15 @@ import bz2
 import importlib
 import os
 import stat
-from collections.abc import Iterator
+import struct
+from array import array
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import lz4.frame  # type: ignore[import-untyped]
+import numpy as np
 
 from kbf_localization.datasets.files import check_yaml, read_regular
 from kbf_localization.errors import DatasetError
@@ -26,10 +29,12 @@ MAX_OPEN_BYTES = 4 * MAX_CHUNK_BYTES
 """Of all chunks whose times overlap: they are held at once."""
 MAX_QOS_CHARS = 100_000
 """Of a topic's QoS profiles, in YAML: 300 publishers offer less."""
+MAX_DISTINCT_QOS_CHARS = 10 * MAX_QOS_CHARS
+"""Of all texts of a bag that differ: `rosbags` reads 250,000 a second; equal ones are read once."""
 MAX_METADATA_VALUES = 50_000
 """`rosbags` reads some thousand a second; a topic and a file have about ten each."""
 MAX_FILE_RATIO = 200
-"""A compressed storage file may unpack to so many times its size, which no recording does."""
+"""A storage file may unpack to so many times its size, which no recording does."""
 
 
 def check_files(path: Path) -> None:
@@ -44,6 +49,17 @@ def check_files(path: Path) -> None:
     for file in files:
         if not stat.S_ISREG(file.stat().st_mode):
             raise DatasetError(f"{file}: is not a regular file")
+
+
+def most_unpacked(size: int) -> int:
+    """Return the most bytes that a storage of `size` bytes may unpack to."""
+    return MAX_CHUNK_BYTES + MAX_FILE_RATIO * size
+
+
+def bag_size(path: Path) -> int:
+    """Return the bytes of a bag's file, or of its folder's files."""
+    files = path.iterdir() if path.is_dir() else (path,)
+    return sum(file.stat().st_size for file in files)
 
 
 def check_storages(path: Path, reader: Any) -> None:
@@ -96,7 +112,7 @@ class _BoundedZstd:
 
     @contextmanager
     def open(self, file: IO[bytes], mode: str) -> Iterator[_BoundedFile]:
-        limit = MAX_CHUNK_BYTES + MAX_FILE_RATIO * os.fstat(file.fileno()).st_size
+        limit = most_unpacked(os.fstat(file.fileno()).st_size)
         with self._module.open(file, mode) as content:
             yield _BoundedFile(content, limit)
 
@@ -115,21 +131,74 @@ class _BoundedFile:
         return data
 
 
-def _bounded_qos(parse: Any) -> Any:
-    """Return the parser of QoS profiles, for texts of a length that makes sense."""
+class BoundedQos:
+    """The parser of QoS profiles, for texts of lengths that make sense, each of them once."""
 
-    def parse_qos(profiles: Any) -> Any:
-        if isinstance(profiles, str):
-            if len(profiles) > MAX_QOS_CHARS:
-                raise ValueError(f"a topic's QoS profiles have {len(profiles) / 1e6:.1f} MB")
-            try:
-                check_yaml(Path("a topic's QoS profiles"), profiles.encode())
-            except DatasetError as error:
-                raise ValueError(str(error)) from error
-        return parse(profiles)
+    def __init__(self, parse: Any) -> None:
+        self._parse = parse
+        self._known: dict[str, Any] = {}
 
-    parse_qos.is_bounded = True  # type: ignore[attr-defined]
-    return parse_qos
+    def begin(self) -> None:
+        """Forget the texts of the bag before."""
+        self._known.clear()
+
+    def __call__(self, profiles: Any) -> Any:
+        if not isinstance(profiles, str):
+            return self._parse(profiles)
+        if profiles not in self._known:
+            self._known[profiles] = self._parse(self._checked(profiles))
+        return list(self._known[profiles])
+
+    def _checked(self, profiles: str) -> str:
+        if len(profiles) > MAX_QOS_CHARS:
+            raise ValueError(f"a topic's QoS profiles have {len(profiles) / 1e6:.1f} MB")
+        if len(profiles) + sum(map(len, self._known)) > MAX_DISTINCT_QOS_CHARS:
+            raise ValueError(f"its QoS profiles have over {MAX_DISTINCT_QOS_CHARS / 1e6:.1f} MB")
+        try:
+            check_yaml(Path("a topic's QoS profiles"), profiles.encode())
+        except DatasetError as error:
+            raise ValueError(str(error)) from error
+        return profiles
+
+
+_RECORD = struct.Struct("<BQ")
+_MESSAGE, _MESSAGE_HEAD = 0x05, struct.Struct("<HIQQ")
+
+
+def chunk_messages(
+    chunk: Any, channels: Mapping[int, Any], start: int, stop: int, file: IO[bytes]
+) -> Iterator[Any]:
+    """Yield the messages of an MCAP chunk in the order of time, as `rosbags` does.
+
+    That makes objects of all messages at once: some 200 bytes for each, of which a chunk of empty
+    ones has millions.
+    """
+    mcap: Any = importlib.import_module("rosbags.rosbag2.storage_mcap")
+    yield mcap.Msg(chunk.message_start_time, 0, None, None)
+    begin = chunk.chunk_start_offset + _RECORD.size
+    file.seek(begin + 24)
+    (checksum,) = struct.unpack("<I", mcap.read_exact(file, 4))
+    file.seek(begin + 40 + len(chunk.compression))
+    packed = mcap.read_exact(file, chunk.compressed_size)
+    size = chunk.uncompressed_size
+    content = mcap.decompress(packed, chunk.compression, size, checksum)
+    at, places, times = 0, array("Q"), array("Q")
+    while at < size:
+        kind, length = _RECORD.unpack_from(content, at)
+        if at + _RECORD.size + length > size:
+            raise ValueError(f"a record of {length} bytes is longer than its chunk")
+        if kind == _MESSAGE:
+            channel, _, time, _ = _MESSAGE_HEAD.unpack_from(content, at + _RECORD.size)
+            if start <= time < stop and channel in channels:
+                places.append(at)
+                times.append(time)
+        at += _RECORD.size + length
+    for row in np.argsort(np.array(times), kind="stable"):
+        at = places[row]
+        (length,) = struct.unpack_from("<Q", content, at + 1)
+        channel, _, time, _ = _MESSAGE_HEAD.unpack_from(content, at + _RECORD.size)
+        data = content[at + _RECORD.size + _MESSAGE_HEAD.size : at + _RECORD.size + length]
+        yield mcap.Msg(time, chunk.chunk_start_offset, channels[channel], data)
 
 
 def install() -> None:
@@ -137,11 +206,15 @@ def install() -> None:
     for storage in ("storage_mcap", "storage_sqlite3", "reader"):
         module: Any = importlib.import_module(f"rosbags.rosbag2.{storage}")
         parse = getattr(module, "parse_qos", None)
-        if parse is not None and not hasattr(parse, "is_bounded"):
-            module.parse_qos = _bounded_qos(parse)
+        if isinstance(parse, BoundedQos):
+            parse.begin()
+        elif parse is not None:
+            module.parse_qos = BoundedQos(parse)
     ros1_reader: Any = importlib.import_module("rosbags.rosbag1.reader")
     ros2_reader: Any = importlib.import_module("rosbags.rosbag2.reader")
     storage_mcap: Any = importlib.import_module("rosbags.rosbag2.storage_mcap")
+    if hasattr(storage_mcap, "msgsrc") and hasattr(storage_mcap, "decompress"):
+        storage_mcap.msgsrc = chunk_messages
     chunks = getattr(storage_mcap, "DECOMPRESSORS", {})
     zstd = getattr(ros2_reader, "zstd", None)
     if zstd is not None and not isinstance(zstd, _BoundedZstd):

@@ -29,7 +29,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 from kbf_localization.datasets import bag_limits
-from kbf_localization.datasets.bag_limits import MAX_CHUNK_BYTES
+from kbf_localization.datasets.bag_limits import MAX_CHUNK_BYTES, bag_size, most_unpacked
 from kbf_localization.datasets.files import BAG_SUFFIXES
 from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.limits import MAX_METADATA_BYTES
@@ -37,6 +37,8 @@ from kbf_localization.limits import MAX_METADATA_BYTES
 TABLES = frozenset({"schema", "metadata", "topics", "message_definitions", "messages"})
 """What rosbag2 writes; indexes of these, and SQLite's own tables, may be there too."""
 MAX_TOPICS = 10_000
+MAX_TYPES = 2000
+"""Definitions of messages: `rosbags` looks through them for each topic."""
 MAX_SCHEMA_CHARS = 100_000
 """Of one SQL statement, those in the file included; rosbag2's longest has 200."""
 STEPS_PER_BYTE = 20
@@ -121,14 +123,25 @@ def _check_content(path: Path, connection: apsw.Connection, tables: set[str]) ->
 
     Without count(*), which SQLite answers in a single step, however long that takes.
     """
-    if "topics" in tables:
-        topics = connection.execute("SELECT 1 FROM topics LIMIT ?", (MAX_TOPICS + 1,))
-        if sum(1 for _ in topics) > MAX_TOPICS:
-            raise DatasetError(f"{path}: has more than {MAX_TOPICS} topics")
-    if "messages" in tables:
-        ((length,),) = connection.execute("SELECT total(length(data)) FROM messages")
-        if not isinstance(length, float) or length > path.stat().st_size:
-            raise DatasetError(f"{path}: its messages are longer than the file")
+    for table, most in (("topics", MAX_TOPICS), ("message_definitions", MAX_TYPES)):
+        if table in tables:
+            query = f"SELECT 1 FROM {_quoted(table)} LIMIT ?"  # noqa: S608
+            rows = connection.execute(query, (most + 1,))
+            if sum(1 for _ in rows) > most:
+                raise DatasetError(f"{path}: has more than {most} {table.replace('_', ' ')}")
+    size = path.stat().st_size
+    for table in sorted(tables):
+        names = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+        # Of bytes, without reading them: overflow pages may form a circle.
+        lengths = "+".join(f"total(octet_length({_quoted(name)}))" for (name,) in names)
+        query = f"SELECT {lengths} FROM {_quoted(table)}"  # noqa: S608
+        ((length,),) = connection.execute(query)
+        if not isinstance(length, float) or length > size:
+            raise DatasetError(f"{path}: its {table} are longer than the file")
+
+
+def _quoted(name: object) -> str:
+    return '"' + str(name).replace('"', '""') + '"'
 
 
 def _computes(path: Path) -> DatasetError:
@@ -171,7 +184,7 @@ class _Deadline:
 
 _MAGIC = b"\x89MCAP0\r\n"
 _FOOTER_BYTES, _RECORD_BYTES = 37, 9
-_FOOTER, _CHUNK_INDEX, _SUMMARY_OFFSET = 0x02, 0x08, 0x0E
+_FOOTER, _CHUNK, _CHUNK_INDEX, _SUMMARY_OFFSET = 0x02, 0x06, 0x08, 0x0E
 _CHUNK_INDEX_BEGIN = struct.Struct("<QQQQI")
 MAX_SUMMARY_FRACTION = 10
 """An index may take so much of the file, as 1 in 10, and MAX_METADATA_BYTES beside it."""
@@ -190,18 +203,43 @@ def check_index(path: Path) -> None:
         footer = file.read(_FOOTER_BYTES)
         (begin,) = struct.unpack_from("<Q", footer, _RECORD_BYTES)
         end = size - _FOOTER_BYTES
-        if not footer.endswith(_MAGIC) or not 0 < begin <= end:
+        if not footer.endswith(_MAGIC) or begin > end:
+            return
+        if begin == 0:
+            _check_scanned(path, file, end)
             return
         if end - begin > MAX_METADATA_BYTES + size // MAX_SUMMARY_FRACTION:
             raise DatasetError(f"{path}: its summary has {(end - begin) / 1e6:.0f} MB")
         chunks = sorted(_indexed_chunks(path, file, begin, end))
-    for (start, length), (following, _) in pairwise([*chunks, (begin, 0)]):
+    for (start, length, _), (following, _, _) in pairwise([*chunks, (begin, 0, 0)]):
         if start + length > following:
             raise DatasetError(f"{path}: its index names the same bytes in several chunks")
+    _check_unpacked(path, sum(unpacked for _, _, unpacked in chunks))
 
 
-def _indexed_chunks(path: Path, file: IO[bytes], begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where each chunk of the index begins, and how many bytes it has."""
+def _check_unpacked(path: Path, unpacked: int) -> None:
+    if unpacked > most_unpacked(path.stat().st_size):
+        raise DatasetError(
+            f"{path}: unpacks to {unpacked / 1e6:.0f} MB, more than any recording of its size"
+        )
+
+
+def _check_scanned(path: Path, file: IO[bytes], end: int) -> None:
+    """Refuse a file without an index whose chunks unpack to too much: they are all read."""
+    at, unpacked = len(_MAGIC), 0
+    while at + _RECORD_BYTES <= end:
+        file.seek(at)
+        kind, length = struct.unpack("<BQ", file.read(_RECORD_BYTES))
+        if kind == _CHUNK:
+            unpacked += struct.unpack("<16xQ", file.read(24))[0]
+        at += _RECORD_BYTES + length
+    _check_unpacked(path, unpacked)
+
+
+def _indexed_chunks(
+    path: Path, file: IO[bytes], begin: int, end: int
+) -> Iterator[tuple[int, int, int]]:
+    """Where each chunk of the index begins, how many bytes it has, and how many unpacked."""
     at = begin
     while at + _RECORD_BYTES <= end:
         file.seek(at)
@@ -215,10 +253,10 @@ def _indexed_chunks(path: Path, file: IO[bytes], begin: int, end: int) -> Iterat
             _, _, start, chunk_length, offsets = _CHUNK_INDEX_BEGIN.unpack_from(record)
             (name,) = struct.unpack_from("<I", record, _CHUNK_INDEX_BEGIN.size + offsets + 8)
             sizes = _CHUNK_INDEX_BEGIN.size + offsets + 12 + name
-            (compressed,) = struct.unpack_from("<Q", record, sizes)
+            compressed, unpacked = struct.unpack_from("<QQ", record, sizes)
             if compressed > chunk_length:
                 raise DatasetError(f"{path}: a chunk of {chunk_length} bytes holds {compressed}")
-            yield start, chunk_length
+            yield start, chunk_length, unpacked
         at += _RECORD_BYTES + length
 
 
@@ -300,6 +338,7 @@ class BagReader:
         if not connections:
             return
         with _explained(self.path):
+            left = most_unpacked(bag_size(self.path))
             for message, recorded_ns, raw in self._reader.messages(connections, start_ns, stop_ns):
                 topic = by_key[_key(message)]
                 # SQLite keeps whatever type was put into a column.
@@ -307,6 +346,12 @@ class BagReader:
                     raise DatasetError(
                         f"{self.path}: a message on {topic.name} has the time {recorded_ns!r:.40}; "
                         "the bag is damaged"
+                    )
+                # Compressed messages, or an index of a database that names one again and again.
+                left -= len(raw)
+                if left < 0:
+                    raise DatasetError(
+                        f"{self.path}: has more bytes of messages than any recording of its size"
                     )
                 yield topic, recorded_ns, self._cdr(raw, message.msgtype, topic.type)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
 import sqlite3
 import struct
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +16,14 @@ import pytest
 from rosbags.rosbag1 import Writer as Writer1
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Writer
 
-from kbf_localization.datasets import bag_reader
-from kbf_localization.datasets.bag_limits import MAX_CHUNK_BYTES, check_storages
+from kbf_localization.datasets import bag_limits, bag_reader
+from kbf_localization.datasets.bag_limits import (
+    MAX_CHUNK_BYTES,
+    MAX_QOS_CHARS,
+    BoundedQos,
+    check_storages,
+    chunk_messages,
+)
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.datasets.rosbag import RosbagDrive
@@ -264,15 +272,23 @@ def test_qos_profiles_of_megabytes_are_not_parsed(sqlite_bag: Path) -> None:
             open_drive(file)
 
 
-def put_tree_bomb(file: Path, levels: int = 8, children: int = 300) -> None:
-    """Let the messages' B-tree refer to the same page again and again: 300^8 rows in 100 kB."""
+# A cell of a leaf: lengths of record and header, types of 5 columns, and no data.
+EMPTY_ROW = bytes([7, 1, 5, 0, 1, 1, 12, 1, 1])
+
+
+def put_tree_bomb(
+    file: Path,
+    levels: int = 8,
+    children: int = 300,
+    table: str = "messages",
+    row: bytes = EMPTY_ROW,
+) -> None:
+    """Let a table's B-tree refer to the same page again and again: 300^8 rows in 100 kB."""
     with sqlite3.connect(file) as database:
-        ((root,),) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'")
+        ((root,),) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
         ((size,),) = database.execute("PRAGMA page_size")
     content = bytearray(file.read_bytes())
     pages = len(content) // size
-    # The first row's leaf: one cell of 5 columns without data.
-    row = bytes([7, 1, 5, 0, 1, 1, 12, 1, 1])
     leaf = struct.pack(">BHHHBH", 0x0D, 0, 1, size - len(row), 0, size - len(row))
     numbers = [root, *range(pages + 1, pages + levels + 1)]
     made = []
@@ -297,6 +313,61 @@ def test_a_tree_that_refers_to_its_pages_again_and_again_ends(sqlite_bag: Path) 
     put_tree_bomb(file)
     with pytest.raises(DatasetError, match="more steps than a file of its size has rows"):
         open_drive(file)
+
+
+def test_topics_of_more_characters_than_the_file_are_refused(sqlite_bag: Path) -> None:
+    """91² topics of 3500 characters, all of them on one page of 4 kB."""
+    (file,) = sqlite_bag.glob("*.db3")
+    # The type of a text is 13 + 2 * its length; as here, 7 bits a byte.
+    record = bytes([8, 0, 0x80 | 7013 >> 7, 7013 & 0x7F, 13, 13, 13, 13]) + b"x" * 3500
+    row = bytes([0x80 | len(record) >> 7, len(record) & 0x7F, 1]) + record
+    put_tree_bomb(file, levels=2, children=90, table="topics", row=row)
+    with pytest.raises(DatasetError, match="its topics are longer than the file"):
+        open_drive(file)
+
+
+def test_thousands_of_message_definitions_are_not_looked_through(sqlite_bag: Path) -> None:
+    (file,) = sqlite_bag.glob("*.db3")
+    with sqlite3.connect(file) as database:
+        rows = ((number, "a/msg/B", "ros2msg", "", "") for number in range(100, 2200))
+        database.executemany("INSERT INTO message_definitions VALUES (?, ?, ?, ?, ?)", rows)
+    with pytest.raises(DatasetError, match="more than 2000 message definitions"):
+        open_drive(file)
+
+
+def test_an_index_that_names_a_message_again_and_again_ends(
+    sqlite_bag: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tree's last page is the same 40 times: each message comes 40 times."""
+    monkeypatch.setattr(bag_limits, "MAX_CHUNK_BYTES", 0)
+    monkeypatch.setattr(bag_limits, "MAX_FILE_RATIO", 2)
+    (file,) = sqlite_bag.glob("*.db3")
+    assert len(open_drive(file)) == 4
+    with sqlite3.connect(file) as database:
+        ((root,),) = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'timestamp_idx'"
+        )
+        ((size,),) = database.execute("PRAGMA page_size")
+    content = bytearray(file.read_bytes())
+    leaf = bytes(content[(root - 1) * size : root * size])
+    count, begin = struct.unpack_from(">3xHH", leaf)
+    assert leaf[0] == 0x0A
+    # Records of an interior page of an index stand behind the number of their child.
+    cell = (
+        struct.pack(">I", len(content) // size + 1) + leaf[struct.unpack_from(">H", leaf, 8)[0] :]
+    )
+    cell = cell[: 5 + cell[4]]
+    copies = 40
+    begin = size - copies * len(cell)
+    head = struct.pack(">BHHHBI", 0x02, 0, copies, begin, 0, len(content) // size + 1)
+    places = struct.pack(f">{copies}H", *range(begin, size, len(cell)))
+    content[(root - 1) * size : root * size] = (head + places).ljust(begin, b"\0") + cell * copies
+    content += leaf
+    content[28:32] = struct.pack(">I", len(content) // size)
+    file.write_bytes(content)
+    with pytest.raises(DatasetError, match="more bytes of messages than any recording"):
+        open_drive(file)
+    assert count > 0
 
 
 def test_a_long_statement_hears_signals(sqlite_bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,3 +438,112 @@ def test_a_summary_that_claims_more_than_the_file_is_refused(tmp_path: Path, cla
     file.write_bytes(content)
     with pytest.raises(DatasetError, match=f"a record of its summary claims {claim} bytes"):
         open_drive(file)
+
+
+def mcap_record(kind: int, content: bytes) -> bytes:
+    return struct.pack("<BQ", kind, len(content)) + content
+
+
+def mcap_chunk(content: bytes, claimed: int) -> bytes:
+    head = struct.pack("<QQQI", 0, 1, claimed, 0)
+    return mcap_record(
+        0x06, head + struct.pack("<I", 0) + struct.pack("<Q", len(content)) + content
+    )
+
+
+def test_chunks_without_an_index_are_limited_together(tmp_path: Path) -> None:
+    """A few kilobytes of zstd hold 100 MB of zeros, a hundred times."""
+    text = struct.pack("<I", 4) + b"ros2" + struct.pack("<I", 0)
+    chunks = mcap_chunk(b"packed", 100_000_000) * 100
+    footer = mcap_record(0x02, bytes(20))
+    magic = b"\x89MCAP0\r\n"
+    file = tmp_path / "bombs.mcap"
+    file.write_bytes(magic + mcap_record(0x01, text) + chunks + footer + magic)
+    with pytest.raises(DatasetError, match="unpacks to 10000 MB, more than any recording"):
+        open_drive(file)
+
+
+def test_an_index_whose_chunks_unpack_to_too_much_together_is_refused(tmp_path: Path) -> None:
+    write_bag(MemoryDrive(frames=4), tmp_path / "bag", storage="mcap")
+    (file,) = (tmp_path / "bag").glob("*.mcap")
+    content = bytearray(file.read_bytes())
+    (at,) = struct.unpack_from("<Q", content, len(content) - 28)
+    while content[at] != 0x08:
+        at += 9 + struct.unpack_from("<Q", content, at + 1)[0]
+    end = at + 9 + struct.unpack_from("<Q", content, at + 1)[0]
+    struct.pack_into("<Q", content, end - 8, 10**12)
+    file.write_bytes(content)
+    with pytest.raises(DatasetError, match="unpacks to 1000000 MB, more than any recording"):
+        open_drive(file)
+
+
+def test_a_chunk_of_empty_messages_takes_no_more_memory_than_its_bytes_and_places() -> None:
+    """20,000 messages without data: 31 bytes each, and 16 for place and time."""
+    count = 20_000
+    record = mcap_record(0x05, struct.pack("<HIQQ", 1, 0, 5, 5))
+    content = record * count
+    chunk = SimpleNamespace(
+        message_start_time=0,
+        chunk_start_offset=0,
+        compression="",
+        compressed_size=len(content),
+        uncompressed_size=len(content),
+    )
+    file = io.BytesIO(mcap_chunk(content, len(content)))
+    tracemalloc.start()
+    try:
+        messages = chunk_messages(chunk, {1: "connection"}, 0, 10, file)
+        found = sum(message.connection is not None for message in messages)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == count
+    # The bytes twice, places and times in growing arrays, and their order.
+    assert most < 2 * len(content) + 64 * count
+
+
+def test_a_chunks_messages_come_in_the_order_of_time_and_within_the_limits_asked_for() -> None:
+    times = [5, 3, 9, 3, 7]
+    records = [
+        mcap_record(0x05, struct.pack("<HIQQ", 1 + (row == 4), 0, time, 0) + bytes([row]))
+        for row, time in enumerate(times)
+    ]
+    content = mcap_record(0x03, b"a schema").join(records)
+    chunk = SimpleNamespace(
+        message_start_time=3,
+        chunk_start_offset=0,
+        compression="",
+        compressed_size=len(content),
+        uncompressed_size=len(content),
+    )
+    file = io.BytesIO(mcap_chunk(content, len(content)))
+    _, *found = chunk_messages(chunk, {1: "connection"}, 3, 9, file)
+    assert [(message.timestamp, message.data) for message in found] == [
+        (3, b"\1"),
+        (3, b"\3"),
+        (5, b"\0"),
+    ]
+    file = io.BytesIO(mcap_chunk(content[:-1], len(content)))
+    chunk.uncompressed_size = chunk.compressed_size = len(content) - 1
+    with pytest.raises(ValueError, match="longer than its chunk"):
+        list(chunk_messages(chunk, {1: "connection"}, 3, 9, file))
+
+
+def test_equal_qos_profiles_are_parsed_once_and_the_others_limited_together() -> None:
+    parsed: list[str] = []
+
+    def parse(text: str) -> list[str]:
+        parsed.append(text)
+        return [text]
+
+    bounded = BoundedQos(parse)
+    for _ in range(1000):
+        assert bounded("- depth: 1") == ["- depth: 1"]
+    assert len(parsed) == 1
+    long = "#" * (MAX_QOS_CHARS - 2)
+    for number in range(9):
+        bounded(f"{long}{number}")
+    with pytest.raises(ValueError, match="over 1.0 MB"):
+        bounded(f"{long}99")
+    bounded.begin()
+    assert bounded(f"{long}0")
