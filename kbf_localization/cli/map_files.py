@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 from rich.markup import escape
 from typer import Option
@@ -20,6 +20,10 @@ Output = Annotated[Path, Option(metavar="MAP", help="The map file to write.")]
 Force = Annotated[bool, Option("--force", help="Replace a map that is there already.")]
 NoThumbnails = Annotated[
     bool, Option("--no-thumbnails", help="Keep no small camera images in the map.")
+]
+KeptPlan = Annotated[
+    Optional[Path],
+    Option(metavar="YAML", help="Keep this plan in the map: map_server's map.yaml."),
 ]
 
 
