@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbf_localization.cli.map_files import check_output
+from kbf_localization.atomic_write import check_writable
 from kbf_localization.datasets.floor_plan_image import FREE, write_floor_plan
 from kbf_localization.mapping import load_map
 from kbf_localization.training_map import TrainingMap, save_map
@@ -119,11 +119,11 @@ def test_a_map_that_another_wrote_meanwhile_is_not_replaced(
     raced = folder / "raced.kbfmap"
     raced.unlink(missing_ok=True)
 
-    def check_and_be_overtaken(path: Path, force: bool) -> None:
-        check_output(path, force)
+    def check_and_be_overtaken(parent: Path) -> None:
+        check_writable(parent)
         raced.write_text("of the other writer")
 
-    monkeypatch.setattr("kbf_localization.cli.map.check_output", check_and_be_overtaken)
+    monkeypatch.setattr("kbf_localization.cli.map_files.check_writable", check_and_be_overtaken)
     said = kbf_map(*command, "--output", raced.name, cwd=folder, exit_code=2)
     assert "raced.kbfmap: is there by now" in " ".join(said.split())
     assert raced.read_text() == "of the other writer"
