@@ -151,8 +151,7 @@ class LocalKernelBayes:
             rows=rows,
             weights=weights,
             coverage=float(similarity.relative_similarity(separations.min())),
-            # An image without structure is unlike the whole map, which exaggerates its contrast: no
-            # image of a place has more than the model's amplitude.
+            # No image of a place has more contrast than the model's amplitude.
             contrast=min(float(mix @ observation.contrasts(rows[heaviest])), similarity.amplitude),
             prominence=prominence,
             pose=mean_pose(measured, measured_weights, pose),

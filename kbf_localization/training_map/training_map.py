@@ -143,6 +143,11 @@ class TrainingMap:
         count = min(SPREAD_ROWS, len(self))
         return np.linspace(0, len(self) - 1, count).astype(np.intp)
 
+    @cached_property
+    def lowest_background(self) -> float:
+        """Return the lowest background of the map's own images, those of `spread_rows`."""
+        return float(np.median(_log(self.image_gram(self.spread_rows)), axis=1).min())
+
     @property
     def calibration(self) -> Calibration:
         """Return the models fitted to the mapping drives; MapError where there are none."""
@@ -201,13 +206,17 @@ class MapObservation:
 
     def contrasts(self, rows: Rows | None = None) -> Array:
         """Return log k_Z(Z_i, z) less its median over the map, for these rows, or all."""
-        return np.log(np.maximum(self.similarities(rows), MIN_SIMILARITY)) - self.background
+        return _log(self.similarities(rows)) - self.background
 
     @cached_property
     def background(self) -> float:
-        """Return the median of log k_Z(Z_i, z) over poses spread over the map."""
+        """Return the median of log k_Z(Z_i, z) over poses spread over the map.
+
+        It is not below that of the map's own images: an image unlike all of them, such as of a
+        covered lens, has no background of its own, against which any place would stand out.
+        """
         values = self.similarities(self.training_map.spread_rows)
-        return float(np.median(np.log(np.maximum(values, MIN_SIMILARITY))))
+        return max(float(np.median(_log(values))), self.training_map.lowest_background)
 
     def coarse_similarities(self) -> Array:
         """Return cheap approximate similarities (n,) to the whole map."""
@@ -243,7 +252,7 @@ class MapObservation:
         describer = self.training_map.described_by
         gallery = describer.gallery(other.description.features[None])
         similarity = float(describer.kernel(gallery.compare(self.description.features))[0])
-        contrast = float(np.log(max(similarity, MIN_SIMILARITY))) - self.background
+        contrast = float(_log(np.array(similarity))) - self.background
         words, aligner = other.description.words, self.training_map.aligner
         if words is None or aligner is None or self.description.words is None:
             return contrast, 0.0
@@ -358,3 +367,8 @@ def when(source: Source) -> str | None:
     first, last = times
     end = last.strftime("%H:%M" if first.date() == last.date() else "%Y-%m-%d %H:%M")
     return f"{first:%Y-%m-%d %H:%M} to {end} ({part_of_day(source)})"
+
+
+def _log(similarities: Array) -> Array:
+    """Return the logarithms of similarities, bounded below."""
+    return np.asarray(np.log(np.maximum(similarities, MIN_SIMILARITY)))

@@ -11,6 +11,9 @@ from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import compose, embed
 from kbf_localization.training_map import subset
 from kbf_localization.training_map.calibration import RelativePoseModel, SimilarityModel
+from kbf_localization.vision.describer import ImageDescription
+from kbf_localization.vision.pyramid import pyramid_histogram
+from test.filters.synthetic_world import SETTINGS
 
 NARROW = np.diag([0.15, 0.1, 0.05]) ** 2
 SKEWED = np.array([[0.04, 0.01, 0.004], [0.01, 0.03, -0.002], [0.004, -0.002, 0.003]])
@@ -173,3 +176,16 @@ def test_the_apparent_separation_is_the_inverse_of_the_expected_contrast():
     np.testing.assert_allclose(similarity.apparent_separation(contrasts), separations, atol=1e-9)
     assert similarity.apparent_separation(-3.0) == pytest.approx(2.0)
     assert similarity.apparent_separation(9.0) == 0.0
+
+
+def test_an_image_without_structure_fits_nowhere(world_map, kernel_step):
+    """Its patches are all one word, as of a lens behind a cap."""
+    calibration = world_map.calibration
+    for word in range(0, SETTINGS.words, 7):
+        words = np.full(np.prod(SETTINGS.grid_shape), word)
+        histogram = pyramid_histogram(words, SETTINGS)
+        blank = world_map.observe(ImageDescription(histogram, words.astype(SETTINGS.word_type)))
+        for pose in world_map.poses[::10]:
+            found = kernel_step.posterior(blank, pose, NARROW, calibration.relative_pose)
+            log_odds = found.log_odds(calibration.likelihood_ratio)
+            assert log_odds == -calibration.likelihood_ratio.limit

@@ -9,6 +9,7 @@ import pytest
 from kbf_localization.evaluation.map_plot import image_strip
 from kbf_localization.training_map import TrainingMap
 from kbf_localization.training_map import training_map as map_module
+from kbf_localization.vision.describer import ImageDescription
 from test.datasets.test_image_messages import hidden_behind
 
 
@@ -56,6 +57,20 @@ def test_contrast_is_the_log_similarity_less_its_median(number_map: TrainingMap)
     observation = number_map.observe(number_map.description(2))
     logs = np.log(observation.similarities())
     np.testing.assert_allclose(observation.contrasts(), logs - np.median(logs), rtol=1e-12)
+
+
+def test_an_image_unlike_the_whole_map_is_measured_against_the_maps_own_background(
+    number_map: TrainingMap,
+) -> None:
+    rows = range(len(number_map))
+    of_rows = [np.log(number_map.observe(number_map.description(k)).similarities()) for k in rows]
+    features = np.zeros_like(number_map.features[0])
+    features[:2] = number_map.features[2, :2] // 8 + 1
+    blank = number_map.observe(ImageDescription(features))
+    logs = np.log(blank.similarities())
+    lowest = min(np.median(row) for row in of_rows)
+    assert np.median(logs) < lowest
+    np.testing.assert_allclose(blank.contrasts(), logs - lowest, rtol=1e-12)
 
 
 def test_best_rows_are_sorted_by_similarity(number_map: TrainingMap) -> None:
