@@ -1,5 +1,6 @@
 """The consoles that commands write to, and the tables that they print at their end."""
 
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,9 @@ class SafeConsole(Console):
     def render_str(self, text: str, **how: Any) -> Text:
         return super().render_str(shown(text), **how)
 
+
+FIGURE = re.compile(r"[\d .,:±+−–×%°()-]*(?:[a-zµσ]{1,3})?")
+"""A number, perhaps with a deviation and a unit, or the dash of what is not known."""
 
 console = SafeConsole()
 error_console = SafeConsole(stderr=True)
@@ -42,12 +46,14 @@ def duration(seconds: float) -> str:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table: the first column flush left, the others, numbers, flush right."""
+    """Print a table: columns of nothing but figures flush right, the others flush left."""
     table = Table(title=title, title_justify="left")
+    cells = [[format_cell(cell) for cell in row] for row in rows]
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(format_cell(cell) for cell in row))
+        figures = index > 0 and all(FIGURE.fullmatch(row[index]) for row in cells)
+        table.add_column(column, justify="right" if figures else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*row)
     console.print(table)
 
 

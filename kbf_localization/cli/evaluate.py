@@ -176,6 +176,7 @@ def evaluate(
 ) -> None:
     # Images are described on all cores at once: a second BLAS thread each would only slow them.
     limit_threads(1)
+    from kbf_localization.datasets.drive import MEASURED
     from kbf_localization.evaluation.description_cache import opened_cache
     from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
     from kbf_localization.evaluation.results import ResultsFolder
@@ -187,9 +188,10 @@ def evaluate(
         "command": command_line(),
         "sources": sources,
         "methods": names,
-        "odometry": reading.odometry,
         "seed": seed,
     }
+    if reading.odometry != MEASURED:
+        config["odometry"] = reading.odometry
     if build_from:
         if map_path is not None:
             raise ParameterError("--build-from builds a map: leave --map away, or --build-from")

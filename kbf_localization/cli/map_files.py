@@ -80,9 +80,9 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
     rows: list[tuple[object, ...]] = [
         ("Poses", len(training_map), "places with an image"),
         ("Extent", f"{high[0] - low[0]:.1f} x {high[1] - low[1]:.1f} m", "from pose to pose"),
-        ("Images", f"{width} x {height} pixels", "the size to which a camera's images are brought"),
-        ("Descriptor", escape(formula(described_by)), "makes images comparable"),
-        ("Description", f"{described_by.width} bytes/pose", "what is kept of an image"),
+        ("Images", f"{width} x {height} pixels", "camera images are resized to this"),
+        ("Descriptor", escape(formula(described_by)), "by which images are compared"),
+        ("Description", f"{described_by.width} bytes/pose", "stored for each image"),
         *(
             (
                 "Network",
@@ -90,18 +90,18 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
                     f"{network.file}, SHA-256 {network.digest[:16]}…, "
                     f"{network.settings['pool']} pooling"
                 ),
-                f"{network.image_kernel} kernel, learned scale {network.scales[0]:.3g}",
+                f"{network.image_kernel} kernel, fitted scale {network.scales[0]:.3g}",
             )
             for network in networks_of(described_by)
         ),
     ]
     if pyramid is not None:
-        rows.append(("Visual words", pyramid.layout.words, "kinds of patches distinguished"))
+        rows.append(("Visual words", pyramid.layout.words, "size of the vocabulary"))
     rows += [
         (
             "Grid of words",
             _grid_of_words(training_map),
-            "tells how far off a map pose the camera is",
+            "measures the offset from a map pose",
         ),
         *_landmarks(training_map),
         (
@@ -117,9 +117,7 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
         for name, value in training_map.parameters.items()
     ]
     print_table(escape(str(path)), ("Property", "Value", "What it means"), rows)
-    print_table(
-        "What the map learned", ("Quantity", "Value", "What it means"), _calibration(training_map)
-    )
+    print_table("Calibration", ("Quantity", "Value", "What it means"), _calibration(training_map))
     print_table(
         "Sources: the drives, of whose images (frames) some became poses of the map",
         ("Source", "Kind", "Lighting", "Recorded (local time)", "Frames", "Poses"),
@@ -139,9 +137,9 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
 
 def _grid_of_words(training_map: TrainingMap) -> str:
     if training_map.described_by.pyramid is None:
-        return "none: poses are read from the map's poses alone"
+        return "none: poses are means of map poses"
     if training_map.word_grids is None:
-        return "no; offsets cannot be read, rebuild the map"
+        return "none: offsets are not measured; rebuild the map"
     return f"{training_map.word_grids.itemsize * training_map.word_grids.shape[1]} bytes/pose"
 
 
@@ -162,25 +160,25 @@ def _landmarks(training_map: TrainingMap) -> list[tuple[object, ...]]:
     return [
         (
             "Landmarks",
-            f"{np.median(counts):.0f} an image",
+            f"{np.median(counts):.0f} per image",
             f"measure poses to centimetres at {100.0 * np.mean(counts >= MIN_LANDMARKS):.0f} % of "
             f"the images; the others have fewer than {MIN_LANDMARKS}",
         ),
         (
             "Camera",
             f"{camera.width} x {camera.height}, f {per_radian:.0f} px",
-            f"looks {yaw:.0f} deg left, {pitch:.0f} deg down",
+            f"looks {round(yaw)} deg left, {round(pitch)} deg down",
         ),
         (
             "Camera's motion",
             f"{100.0 * rise:.0f} cm, {tilt:.1f} deg",
-            "by which height and tilt vary over the images",
+            "standard deviation of height and tilt over the images",
         ),
     ]
 
 
 def _calibration(training_map: TrainingMap) -> list[tuple[object, ...]]:
-    """Return what the map knows about itself, each quantity with what it means."""
+    """Return the calibrated quantities, each with what it means."""
     import numpy as np
 
     known = training_map.calibration
@@ -190,16 +188,16 @@ def _calibration(training_map: TrainingMap) -> list[tuple[object, ...]]:
     metre = np.sqrt(noise.per_metre)
     return [
         (
-            "learned from",
+            "fitted to",
             f"{known.probes} images, {known.drives} drive{'s' if known.drives != 1 else ''}",
             "each compared with images of other times"
             if known.revisits
-            else "no place was seen twice: what follows may flatter; map a second drive",
+            else "no place was seen twice: optimistic; map a second drive",
         ),
         (
             "scales d0, phi0",
             f"{similarity.distance_m:.2f} m, {np.degrees(similarity.angle_rad):.0f} deg",
-            "so far apart, two images no longer look alike",
+            "beyond it two images no longer look alike",
         ),
         ("contrast", f"{similarity.amplitude:.2f}", "of images of one place: 0 none, 1 strong"),
         (
@@ -216,7 +214,7 @@ def _calibration(training_map: TrainingMap) -> list[tuple[object, ...]]:
         (
             "odometry, after 1 m",
             f"{metre[0]:.3f} m, {np.degrees(metre[2]):.1f} deg",
-            f"standard deviation; {noise.set_aside} stretches set aside as faults; the odometry's "
-            "own covariance takes its place where it is sane",
+            f"standard deviation; {noise.set_aside} stretches excluded as outliers; "
+            "replaced by the odometry's own covariance where that is plausible",
         ),
     ]

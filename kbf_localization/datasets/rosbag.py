@@ -90,6 +90,7 @@ class RosbagDrive:
         self.labels: tuple[str, ...] | None = None
         self.odometry_origin: str = SIMULATED if noted == SIMULATED else MEASURED
         self.image_topic, self.odom_topic, self.pose_topic = scan.image, scan.odom, scan.pose
+        self.camera_info_topic, self.mount_topic = scan.info_topic, scan.mount_topic
         self.odom_frame, self.base_frame = scan.odom_frame, scan.base_frame
         self.image_frame, self.image_encoding = scan.image_frame, scan.image_encoding
         self.stamps_ns: Stamps = np.array(scan.image_stamps, dtype=np.int64)
@@ -184,6 +185,8 @@ class _Scan:
         self._transforms = TransformLog()
         self._mount: Mount | None = None
         self.camera: Camera | None = None
+        self.info_topic: BagTopic | None = None
+        self.mount_topic: BagTopic | None = None
         first_image, infos = b"", _CameraInfos(camera_info_topic(bag.topics, self.image))
         static = static_transforms_topic(bag.topics)
         wanted = (self.odom, self.image, self.pose, static, infos.topic)
@@ -236,7 +239,7 @@ class _Scan:
             pixels = _grey(_decoded(bag, first_image, self.image))
             if pixels is not None:
                 camera = fitted(camera, pixels.shape[1], pixels.shape[0])
-            self.camera = camera
+            self.camera, self.info_topic = camera, infos.topic
         except KbfError as error:
             self._notes.append(f"{infos.topic.name} not used: {error}")
         if infos.changes:
@@ -250,10 +253,12 @@ class _Scan:
         moving = moving_transforms_topic(bag.topics)
         try:
             self._mount = self._transforms.mount(self.image_frame, bases)
+            self.mount_topic = None if self._mount is None else static_transforms_topic(bag.topics)
             if self._mount is None and moving not in (None, self.odom, self.pose):
                 for _, _, cdr in islice(bag.messages([moving]), MAX_MOUNT_MESSAGES):
                     self._transforms.add(bag.decode(cdr, moving.type))
                 self._mount = self._transforms.mount(self.image_frame, bases)
+                self.mount_topic = None if self._mount is None else moving
         except KbfError as error:
             self._notes.append(f"mount of '{self.image_frame}' not used: {error}")
 

@@ -368,7 +368,13 @@ def _format(drive: Drive) -> str:
 
 
 def topics_chosen(drive: Drive) -> Sequence[tuple[str, str]]:
-    """Return which topics and frames a bag's drive is read from; none for a folder."""
-    roles = (("images", "image_topic"), ("odometry", "odom_topic"), ("known poses", "pose_topic"))
+    """Return which topics a bag's drive is read from, with what for; none for a folder."""
+    roles = (
+        ("images", "image_topic"),
+        ("odometry", "odom_topic"),
+        ("known poses", "pose_topic"),
+        ("calibration", "camera_info_topic"),
+        ("camera mount", "mount_topic"),
+    )
     chosen = [(role, getattr(drive, name, None)) for role, name in roles]
     return [(role, topic.name) for role, topic in chosen if topic is not None]

@@ -12,10 +12,10 @@ from kbf_localization.errors import ParameterError
 
 METHODS = ("kbf", "paper", "paper-iw", "fkbf", "nn", "nn-paper", "nai", "kmcf")
 TITLES = {
-    "kbf": "kbf, the default filter",
-    "kbf_smoothed": "kbf, the default filter, smoothed",
-    "paper": "paper, Algorithm 1",
-    "paper-iw": "paper-iw, Algorithm 1, importance-weighted rule",
+    "kbf": "kernel Bayes filter, the default",
+    "kbf_smoothed": "kernel Bayes filter, smoothed",
+    "paper": "Algorithm 1 of the paper",
+    "paper-iw": "Algorithm 1, importance-weighted rule",
     "fkbf": "fKBF, fully non-parametric kernel Bayes filter",
     "nn": "NN with recovery, particle filter on the nearest images",
     "nn-paper": "NN as in the paper",

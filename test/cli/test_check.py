@@ -28,6 +28,18 @@ def test_a_straight_drive_is_usable_with_warnings(bag: Path) -> None:
     assert "clocks of camera and odometry" in verdict and "places seen again" in verdict
 
 
+def test_every_topic_that_is_used_is_named_with_its_use(tmp_path: Path) -> None:
+    from kbf_localization.datasets.bag_writer import write_bag
+    from kbf_localization.datasets.open import open_drive
+    from kbf_localization.simulator import simulate
+
+    (folder,) = simulate(tmp_path, runs=1, frames=4, size=(64, 48))
+    write_bag(open_drive(folder), tmp_path / "bag")
+    lines = kbf("check", tmp_path / "bag").output.splitlines()
+    for topic, use in (("/camera_info", "calibration"), ("/tf_static", "camera mount")):
+        assert any(topic in line and use in line for line in lines)
+
+
 def test_what_cannot_be_opened_is_unusable_and_its_topics_are_shown(bag: Path) -> None:
     result = kbf("check", bag, "--image-topic", "/front", width=400)
     assert result.exit_code == 2

@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from kbf_localization.cli import main
+from kbf_localization.cli.console import print_table
 from kbf_localization.errors import KbfError
 
 PROGRAM = [sys.executable, "-m", "kbf_localization.cli"]
@@ -143,6 +144,7 @@ def test_an_interrupted_command_cleans_up(
 import sys, time, typer
 from pathlib import Path
 from kbf_localization.cli import main
+from kbf_localization.cli.console import print_table
 app = typer.Typer(add_completion=False)
 @app.command()
 def wait():
@@ -184,3 +186,16 @@ def test_the_shell_completes_commands_and_options(typed: str, completed: str) ->
     }
     done = subprocess.run(PROGRAM, env={**os.environ, **variables}, capture_output=True, text=True)
     assert completed in done.stdout.splitlines(), done.stderr
+
+
+def test_columns_of_figures_are_flush_right_and_prose_is_flush_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [("a", 0.5, "12 ± 3 %", "x"), ("b", None, "1 ± 0.5 %", "one word more")]
+    print_table("T", ("What", "Number", "With deviation", "In words"), rows)
+    first, second = (line for line in capsys.readouterr().out.splitlines() if line[:1] == "│")
+    cells = [line.strip("│").split("│") for line in (first, second)]
+    for column, flush in ((1, " {:>6} "), (2, " {:>14} "), (3, " {:<13} ")):
+        assert [row[column] for row in cells] == [
+            flush.format(text) for text in ((row[column].strip()) for row in cells)
+        ]
