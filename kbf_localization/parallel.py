@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
+import socket
 import subprocess
 import time
 import traceback
@@ -12,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from queue import SimpleQueue
 from signal import SIG_IGN, SIGINT, SIGKILL, signal
@@ -47,6 +49,35 @@ class Serial:
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         return map(function, items)
+
+
+class TimedWorkers:
+    """Workers, and the processor seconds spent since it was made, by them and by this process."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._started, self._elsewhere_s = time.process_time(), 0.0
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        for result, process, seconds in self._workers.map(partial(_timed, function), items):
+            if process != _process():
+                self._elsewhere_s += seconds
+            yield result
+
+    @property
+    def cpu_s(self) -> float:
+        return time.process_time() - self._started + self._elsewhere_s
+
+
+def _timed(function: Callable[[Item], Result], item: Item) -> tuple[Result, tuple[str, int], float]:
+    """Return the result, the process that made it, and its processor seconds."""
+    started = time.process_time()
+    result = function(item)
+    return result, _process(), time.process_time() - started
+
+
+def _process() -> tuple[str, int]:
+    return socket.gethostname(), os.getpid()
 
 
 class Cores:

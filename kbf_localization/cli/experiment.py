@@ -429,7 +429,13 @@ def mapping(
     buildings: Buildings = 3,
     seed: Seed = 11,
     drives: Annotated[str, Option(help="Numbers of drives, such as 1,2.")] = "1,2",
-    frames: Annotated[int, Option(min=20, help="Images of a drive.")] = 1000,
+    frames: Annotated[
+        Optional[int], Option(min=20, help="Images of a drive: 1000, with --faults 300.")
+    ] = None,
+    faults: Annotated[
+        bool, Option("--faults", help="What can go wrong, in a small office.")
+    ] = False,
+    fault: Annotated[Optional[str], Option(help="Only faults with this in their names.")] = None,
     size: ImageSize = "320x240",
     localized: Annotated[int, Option(min=0, help="Images of a further drive on each map.")] = 400,
     trajectory: Annotated[
@@ -441,10 +447,14 @@ def mapping(
 ) -> None:
     """Estimate the poses of drives from wheel odometry and images, and compare with the truth.
 
-    A map is built of each, on which a further drive is localized. Example:
-    `kbf experiment mapping --buildings 3 --seed 24`
+    A map is built of each, on which a further drive is localized. With `--faults`: slip, missing
+    images, a covered lens, drives of two buildings and more, each in the offices' first.
+    Example: `kbf experiment mapping --buildings 3 --seed 24`
     """
     limit_threads(1)
+    if faults or fault:
+        _map_under_faults(seed, frames or 300, size, fault, jobs, kept, output)
+        return
     from kbf_localization.experiments.mapping import Settings, findings, run_buildings
 
     try:
@@ -459,17 +469,40 @@ def mapping(
         buildings=buildings,
         seed=seed,
         drives=counts,
-        frames=frames,
+        frames=frames or 1000,
         size=size,
         localized=localized,
         trajectory=trajectory,
     )
     with rendering(kept) as (folder, progress):
-        settings = Settings(counts, frames, parse_image_size(size), localized)
+        settings = Settings(counts, frames or 1000, parse_image_size(size), localized)
         found = run_buildings(
             folder, buildings, seed, settings, make_workers(jobs), progress, trajectory
         )
     record.finish(findings(found))
+
+
+def _map_under_faults(
+    seed: int,
+    frames: int,
+    size: str,
+    fault: str | None,
+    jobs: int,
+    kept: Path | None,
+    output: Path | None,
+) -> None:
+    from kbf_localization.experiments.mapping_faults import (
+        FaultOffice,
+        fault_findings,
+        run_faults,
+    )
+
+    record = Record("mapping", output, faults=True, seed=seed, frames=frames, size=size)
+    workers = make_workers(jobs)
+    with rendering(kept) as (folder, progress):
+        office = FaultOffice(folder, seed, frames, parse_image_size(size), workers, progress)
+        found = run_faults(office, workers, progress, fault)
+    record.finish(fault_findings(found))
 
 
 def _compare_rules(

@@ -148,6 +148,38 @@ def _odometry_between(drive: Drive, first: int, last: int) -> OdometryLog:
     return drive.odometry.covering(int(drive.stamps_ns[first]), int(drive.stamps_ns[last]))
 
 
+class AlteredDrive(_Derived):
+    """Images of a drive at `indices`, all by default, with other odometry, poses or images.
+
+    `alter` takes an image's index here and the image, and returns what the camera gives instead.
+    An index may be repeated where `stamps_ns` are given.
+    """
+
+    def __init__(
+        self,
+        drive: Drive,
+        *,
+        indices: Rows | None = None,
+        stamps_ns: Stamps | None = None,
+        odometry: OdometryLog | None = None,
+        poses: Array | None = None,
+        alter: Callable[[int, Image], Image] | None = None,
+    ) -> None:
+        rows = np.arange(len(drive)) if indices is None else indices
+        super().__init__(drive, drive.name, rows, odometry or drive.odometry)
+        self._alter = alter
+        if stamps_ns is not None:
+            self.stamps_ns = stamps_ns
+        if poses is not None:
+            self.poses = poses
+
+    def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
+        for index, image in super().images(indices):
+            if image is not None and self._alter is not None:
+                image = self._alter(index, image)
+            yield index, image
+
+
 class CarriedDrive(_Derived):
     """A drive during which the robot is carried elsewhere: its wheels and camera rest then.
 

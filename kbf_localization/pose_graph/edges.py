@@ -144,25 +144,6 @@ def with_noise(edges: OdometryEdges, noise: MotionNoise, keyframes: Keyframes) -
     return replace(edges, whitening=_whitening(variances))
 
 
-def disagreement(visual: Array, keyframes: Keyframes) -> float:
-    """Return the median distance (m) of images and wheels over 2 m; infinite where it is open."""
-    errors = [
-        float(np.hypot(*error[:2]))
-        for piece in np.unique(keyframes.piece_of)
-        for error in errors_over_windows(
-            [
-                (
-                    visual[keyframes.piece_of == piece],
-                    keyframes.odometry[keyframes.piece_of == piece],
-                )
-            ],
-            WINDOW_M,
-            1e3,
-        )[0]
-    ]
-    return float(np.median(errors)) if errors else np.inf
-
-
 def _triple(values: Array) -> tuple[float, float, float]:
     first, second, third = (float(value) for value in values)
     return first, second, third

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,7 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.landmarks.bearings import spatial
 from kbf_localization.landmarks.build import relative_to
-from kbf_localization.parallel import Serial, Workers
+from kbf_localization.parallel import Serial, TimedWorkers, Workers
 from kbf_localization.pose_graph.anchors import (
     Anchor,
     anchor_rows,
@@ -36,7 +35,6 @@ from kbf_localization.pose_graph.edges import (
     USUAL_NOISE,
     OdometryEdges,
     at_least_usual,
-    disagreement,
     fitted_noise,
     odometry_edges,
     visual_edges,
@@ -73,8 +71,6 @@ from kbf_localization.pose_graph.result import (
 )
 from kbf_localization.progress import Progress, no_progress
 
-AGREEMENT_M = 0.15
-"""Median disagreement of images and wheels over 2 m, beyond which the images are not followed."""
 CLOSURE_PARTNERS = 4
 """Keyframes of other visits that a keyframe's points are seen from in the joint adjustment."""
 UNJOINED = ("leave_out", "refuse")
@@ -97,14 +93,13 @@ def estimate_poses(
     what is left of a wrong scale. Drives that no closure joins are left out and named, or, with
     `unjoined` = "refuse", a MapError.
     """
-    started = time.process_time()
     drives = drives if isinstance(drives, Sequence) else [drives]
     if unjoined not in UNJOINED:
         raise ParameterError(f"unjoined must be {' or '.join(UNJOINED)}, not '{unjoined}'")
     if not 0.1 < odometry_scale < 10.0:
         raise ParameterError(f"the odometry's scale is {odometry_scale}; give 0.1 to 10")
     _refuse_repeated(drives)
-    workers = workers or Serial()
+    workers = TimedWorkers(workers or Serial())
     prepared = prepare(drives, odometry_scale, workers, progress)
     builder = None
     if prepared.camera is not None:
@@ -115,13 +110,8 @@ def estimate_poses(
     found = _Estimator(evidence, builder, anchors, progress).estimate()
     if unjoined == "refuse" and found.left_out:
         raise MapError(f"nothing joins {', '.join(found.left_out)} with the other drives")
-    return replace(
-        found, odometry_scale=odometry_scale * found.odometry_scale, cpu_s=_since(started)
-    )
-
-
-def _since(started: float) -> float:
-    return time.process_time() - started
+    scale = odometry_scale * found.odometry_scale
+    return replace(found, odometry_scale=scale, cpu_s=workers.cpu_s)
 
 
 def _refuse_repeated(drives: Sequence[Drive]) -> None:
@@ -140,26 +130,16 @@ def _refuse_repeated(drives: Sequence[Drive]) -> None:
 class Evidence:
     """What the images say: states (n, 6) by each drive's own adjustment, and closures.
 
-    `agreement_m` is the median distance of images and wheels over 2 m. `support` (c,) counts the
-    closures that agree with each.
+    `local` (n, 3) are poses in the frames of their pieces, by wheels or by images: those along
+    which more closures agree. `support` (c,) counts the closures that agree with each.
     """
 
     prepared: PreparedDrives
     states: Array
-    agreement_m: float
+    local: Array
     closures: list[Closure]
     rejected: list[Rejected]
     support: Rows
-
-    @property
-    def images_followed(self) -> bool:
-        """Whether images and wheels agree well enough to follow the images."""
-        return self.agreement_m < AGREEMENT_M
-
-    @property
-    def local(self) -> Array:
-        """Return the poses (n, 3) in the frames of their pieces."""
-        return self.states[:, :3] if self.images_followed else self.prepared.keyframes.odometry
 
     def scaled(self, scale: float) -> Evidence:
         """Return the evidence with wheels that drive `scale` times as far: all distances grow."""
@@ -168,6 +148,7 @@ class Evidence:
             self,
             prepared=self.prepared.scaled(scale),
             states=states,
+            local=self.local * (scale, scale, 1.0),
             closures=[closure.scaled(scale) for closure in self.closures],
             rejected=[Rejected(one.closure.scaled(scale), one.reason) for one in self.rejected],
         )
@@ -183,7 +164,7 @@ def gather_evidence(
     """Adjust each piece by its own images, and find closures within and between drives."""
     keyframes = prepared.keyframes
     states = spatial(keyframes.odometry)
-    nothing = Evidence(prepared, states, np.inf, [], [], np.empty(0, dtype=np.intp))
+    nothing = Evidence(prepared, states, keyframes.odometry, [], [], np.empty(0, dtype=np.intp))
     if builder is None or prepared.camera is None:
         return nothing
     partners = neighbours(keyframes)
@@ -196,7 +177,6 @@ def gather_evidence(
     progress(0, 1, "visual odometry")
     wheels = np.zeros((len(prepared.drives), 2))
     states = adjust_with_odometry(states, wheels, groups, odometry_edges(keyframes), gauge).states
-    agreement = disagreement(states[:, :3], keyframes)
     points = builder.points(states, partners, FINE_SIGMA_PX, "triangulating points", landmarks=True)
     landmarks = [
         None if found.landmarks is None else relative_to(state[:3], found.landmarks)
@@ -207,9 +187,12 @@ def gather_evidence(
     found = verify(
         pairs, prepared.keypoints, landmarks, prepared.camera, prepared.mount, workers, progress
     )
-    evidence = replace(nothing, states=states, agreement_m=agreement)
-    closures, rejected, support = supported(found, keyframes, evidence.local)
-    return replace(evidence, closures=closures, rejected=rejected, support=support)
+    by_wheels = supported(found, keyframes, keyframes.odometry)
+    by_images = supported(found, keyframes, states[:, :3])
+    images = len(by_images[0]) > len(by_wheels[0])
+    closures, rejected, support = by_images if images else by_wheels
+    local = states[:, :3] if images else keyframes.odometry
+    return Evidence(prepared, states, local, closures, rejected, support)
 
 
 class _Estimator:
@@ -250,11 +233,7 @@ class _Estimator:
         closures = [c for c, fit in zip(closures, fits) if fit]
         visual = visual_edges(keyframes, evidence.states[:, :3])
         edges = {ODOMETRY_EDGES: odometry, VISUAL_EDGES: visual, ADJUSTMENT: visual}
-        methods = [ODOMETRY_EDGES]
-        if self.builder is not None and evidence.images_followed:
-            methods += [VISUAL_EDGES, ADJUSTMENT]
-        held_out = HeldOut.of(closures, keyframes)
-        used, score = self._choose(problem, edges, held_out, methods)
+        used, score = self._choose(problem, edges, HeldOut.folds(closures, keyframes))
         poses, wheels = self._run(used, problem, edges, closures)
         wrong = misfits(closures, poses)
         if wrong.any():
@@ -317,22 +296,21 @@ class _Estimator:
         return Problem(drives, np.flatnonzero(kept), anchors, start), placed
 
     def _choose(
-        self,
-        problem: Problem,
-        edges: dict[str, OdometryEdges],
-        held_out: HeldOut | None,
-        methods: list[str],
+        self, problem: Problem, edges: dict[str, OdometryEdges], folds: Sequence[HeldOut]
     ) -> tuple[str, HeldOutScore | None]:
-        """Return the method that predicts closures left out best, and the errors of all."""
-        if held_out is None or len(methods) == 1:
+        """Return the method that closures left out decide for, and the errors of all."""
+        if not folds or self.builder is None:
             return ODOMETRY_EDGES, None
-        scores = {}
-        for method in methods:
-            self.progress(0, 1, "predicting closures that are left out")
-            predicted, _ = self._run(method, problem, edges, held_out.training)
-            scores[method] = held_out.errors(predicted)
-        means = {name: float(np.mean(one)) for name, one in scores.items()}
-        return choose(scores), HeldOutScore(len(held_out.testing), means)
+        errors: dict[str, list[Array]] = {method: [] for method in edges}
+        for number, fold in enumerate(folds):
+            self.progress(number, len(folds), "predicting closures that are left out")
+            for method, found in errors.items():
+                predicted, _ = self._run(method, problem, edges, fold.training)
+                found.append(fold.errors(predicted))
+        stacked = {method: np.concatenate(found) for method, found in errors.items()}
+        stretches = np.concatenate([fold.stretches for fold in folds])
+        means = {method: float(found.mean()) for method, found in stacked.items()}
+        return choose(stacked, stretches), HeldOutScore(len(stretches), means)
 
     def _run(
         self,

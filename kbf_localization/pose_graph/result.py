@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kbf_localization.arrays import Array, Flags
+from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.geometry import compose, relative, wrap_angle
-from kbf_localization.pose_graph.closures import Closure, Rejected, as_edges
+from kbf_localization.pose_graph.closures import Closure, Rejected, as_edges, components
 from kbf_localization.pose_graph.keyframes import DriveOdometry, Keyframes
 from kbf_localization.vision.camera import Camera, Mount
 
@@ -132,45 +132,50 @@ def trajectory_of(
     return EstimatedTrajectory(drive.name, found, blocks, odometry.poses, odometry.offset_s)
 
 
-BLOCK_M = 5.0
+STRETCH_M = 5.0
 """Closures of a stretch of path this long are left out together: neighbours are nearly the same."""
-PERIOD = 3
-"""Every third stretch is left out."""
-MIN_HELD_OUT = 6
+FOLDS = 3
+"""Each stretch is left out once, every third at a time."""
+MIN_TRAINING = 3
+"""Closures that a fold must keep."""
 MAX_ERROR_M = 0.5
 """A larger error counts as that: a wrong closure must not decide."""
 METRES_PER_RADIAN = 2.0
 """An error of the heading counts as much as it moves what is 2 m away."""
-MARGIN = 0.97
-"""A method that relies on images must predict better than the wheels by 3 %."""
-VISUAL_MARGIN = 0.85
-"""Visual edges must predict better than the adjustment, which has the wheels too, by 15 %."""
+BY_CAUTION = (ODOMETRY_EDGES, ADJUSTMENT, VISUAL_EDGES)
+"""The adjustment holds on to the wheels where images say little; visual edges do not."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Closures to estimate with, and closures to predict."""
+    """Closures to estimate with, and closures to predict, each of a stretch (c,) by its number."""
 
     training: list[Closure]
     testing: list[Closure]
+    stretches: Rows
 
     @classmethod
-    def of(cls, closures: Sequence[Closure], keyframes: Keyframes) -> HeldOut | None:
-        """Return every third stretch left out; None where too few would be left out or kept."""
+    def folds(cls, closures: Sequence[Closure], keyframes: Keyframes) -> list[HeldOut]:
+        """Return folds that leave out every third stretch, those that still join all pieces."""
         if not closures:
-            return None
+            return []
         later = np.array([max(one.first, one.second) for one in closures], dtype=np.intp)
-        block = np.floor(keyframes.path_m[later] / BLOCK_M).astype(np.intp)
+        stretch = np.floor(keyframes.path_m[later] / STRETCH_M).astype(np.intp)
         _, number = np.unique(
-            np.stack((keyframes.piece_of[later], block), axis=1), axis=0, return_inverse=True
+            np.stack((keyframes.piece_of[later], stretch), axis=1), axis=0, return_inverse=True
         )
-        out: Flags = number.ravel() % PERIOD == 1
-        if min(int(out.sum()), int((~out).sum())) < MIN_HELD_OUT:
-            return None
-        return cls(
-            [closure for closure, left in zip(closures, out) if not left],
-            [closure for closure, left in zip(closures, out) if left],
-        )
+        number = number.ravel().astype(np.intp)
+        joined = components(closures, keyframes.piece_of, minimum=1).max()
+        folds = []
+        for fold in range(FOLDS):
+            out = number % FOLDS == fold
+            training = [closure for closure, left in zip(closures, out) if not left]
+            if not out.any() or len(training) < MIN_TRAINING:
+                continue
+            if components(training, keyframes.piece_of, minimum=1).max() == joined:
+                testing = [closure for closure, left in zip(closures, out) if left]
+                folds.append(cls(training, testing, number[out]))
+        return folds
 
     def errors(self, poses: Array) -> Array:
         """Return the errors (c,) in metres, at most 0.5, of closures that poses (n, 3) predict."""
@@ -180,10 +185,21 @@ class HeldOut:
         return np.minimum(np.hypot(away[:, 0], away[:, 1]) + turn, MAX_ERROR_M)
 
 
-def choose(errors: Mapping[str, Array]) -> str:
-    """Return the method that predicts best; of about equal ones, that which trusts images less."""
-    means = {method: float(values.mean()) for method, values in errors.items()}
-    by_images = ADJUSTMENT
-    if means[VISUAL_EDGES] < VISUAL_MARGIN * means[ADJUSTMENT]:
-        by_images = VISUAL_EDGES
-    return by_images if means[by_images] < MARGIN * means[ODOMETRY_EDGES] else ODOMETRY_EDGES
+def choose(errors: Mapping[str, Array], stretches: Rows) -> str:
+    """Return the most cautious method whose errors (c,) are within one standard error of the best.
+
+    The one-standard-error rule (Breiman et al. 1984), on differences to the best method, closure
+    by closure. Closures of a stretch err together: the error is that of the stretches' sums.
+    """
+    best = min(errors, key=lambda method: float(errors[method].mean()))
+    _, number = np.unique(stretches, return_inverse=True)
+    for method in BY_CAUTION:
+        if method not in errors:
+            continue
+        worse = errors[method] - errors[best]
+        mean = float(worse.mean())
+        by_stretch = np.bincount(number.ravel(), worse - mean)
+        deviation = float(np.sqrt((by_stretch**2).sum())) / len(worse)
+        if len(by_stretch) < 2 or mean <= deviation:
+            return method
+    return best

@@ -1,0 +1,320 @@
+"""What can go wrong while a map's poses are estimated from wheel odometry and images.
+
+Each fault alters two drives through a small office, or renders them with another camera. A fault is
+mastered where the poses are no worse than raw odometry, no accepted closure is wrong, and a line
+names the fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kbf_localization.arrays import Array, Flags, Image
+from kbf_localization.datasets.drive import Drive, OdometryLog
+from kbf_localization.datasets.open import open_drive
+from kbf_localization.datasets.parts import AlteredDrive, DrivePart, Part
+from kbf_localization.errors import KbfError
+from kbf_localization.evaluation.mapping_metrics import mapping_metrics
+from kbf_localization.evaluation.report import Table
+from kbf_localization.experiments.result import ExperimentResult
+from kbf_localization.geometry import compose, relative
+from kbf_localization.parallel import Workers
+from kbf_localization.pose_graph import PoseEstimates, estimate_poses
+from kbf_localization.progress import Progress
+from kbf_localization.simulator import simulate
+from kbf_localization.simulator.optics import USUAL_CAMERA, SimulatedCamera
+
+BEGIN_S, LASTING_S = 15.0, 10.0
+"""When a fault that passes begins, and how long it is there."""
+SLIP_S = 1.0
+"""How long wheels slip, by a metre or by 30°: several times the usual speed."""
+LONG, DRIFT_RAD_S = 1.05, 0.0048
+"""Odometry that is 5 % too long; the simulated wheels' drift once more."""
+WING_M = 30.0
+"""From a wing of the building to the next, which looks the same."""
+TOLERANCE = 1.02
+"""No worse than raw odometry: rounding and interpolation between keyframes aside."""
+
+Drives = Sequence[Drive]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Drives under a fault, and a pattern of the line that must name it; None: none is owed.
+
+    A fault that cannot be seen in the data is not `observable`: what is right there is not known.
+    """
+
+    drives: Drives
+    line: str | None
+    observable: bool = True
+
+
+def _altered_motions(drive: Drive, alter: Callable[[Array, Array], Array]) -> OdometryLog:
+    """Return the odometry whose motions (m, 3), with their times (m,) in s, are altered."""
+    log = drive.odometry
+    seconds = (log.stamps_ns[1:] - drive.stamps_ns[0]) * 1e-9
+    motions = alter(relative(log.poses[:-1], log.poses[1:]), seconds)
+    poses = [log.poses[0]]
+    for motion in motions:
+        poses.append(compose(poses[-1], motion))
+    return OdometryLog(log.stamps_ns, np.array(poses), log.covariances)
+
+
+def _with_odometry(drive: Drive, alter: Callable[[Array, Array], Array]) -> Drive:
+    return AlteredDrive(drive, odometry=_altered_motions(drive, alter))
+
+
+def _too_long(motions: Array, _: Array) -> Array:
+    return motions * (LONG, LONG, 1.0)
+
+
+def _drifting(motions: Array, seconds: Array) -> Array:
+    moving = np.hypot(motions[:, 0], motions[:, 1]) > 2e-4
+    step = np.diff(seconds, prepend=seconds[0])
+    return motions + np.outer(moving * step * DRIFT_RAD_S, (0.0, 0.0, 1.0))
+
+
+def _slipping(slip: tuple[float, float, float], motions: Array, seconds: Array) -> Array:
+    during = (seconds >= BEGIN_S) & (seconds < BEGIN_S + SLIP_S)
+    return motions + np.outer(during / during.sum(), slip)
+
+
+def _frozen(motions: Array, seconds: Array) -> Array:
+    return np.where(_during(seconds)[:, None], 0.0, motions)
+
+
+def _during(seconds: Array) -> Flags:
+    return (seconds >= BEGIN_S) & (seconds < BEGIN_S + LASTING_S)
+
+
+def _seconds(drive: Drive) -> Array:
+    return np.asarray((drive.stamps_ns - drive.stamps_ns[0]) * 1e-9)
+
+
+def _covered(drive: Drive, level: float, always: bool) -> Drive:
+    """Return a drive whose images are of one grey level, with the sensor's noise."""
+    hidden = np.ones(len(drive), dtype=bool) if always else _during(_seconds(drive))
+
+    def alter(index: int, image: Image) -> Image:
+        if not hidden[index]:
+            return image
+        noise = np.random.default_rng(index).normal(level, 2.0, image.shape)
+        return np.clip(noise, 0, 255).astype(np.uint8)
+
+    return AlteredDrive(drive, alter=alter)
+
+
+def _standing(drive: Drive) -> Drive:
+    """Return a drive that shows its first image, and whose wheels stand still."""
+    count = min(len(drive), 60)
+    odometry = drive.odometry
+    still = np.tile(odometry.poses[:1], (len(odometry.poses), 1))
+    return AlteredDrive(
+        drive,
+        indices=np.zeros(count, dtype=np.intp),
+        stamps_ns=drive.stamps_ns[:count],
+        odometry=OdometryLog(odometry.stamps_ns, still),
+    )
+
+
+def _first_images(drive: Drive, count: int) -> Drive:
+    return AlteredDrive(drive, indices=np.arange(count))
+
+
+def _shifted_clock(drive: Drive) -> Drive:
+    """Return the same recording again, an hour later by its clock."""
+    later = 3_600_000_000_000
+    log = drive.odometry
+    odometry = OdometryLog(log.stamps_ns + later, log.poses)
+    return AlteredDrive(drive, stamps_ns=drive.stamps_ns + later, odometry=odometry)
+
+
+def _two_wings(drive: Drive) -> Drive:
+    """Return a drive through a wing, without images into the next one, and through that.
+
+    The next wing looks as the first does: the images are the same ones in other noise.
+    """
+    log, count = drive.odometry, len(drive)
+    period = int(np.median(np.diff(log.stamps_ns)))
+    across_ns = round(WING_M / 0.5) * 1_000_000_000
+    crossing = np.arange(period, across_ns, period, dtype=np.int64)
+    target = compose(np.array([WING_M, 0.0, 0.0]), relative(log.poses[0], log.poses))
+    first = relative(log.poses[0], log.poses)
+    fractions = crossing / across_ns
+    between = first[-1] + fractions[:, None] * (target[0] - first[-1])
+    between[:, 2] = first[-1, 2] * (1.0 - fractions)
+    begin = int(log.stamps_ns[-1])
+    later = begin + across_ns - int(log.stamps_ns[0])
+    odometry = OdometryLog(
+        np.concatenate((log.stamps_ns, begin + crossing, log.stamps_ns + later)),
+        np.concatenate((first, between, target)),
+    )
+    assert drive.poses is not None
+    start = relative(drive.poses[0], drive.poses)
+    poses = np.concatenate((start, compose(np.array([WING_M, 0.0, 0.0]), start)))
+
+    def alter(index: int, image: Image) -> Image:
+        noise = np.random.default_rng(index).normal(0.0, 3.0, image.shape)
+        return np.clip(image + noise, 0, 255).astype(np.uint8)
+
+    return AlteredDrive(
+        drive,
+        indices=np.tile(np.arange(count), 2),
+        stamps_ns=np.concatenate((drive.stamps_ns, drive.stamps_ns + later)),
+        odometry=odometry,
+        poses=poses,
+        alter=alter,
+    )
+
+
+@dataclass(frozen=True)
+class FaultOffice:
+    """Rendered drives of an office: the usual ones, and those with another camera."""
+
+    folder: Path
+    seed: int
+    frames: int
+    size: tuple[int, int]
+    workers: Workers
+    progress: Progress
+
+    def drives(
+        self, name: str = "usual", camera: SimulatedCamera = USUAL_CAMERA, other: bool = False
+    ) -> list[Drive]:
+        """Return two drives, rendered once; of the `other` office where asked for."""
+        place = self.folder / f"faults{self.seed}_{name}"
+        if not place.is_dir():
+            simulate(
+                place,
+                runs=2,
+                seed=self.seed + 1000 * other,
+                frames=self.frames,
+                size=self.size,
+                camera=camera,
+                workers=self.workers,
+                progress=self.progress,
+            )
+        return [open_drive(path) for path in sorted(place.iterdir()) if path.is_dir()]
+
+    def faults(self) -> dict[str, Callable[[], Fault]]:
+        """Return the faults by their names; drives with another camera are rendered when asked."""
+        one, two = self.drives()
+        metre, turn = (1.0, 0.0, 0.0), (0.0, 0.0, float(np.radians(30.0)))
+
+        def both(alter: Callable[[Array, Array], Array]) -> list[Drive]:
+            return [_with_odometry(drive, alter) for drive in (one, two)]
+
+        def slipped(slip: tuple[float, float, float]) -> Fault:
+            alter = lambda motions, seconds: _slipping(slip, motions, seconds)  # noqa: E731
+            return Fault([one, _with_odometry(two, alter)], r"slip|jumps")
+
+        half = DrivePart(one, Part("first 40 %", last=0.4)), DrivePart(two, Part("", first=0.6))
+        missing = np.flatnonzero(~_during(_seconds(two)))
+        return {
+            "undisturbed": lambda: Fault([one, two], None),
+            "odometry 5 % too long": lambda: Fault(both(_too_long), r"scale"),
+            "odometry of one drive 5 % too long": lambda: Fault(
+                [one, _with_odometry(two, _too_long)], r"scale"
+            ),
+            "heading drift doubled": lambda: Fault(both(_drifting), r"too far left"),
+            "images missing for 10 s": lambda: Fault(
+                [one, AlteredDrive(two, indices=missing)], r"no images? from"
+            ),
+            "lens covered for 10 s": lambda: Fault([one, _covered(two, 12.0, False)], r"covered"),
+            "lens covered throughout": lambda: Fault([one, _covered(two, 12.0, True)], r"covered"),
+            "no texture at all": lambda: Fault(
+                [_covered(drive, 128.0, True) for drive in (one, two)], r"covered|blank"
+            ),
+            "wheel slip of 1 m": lambda: slipped(metre),
+            "wheel slip of 30°": lambda: slipped(turn),
+            "odometry frozen for 10 s": lambda: Fault(
+                [one, _with_odometry(two, _frozen)], r"report no motion"
+            ),
+            "images 0.2 s late": lambda: Fault(
+                self.drives("late", SimulatedCamera(time_offset_s=0.2)), r"stamps are 0\.\d+ s late"
+            ),
+            "two buildings": lambda: Fault(
+                [one, self.drives("other", other=True)[0]], r"nothing joins"
+            ),
+            "two identical floors": lambda: Fault([one, two], None, observable=False),
+            "two identical wings in a drive": lambda: Fault([_two_wings(one)], r"look alike"),
+            "drives that never meet": lambda: Fault(half, r"nothing joins"),
+            "the same drive twice": lambda: Fault([one, one], r"same drive"),
+            "the same drive twice, another clock": lambda: Fault(
+                [one, _shifted_clock(one)], r"same drive"
+            ),
+            "a drive that stands still": lambda: Fault([one, _standing(two)], r"nothing joins"),
+            "a drive that stands still, alone": lambda: Fault([_standing(one)], r"stands still"),
+            "two images": lambda: Fault([_first_images(one, 2)], r"no place was recognized"),
+            "camera looks 90° to the left": lambda: Fault(
+                self.drives("left", SimulatedCamera(yaw_rad=float(np.pi / 2))), r"camera"
+            ),
+            "camera 0.5 m ahead of the base": lambda: Fault(
+                self.drives("ahead", SimulatedCamera(offset_m=(0.5, 0.0, 0.0))), r"camera"
+            ),
+        }
+
+
+def run_fault(fault: Fault, workers: Workers, progress: Progress) -> dict[str, Any]:
+    """Return the keys of `mapping.json`, `lines` that were said, and what of it holds."""
+    try:
+        estimates = estimate_poses(fault.drives, workers=workers, progress=progress)
+    except KbfError as error:
+        lines = [str(error)]
+        return {"used": "refused", "lines": lines, **_judged(fault, {}, lines)}
+    metrics = mapping_metrics(fault.drives, estimates)
+    lines = said(estimates, metrics)
+    return {**metrics, "lines": lines, **_judged(fault, metrics, lines)}
+
+
+def said(estimates: PoseEstimates, metrics: Mapping[str, Any]) -> list[str]:
+    """Return all that `kbf map build` says of the poses, a line each."""
+    wheels = [wheel.described for wheel in estimates.wheels] if estimates.closures else []
+    return [*estimates.warnings, *wheels, str(metrics["verdict"])]
+
+
+def _judged(fault: Fault, metrics: Mapping[str, Any], lines: Sequence[str]) -> dict[str, Any]:
+    error, raw = metrics.get("ate_rmse_m"), metrics.get("raw_ate_rmse_m")
+    named = fault.line is None or any(re.search(fault.line, line) for line in lines)
+    no_worse = error is None or raw is None or error <= TOLERANCE * raw + 1e-3
+    return {
+        "no_worse_than_raw": no_worse,
+        "named": named,
+        "line": next((x for x in lines if fault.line and re.search(fault.line, x)), None),
+        "mastered": bool(no_worse and named and not metrics.get("closures_wrong", 0)),
+        "observable": fault.observable,
+    }
+
+
+def run_faults(
+    office: FaultOffice, workers: Workers, progress: Progress, only: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return what each fault gave, by its name; of those whose name contains `only`."""
+    chosen = {
+        name: fault for name, fault in office.faults().items() if only is None or only in name
+    }
+    return {name: run_fault(fault(), workers, progress) for name, fault in chosen.items()}
+
+
+def fault_findings(found: Mapping[str, Mapping[str, Any]]) -> ExperimentResult:
+    """Return the table of faults, and the same as CSV."""
+    errors = ("raw_ate_rmse_m", "ate_rmse_m", "closures", "closures_wrong")
+    keys = (*errors, "drives_joined", "used", "mastered", "line")
+    rows = [(name, *(metrics.get(key) for key in keys)) for name, metrics in found.items()]
+    columns = ("Fault", "Raw, m", "RMSE, m", "Closures", "Wrong", "Joined", "Used", "Mastered")
+    return ExperimentResult(
+        title="Faults while a map's poses are estimated",
+        metrics={"faults": found},
+        tables=[
+            Table("Two drives through a small office", columns, [row[:-1] for row in rows]),
+            Table("What is said", ("Fault", "Line"), [(row[0], row[-1] or "–") for row in rows]),
+        ],
+        csv={"faults.csv": (("fault", *keys), rows)},
+    )
