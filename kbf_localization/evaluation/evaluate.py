@@ -88,27 +88,33 @@ def with_truth_in(run: Run, frame: Array) -> Run:
     return replace(run, truth=truth)
 
 
-def errors_relative_to_map(run: Run, training_map: TrainingMap) -> Array:
-    """Return the errors (t,) in metres of poses relative to the nearest map image; NaN if unknown.
+def truth_in_map(run: Run, training_map: TrainingMap) -> Array:
+    """Return the true poses (t, 3) as the nearest map images place them; NaN where unknown.
 
-    The map has estimated poses and the known ones of its images: the true motion from that image
-    to the robot is compared with the estimated one, in whichever frames they are.
+    The map has estimated poses and the known ones of its images: the true motion from the known
+    pose of the image nearest to the estimate leads from its estimated one to the true pose.
     """
     references = training_map.reference_poses
-    errors = np.full(len(run), np.nan)
+    found = np.full((len(run), 3), np.nan)
     if references is None or run.truth is None:
-        return errors
+        return found
     rows = np.flatnonzero(np.isfinite(references).all(axis=1))
     poses = training_map.poses[rows]
     for frame in np.flatnonzero(_known(run)):
-        estimate, truth = run.estimates[frame], run.truth[frame]
-        away = poses - estimate
+        away = poses - run.estimates[frame]
         turned = METRES_PER_RADIAN * wrap_angle(away[:, 2])
         nearest = int(np.argmin(away[:, 0] ** 2 + away[:, 1] ** 2 + turned**2))
-        reference = references[rows[nearest]]
-        error = relative(poses[nearest], estimate) - relative(reference, truth)
-        errors[frame] = np.hypot(error[0], error[1])
-    return errors
+        motion = relative(references[rows[nearest]], run.truth[frame])
+        found[frame] = compose(poses[nearest], motion)
+    return found
+
+
+def errors_relative_to_map(run: Run, training_map: TrainingMap) -> Array:
+    """Return the errors (t,) in metres of poses relative to the nearest map image; NaN if unknown.
+
+    They are independent of the frames of map and truth.
+    """
+    return np.asarray(np.hypot(*(run.estimates - truth_in_map(run, training_map))[:, :2].T))
 
 
 Metrics = dict[str, float]
@@ -189,7 +195,7 @@ def in_map_frame(
     """Return the results with the truth in the map's frame, and whether it had to be moved there.
 
     A map from wheel odometry alone has its own frame. The first method's tracked images tell where
-    the truth's lies.
+    the truth's lies. Covariances are then judged by errors relative to the nearest map image.
     """
     frame = None
     if training_map.own_frame:
@@ -197,7 +203,13 @@ def in_map_frame(
     if frame is None:
         return list(results), False
     return [
-        replace(result, runs={name: with_truth_in(run, frame) for name, run in result.runs.items()})
+        replace(
+            result,
+            runs={
+                name: replace(with_truth_in(run, frame), map_truth=truth_in_map(run, training_map))
+                for name, run in result.runs.items()
+            },
+        )
         for result in results
     ], True
 

@@ -39,11 +39,14 @@ def position_sigmas(run: Run) -> Array:
 def mahalanobis_errors(run: Run) -> Array:
     """Return the Mahalanobis error (t,) √(eᵀ C⁻¹ e) of the position, the root of its NEES.
 
-    Infinite where the covariance allows no error in the error's direction, NaN without truth.
+    The covariance is that of the pose in the map: on a map in its own frame, whose poses err too,
+    the error is that relative to the nearest map image. Infinite where the covariance allows no
+    error in the error's direction, NaN without truth.
     """
-    if run.truth is None:
+    truth = run.truth if run.map_truth is None else run.map_truth
+    if truth is None:
         return np.full(len(run), np.nan)
-    offset = run.estimates[:, :2] - run.truth[:, :2]
+    offset = run.estimates[:, :2] - truth[:, :2]
     variances, axes = np.linalg.eigh(run.covariances[:, :2, :2])
     along = np.einsum("tji,tj->ti", axes, offset)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -90,6 +93,7 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
         position = np.concatenate([position_errors(run) for run in runs])[known]
         heading = np.degrees(np.abs(np.concatenate([heading_errors(run) for run in runs])[known]))
         sigmas = np.concatenate([mahalanobis_errors(run) for run in runs])[known]
+        sigmas = sigmas[~np.isnan(sigmas)]
         gross = position > GROSS_ERROR_M
         metrics = {
             "position_rmse_m": float(np.sqrt(np.mean(position**2))),
@@ -99,9 +103,10 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
             "heading_rmse_deg": float(np.sqrt(np.mean(heading**2))),
             "heading_median_deg": float(np.median(heading)),
             "share_beyond_1m": float(np.mean(gross)),
-            "within_three_sigma_share": float(np.mean(sigmas <= 3.0)),
-            "nees_mean": float(np.mean(sigmas**2)),
         }
+        if len(sigmas):
+            metrics["within_three_sigma_share"] = float(np.mean(sigmas <= 3.0))
+            metrics["nees_mean"] = float(np.mean(sigmas**2))
         metrics |= _evo_metrics(runs)
     if any(run.has_state for run in runs):
         metrics |= _state_metrics(runs, known, tracking)

@@ -61,7 +61,8 @@ class Run:
     (t,) counts the landmarks on which each pose rests. `is_smoothed`: later images are used for
     each pose too. `has_state` tells whether the method judges its poses; `degraded_s` is how long
     odometry alone carried them. A tracked pose off by more than `wrong_beyond_m` is confident and
-    wrong.
+    wrong. `map_truth` (t, 3) is the true pose as the nearest map image places it, NaN where that is
+    unknown: what covariances refer to on a map that has its own frame. None: they refer to `truth`.
     """
 
     method: str
@@ -87,6 +88,7 @@ class Run:
     has_state: bool = True
     degraded_s: float = 0.0
     wrong_beyond_m: float = GROSS_ERROR_M
+    map_truth: Array | None = None
 
     def __len__(self) -> int:
         return len(self.stamps_ns)

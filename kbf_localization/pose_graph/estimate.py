@@ -119,11 +119,22 @@ def _refuse_repeated(drives: Sequence[Drive]) -> None:
         raise MapError("a map needs at least one drive")
     for number, drive in enumerate(drives):
         for other in drives[:number]:
-            if len(drive) == len(other) and np.array_equal(drive.stamps_ns, other.stamps_ns):
+            if _same_recording(drive, other):
                 raise MapError(
                     f"{drive.path}: is the same drive as {other.path}; a drive that is given twice "
                     "would confirm itself"
                 )
+
+
+def _same_recording(one: Drive, other: Drive) -> bool:
+    """Tell whether two drives are one, by images' times and by wheels, whatever the clock says."""
+    if len(one) != len(other) or len(one.odometry.poses) != len(other.odometry.poses):
+        return False
+    later = other.stamps_ns[0] - one.stamps_ns[0]
+    return bool(
+        np.array_equal(one.stamps_ns + later, other.stamps_ns)
+        and (later == 0 or np.array_equal(one.odometry.poses, other.odometry.poses))
+    )
 
 
 @dataclass(frozen=True)

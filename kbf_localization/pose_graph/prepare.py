@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from kbf_localization.datasets.drive import Drive, camera_of, mount_of
 from kbf_localization.datasets.time_offset import estimate_time_offset
 from kbf_localization.errors import DatasetError, MapError, ParameterError
+from kbf_localization.geometry import relative
 from kbf_localization.parallel import Workers
 from kbf_localization.pose_graph.keyframes import (
+    KEYFRAME_M,
+    KEYFRAME_RAD,
+    MAX_PATH_M,
+    MAX_TURN_RAD,
     DriveOdometry,
     Keyframes,
     choose_keyframes,
@@ -30,6 +36,10 @@ MIN_CLOCK_OFFSET_S, CLOCK_SIGMAS = 0.05, 4.0
 """An offset of the camera's clock that is smaller, or less sure, is not corrected."""
 FEW_KEYPOINTS = 30
 """An image with fewer is dark, blank or covered."""
+BY_WHEELS = "; there the wheels alone are followed"
+BLIND = f": dark, blank or a covered lens{BY_WHEELS}"
+MAX_LINES = 5
+"""Stretches of a drive that are named."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +87,48 @@ def prepare(
         ]
     keyframes = choose_keyframes(drives, odometry)
     keypoints, size = detect(drives, keyframes.drive_of, keyframes.image_of, workers, progress)
-    counts = np.array([len(image) for image in keypoints])
-    for number, drive in enumerate(drives):
-        few = counts[keyframes.drive_of == number] < FEW_KEYPOINTS
-        if few.mean() > 0.1:
-            warnings.append(
-                f"{drive.name}: {100 * few.mean():.0f} % of its images show next to nothing: dark, "
-                "blank or a covered lens; there the wheels alone are followed"
-            )
+    for number in range(len(drives)):
+        warnings += _blind_stretches(drives, number, keyframes, keypoints)
     camera, mount, lines = _camera(drives, keyframes, keypoints, size)
     return PreparedDrives(
         drives, tuple(odometry), keyframes, keypoints, camera, mount, (*warnings, *lines)
     )
+
+
+def _blind_stretches(
+    drives: Sequence[Drive], number: int, keyframes: Keyframes, keypoints: Sequence[Keypoints]
+) -> list[str]:
+    """Name where a drive has no images, or images that show nothing, and where it stands still."""
+    drive = drives[number]
+    rows = np.flatnonzero(keyframes.drive_of == number)
+    driven = float(keyframes.path_m[rows[-1]] - keyframes.path_m[rows[0]])
+    turns = relative(keyframes.odometry[rows[0]], keyframes.odometry[rows])[:, 2]
+    if driven < KEYFRAME_M and float(np.abs(turns).max()) < KEYFRAME_RAD:
+        return [f"{drive.name}: stands still all the time; it shows one place, and no path"]
+    seeing = rows[[len(keypoints[int(row)]) >= FEW_KEYPOINTS for row in rows]]
+    if not len(seeing):
+        return [f"{drive.name}: all its images show next to nothing{BLIND}"]
+    lines = []
+    ends = np.unique(np.r_[rows[0], seeing, rows[-1]])
+    for first, last in pairwise(ends.tolist()):
+        if keyframes.piece_of[first] != keyframes.piece_of[last]:
+            continue
+        driven = float(keyframes.path_m[last] - keyframes.path_m[first])
+        turned = abs(float(relative(keyframes.odometry[first], keyframes.odometry[last])[2]))
+        if driven > MAX_PATH_M or turned > MAX_TURN_RAD:
+            begin, end = (
+                seconds_into(drive, int(keyframes.image_of[row])) for row in (first, last)
+            )
+            what = f"{drive.name}: no images from {begin:.1f} to {end:.1f} s{BY_WHEELS}"
+            if last > first + 1:
+                what = (
+                    f"{drive.name}: the images from {begin:.1f} to {end:.1f} s show next to nothing"
+                    f"{BLIND}"
+                )
+            lines.append(what)
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], f"{drive.name}: {len(lines) - MAX_LINES} more such stretches"]
+    return lines
 
 
 def _clock_offset(drive: Drive) -> float:

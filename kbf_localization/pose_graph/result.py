@@ -199,7 +199,10 @@ def choose(errors: Mapping[str, Array], stretches: Rows) -> str:
         worse = errors[method] - errors[best]
         mean = float(worse.mean())
         by_stretch = np.bincount(number.ravel(), worse - mean)
-        deviation = float(np.sqrt((by_stretch**2).sum())) / len(worse)
-        if len(by_stretch) < 2 or mean <= deviation:
+        count = len(by_stretch)
+        if count < 2:
+            return method
+        variance = count / (count - 1) * float((by_stretch**2).sum())
+        if mean <= np.sqrt(variance) / len(worse):
             return method
     return best

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from kbf_localization.evaluation.evaluate import (
+    SourceResult,
     errors_relative_to_map,
+    in_map_frame,
     truth_frame,
     with_truth_in,
 )
+from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.run import Run
 from kbf_localization.geometry import compose
 
@@ -67,3 +70,22 @@ def test_a_map_without_known_poses_tells_no_relative_error() -> None:
     run = _run(TRUTH, TRUTH, ("tracking",) * 10)
     errors = errors_relative_to_map(run, SimpleNamespace(poses=TRUTH, reference_poses=None))
     assert np.isnan(errors).all()
+
+
+def test_covariances_on_a_bent_map_are_judged_relative_to_its_images() -> None:
+    bend = np.column_stack((0.1 * np.arange(10), -0.05 * np.arange(10), 0.02 * np.arange(10)))
+    poses = compose(compose(FRAME, TRUTH), bend)
+    away = np.tile([0.12, -0.05, 0.01], (10, 1))
+    run = _run(compose(poses, away), TRUTH, ("tracking",) * 10)
+    drive = SimpleNamespace(name="drive")
+    training_map = SimpleNamespace(poses=poses, reference_poses=TRUTH, own_frame=True)
+    (result,), aligned = in_map_frame([SourceResult(drive, {"kbf": run})], training_map)
+    metrics = trajectory_metrics(result.runs["kbf"])
+    variance = run.covariances[0, 0, 0]
+    assert aligned
+    assert metrics["nees_mean"] == pytest.approx((0.12**2 + 0.05**2) / variance)
+    without = SimpleNamespace(poses=poses, reference_poses=None, own_frame=True)
+    (result,), _ = in_map_frame([SourceResult(drive, {"kbf": run})], without)
+    metrics = trajectory_metrics(result.runs["kbf"])
+    assert "nees_mean" not in metrics
+    assert "within_three_sigma_share" not in metrics
