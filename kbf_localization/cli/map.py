@@ -221,7 +221,7 @@ def check(
     """
     limit_threads(1)
     from kbf_localization.evaluation.map_check.check import check_map
-    from kbf_localization.evaluation.map_check.result import metric_rows, write_check
+    from kbf_localization.evaluation.map_check.page import metric_rows, write_check
     from kbf_localization.evaluation.results import ResultsFolder, to_plain
     from kbf_localization.mapping import load_map
 

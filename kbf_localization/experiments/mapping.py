@@ -28,9 +28,8 @@ from kbf_localization.evaluation.evaluate import (
     relative_metrics,
 )
 from kbf_localization.evaluation.frame_pool import FramePool, map_coverage
-from kbf_localization.evaluation.map_check.check import check_map
+from kbf_localization.evaluation.map_check.check import MapCheck, check_map
 from kbf_localization.evaluation.map_check.held_out import MIN_COVERAGE, fix_from
-from kbf_localization.evaluation.map_check.result import MapCheck
 from kbf_localization.evaluation.mapping_metrics import mapping_metrics
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table

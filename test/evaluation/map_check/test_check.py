@@ -11,14 +11,14 @@ from kbf_localization import check_map
 from kbf_localization.errors import MapError
 from kbf_localization.evaluation.frame_pool import map_coverage
 from kbf_localization.evaluation.map_check import held_out
-from kbf_localization.evaluation.map_check.held_out import MIN_COVERAGE, make_folds
-from kbf_localization.evaluation.map_check.result import (
+from kbf_localization.evaluation.map_check.check import (
     CheckedPath,
     MapCheck,
     stretch_text,
     waypoints,
-    write_check,
 )
+from kbf_localization.evaluation.map_check.held_out import MIN_COVERAGE, make_folds
+from kbf_localization.evaluation.map_check.page import write_check
 from kbf_localization.evaluation.map_check.stretches import (
     DIRECTIONS,
     Stretch,
