@@ -207,6 +207,7 @@ def _animate(
     """Write the animation; return the metrics of a kidnapping."""
     from kbf_localization.evaluation import animation
     from kbf_localization.evaluation.metrics import kidnapping
+    from kbf_localization.evaluation.video import save_gif, save_video
 
     carried = None if set_down_ns is None else kidnapping(run, set_down_ns)
     shots = animation.first_shots(run) if carried is None else animation.kidnap_shots(run, carried)
@@ -217,10 +218,10 @@ def _animate(
         )
         if carried is None:
             with folder.writing("animation.gif") as path:
-                animation.save_gif(path, frames)
+                save_gif(path, frames)
         else:
             with folder.writing("kidnap.mp4") as video, folder.writing("kidnap.gif") as small:
-                codec = animation.save_video(video, small, frames)
+                codec = save_video(video, small, frames)
     return {} if carried is None else {"kidnapping": {**asdict(carried), "video": codec}}
 
 

@@ -7,6 +7,7 @@ from PIL import Image
 
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation import animation
+from kbf_localization.evaluation import video as video_files
 from kbf_localization.evaluation.animation import SIZE
 from kbf_localization.evaluation.metrics import kidnapping
 from kbf_localization.evaluation.run import Run
@@ -31,7 +32,7 @@ def test_an_animation_has_every_so_many_frames_and_moves(tmp_path: Path) -> None
     shots = animation.first_shots(run, count=3, every=4)
     assert [shot.row for shot in shots] == [0, 4, 8]
     frames = animation.draw_shots(shots, run, MAP, DRIVE)
-    animation.save_gif(tmp_path / "run.gif", frames)
+    video_files.save_gif(tmp_path / "run.gif", frames)
     with Image.open(tmp_path / "run.gif") as moving:
         assert moving.n_frames == 3
         frames_read = []
@@ -81,10 +82,10 @@ def test_the_video_plays_in_a_browser(tmp_path: Path) -> None:
         pytest.skip("no Chromium here: install the package chromium to see the video play")
     frames = [np.full((SIZE[1], SIZE[0], 3), 20 * number, dtype=np.uint8) for number in range(8)]
     video, small = tmp_path / "video.mp4", tmp_path / "video.gif"
-    assert animation.save_video(video, small, frames) == "H.264"
+    assert video_files.save_video(video, small, frames) == "H.264"
     with Image.open(small) as moving:
-        assert moving.n_frames == len(frames) / animation.GIF_EVERY
-        assert moving.width == animation.GIF_WIDTH
+        assert moving.n_frames == len(frames) / video_files.GIF_EVERY
+        assert moving.width == video_files.GIF_WIDTH
     page = tmp_path / "page.html"
     page.write_text('<video id="video" src="video.mp4" muted autoplay></video>', encoding="ascii")
     with chromium(executable) as browser:
