@@ -29,7 +29,7 @@ from kbf_localization.vision.camera.camera_info import (
     PANORAMAS,
     declared_panorama,
 )
-from kbf_localization.vision.camera.mount import Mount
+from kbf_localization.vision.camera.mount import Mount, rotation_of
 from kbf_localization.vision.camera.pinhole import PinholeCamera
 
 NEAREST_M, FARTHEST_M, LARGEST_TURN_RAD = 0.15, 0.9, 0.6
@@ -285,13 +285,14 @@ class _Matches:
         )
 
     @cached_property
-    def base_rotations(self) -> tuple[Array, Array]:
-        """Rotations (p, 3, 3) of the base at the first and at the second image of each pair."""
+    def base_motions(self) -> tuple[Array, Array]:
+        """Rotations (p, 3, 3) and translations (p, 3) from the base's first to its second frame."""
         first, second = (
             Rotation.from_euler("ZYX", poses[:, [2, 4, 5]]).as_matrix()
             for poses in (self.first_poses, self.second_poses)
         )
-        return first, second
+        moved = (self.first_poses - self.second_poses)[:, None, [0, 1, 3]] @ second
+        return np.swapaxes(second, 1, 2) @ first, moved[:, 0]
 
     def rows(self, kept: Flags) -> _Matches:
         """Only the matches that are `kept` (m,); the pairs stay."""
@@ -304,7 +305,7 @@ class _Matches:
 
 @dataclass(frozen=True)
 class _Rays:
-    """Unit rays (m, 3) of the matches' pixels, and the solid angles (m,) of a pixel there."""
+    """Unit rays (3, m) of the matches' pixels, and the solid angles (m,) of a pixel there."""
 
     first: Array
     second: Array
@@ -340,30 +341,27 @@ class _Problem:
         return PinholeCamera.from_focal(self.width, self.height, focal, lens)
 
     def mount(self, state: _State) -> Mount:
+        return self.matches.mount or Mount(*self._mounted(state))
+
+    def _mounted(self, state: _State) -> tuple[Array, Array]:
+        """Return the mount's rotation (3, 3) and translation (3,)."""
         if self.matches.mount is not None:
-            return self.matches.mount
+            return self.matches.mount.rotation, self.matches.mount.translation
         pitch, yaw, forward = (float(value) for value in state.values[PITCH:])
-        roll = np.pi if state.upside_down else 0.0
         known = self.matches.translation
         place = np.array([forward, 0.0, 0.0]) if known is None else known
-        return Mount.from_angles(place, yaw, pitch, roll)
+        return rotation_of(yaw, pitch, np.pi if state.upside_down else 0.0), place
 
     def errors(self, state: _State, matches: _Matches) -> Array:
         """Sampson errors (m,) in pixels; NaN beyond the lens."""
         seen = self.rays(state, matches)
-        rotation, place = self._relative_poses(state, matches)
-        skew = np.zeros((len(place), 3, 3))
-        for row, column, axis, sign in ((0, 1, 2, -1), (0, 2, 1, 1), (1, 2, 0, -1)):
-            skew[:, row, column] = sign * place[:, axis]
-            skew[:, column, row] = -sign * place[:, axis]
-        essential = (skew @ rotation)[matches.pair]
-        first, second = seen.first, seen.second
-        at_other = np.einsum("mij,mj->mi", essential, first)
-        at_one = np.einsum("mji,mj->mi", essential, second)
-        error = (second * at_other).sum(axis=1)
+        essential = self._essential(state, matches).take(matches.pair, axis=2)
+        at_other = (essential * seen.first).sum(axis=1)
+        at_one = (essential * seen.second[:, None]).sum(axis=0)
+        error = (seen.second * at_other).sum(axis=0)
         # Gradients on the unit sphere, a pixel being 1 / pixels_per_radian.
-        slope_one = (at_one**2).sum(axis=1) - error**2
-        slope_other = (at_other**2).sum(axis=1) - error**2
+        slope_one = (at_one**2).sum(axis=0) - error**2
+        slope_other = (at_other**2).sum(axis=0) - error**2
         variance = slope_one * seen.first_pixel_rad2 + slope_other * seen.second_pixel_rad2
         return np.asarray(error / np.sqrt(np.maximum(variance, 1e-24)))
 
@@ -376,25 +374,32 @@ class _Problem:
         if key not in self._seen:
             camera, half = self.camera(state), len(matches.pair)
             pixels = np.concatenate([matches.first, matches.second])
-            rays, areas = camera.rays(pixels), camera.pixels_per_radian(pixels) ** -2
+            rays = np.ascontiguousarray(camera.rays(pixels).T)
+            areas = camera.pixels_per_radian(pixels) ** -2
             if len(self._seen) >= KEPT_LENSES:
                 self._seen.pop(next(iter(self._seen)))
-            self._seen[key] = _Rays(rays[:half], rays[half:], areas[:half], areas[half:])
+            self._seen[key] = _Rays(rays[:, :half], rays[:, half:], areas[:half], areas[half:])
         return self._seen[key]
 
     def _relative_poses(self, state: _State, matches: _Matches) -> tuple[Array, Array]:
         """Rotations (p, 3, 3) and translations (p, 3) from the first into the second camera."""
-        mount = self.mount(state)
-        turns, places = [], []
-        for poses, base in zip(
-            (matches.first_poses, matches.second_poses), matches.base_rotations, strict=True
-        ):
-            turns.append(base @ mount.rotation)
-            places.append(poses[:, [0, 1, 3]] + base @ mount.translation)
-        into_second = np.swapaxes(turns[1], 1, 2)
-        moved = np.einsum("pij,pj->pi", into_second, places[0] - places[1])
+        turn, place = self._mounted(state)
+        rotations, translations = matches.base_motions
+        moved = (translations + rotations @ place - place) @ turn
         length = np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)
-        return into_second @ turns[0], moved / length
+        return turn.T @ rotations @ turn, moved / length
+
+    def _essential(self, state: _State, matches: _Matches) -> Array:
+        """Return the pairs' essential matrices (3, 3, p): translation × rotation."""
+        rotation, place = self._relative_poses(state, matches)
+        columns, (x, y, z) = rotation.transpose(1, 2, 0), place.T
+        return np.stack(
+            [
+                y * columns[2] - z * columns[1],
+                z * columns[0] - x * columns[2],
+                x * columns[1] - y * columns[0],
+            ]
+        )
 
     def truncated(self, state: _State, limit_px: float) -> float:
         """Return the mean of min(error², limit²) in px²."""
@@ -573,12 +578,13 @@ class _Problem:
         """Return the smaller of a point's two depths in metres (m,), and whether its rays cross."""
         seen = self.rays(state, self.matches)
         rotation, place = self._relative_poses(state, self.matches)
-        one = np.einsum("mij,mj->mi", rotation[self.matches.pair], seen.first)
-        other, moved = seen.second, place[self.matches.pair]
+        by_match = rotation.transpose(1, 2, 0).take(self.matches.pair, axis=2)
+        one = (by_match * seen.first).sum(axis=1)
+        other, moved = seen.second, place.T.take(self.matches.pair, axis=1)
         # d₂ other = d₁ one + moved, in the second camera's frame, by least squares.
-        cosine, along = (one * other).sum(axis=1), (other * moved).sum(axis=1)
+        cosine, along = (one * other).sum(axis=0), (other * moved).sum(axis=0)
         parallax = np.maximum(1.0 - cosine**2, 1e-12)
-        first = (along * cosine - (one * moved).sum(axis=1)) / parallax
+        first = (along * cosine - (one * moved).sum(axis=0)) / parallax
         nearest = np.minimum(first, first * cosine + along)
         away = self.matches.second_poses - self.matches.first_poses
         baseline = np.linalg.norm(away[:, [0, 1, 3]], axis=1)[self.matches.pair]

@@ -123,7 +123,7 @@ def test_a_lever_arm_ahead_is_not_taken_for_focal_length() -> None:
 def test_deviations_cover_the_errors_of_the_poses() -> None:
     """Over independent scenes whose poses are off by a centimetre, NEES is that of its freedom."""
     squares = []
-    for seed in range(6):
+    for seed in range(4):
         rng = np.random.default_rng(100 + seed)
         pairs = [
             MatchedPair(
@@ -132,7 +132,9 @@ def test_deviations_cover_the_errors_of_the_poses() -> None:
                 one.first_pixels,
                 one.second_pixels,
             )
-            for one in scene(PLAIN, Mount.ahead(), winding_path(), seed=seed, outliers=0.0)
+            for one in scene(
+                PLAIN, Mount.ahead(), winding_path(), seed=seed, outliers=0.0, pairs=25
+            )
         ]
         found = calibrate(pairs, *SIZE)
         assert isinstance(found.camera, PinholeCamera)
@@ -142,7 +144,7 @@ def test_deviations_cover_the_errors_of_the_poses() -> None:
             (yaw / found.yaw_sigma) ** 2,
             (pitch / found.pitch_sigma) ** 2,
         ]
-    # Three of the five are compared: 18 squares, a mean of 1 with a deviation of 1/3 if normal.
+    # Three of the five are compared: 12 squares, a mean of 1 with a deviation of 0.4 if normal.
     assert 0.2 < np.mean(squares) < 2.5
 
 

@@ -129,6 +129,10 @@ class LensCamera(ABC):
             self.distortion,
         )
 
+    def covers(self, pixels: Array) -> Flags:
+        """Return for which pixels (k, 2) the model has rays; (k,)."""
+        return np.asarray(np.isfinite(self.rays(pixels)).all(axis=1))
+
     def _normalized(self, pixels: Array) -> Array:
         """Return pixels (k, 2) in focal lengths from the centre."""
         return np.asarray((pixels - (self.cx, self.cy)) / (self.fx, self.fy))
@@ -182,12 +186,12 @@ def check_coefficients(values: object, counts: Iterable[int], limit: float) -> t
     return tuple(check_value("distortion", value, (-limit, limit)) for value in values)
 
 
-def check_coverage(camera: Camera) -> None:
+def check_coverage(camera: LensCamera) -> None:
     """Refuse a model whose distortion leaves most of the image without rays."""
     columns = np.linspace(0.0, camera.width - 1.0, _GRID)
     rows = np.linspace(0.0, camera.height - 1.0, _GRID)
     grid = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2)
-    covered = float(np.isfinite(camera.rays(grid)).all(axis=1).mean())
+    covered = float(camera.covers(grid).mean())
     if covered < MIN_COVERAGE:
         raise ParameterError(
             f"the camera's distortion is absurd: only {covered:.0%} of the image can be seen by it"

@@ -71,12 +71,7 @@ class Mount:
         The angles are REP 103's, in radians, of the camera's body (x ahead, y left, z up), about
         its z, then y, then x axis.
         """
-        (cy, cp, cr), (sy, sp, sr) = np.cos([yaw, pitch, roll]), np.sin([yaw, pitch, roll])
-        about_z = np.array([[cy, -sy, 0.0], [sy, cy, 0.0], [0.0, 0.0, 1.0]])
-        about_y = np.array([[cp, 0.0, sp], [0.0, 1.0, 0.0], [-sp, 0.0, cp]])
-        about_x = np.array([[1.0, 0.0, 0.0], [0.0, cr, -sr], [0.0, sr, cr]])
-        rotation = about_z @ about_y @ about_x @ OPTICAL_IN_BASE
-        return cls(rotation, np.asarray(translation, dtype=np.float64))
+        return cls(rotation_of(yaw, pitch, roll), np.asarray(translation, dtype=np.float64))
 
     @classmethod
     def from_transform(cls, translation: ArrayLike, quaternion: ArrayLike) -> Mount:
@@ -144,3 +139,12 @@ class Mount:
 
     def __hash__(self) -> int:
         return hash((self.rotation.tobytes(), self.translation.tobytes()))
+
+
+def rotation_of(yaw: float, pitch: float, roll: float) -> Array:
+    """Return the optical axes (3, 3) in the base's frame of a camera turned as in `from_angles`."""
+    (cy, cp, cr), (sy, sp, sr) = np.cos([yaw, pitch, roll]), np.sin([yaw, pitch, roll])
+    about_z = np.array([[cy, -sy, 0.0], [sy, cy, 0.0], [0.0, 0.0, 1.0]])
+    about_y = np.array([[cp, 0.0, sp], [0.0, 1.0, 0.0], [-sp, 0.0, cp]])
+    about_x = np.array([[1.0, 0.0, 0.0], [0.0, cr, -sr], [0.0, sr, cr]])
+    return np.asarray(about_z @ about_y @ about_x @ OPTICAL_IN_BASE)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kbf_localization.arrays import Array
+from kbf_localization.arrays import Array, Flags
 from kbf_localization.vision.camera.base import (
     LensCamera,
     as_pixels,
@@ -20,7 +20,8 @@ from kbf_localization.vision.camera.base import (
 
 LARGEST_ANGLE_RAD = np.radians(85.0)
 """A pinhole sees nothing further from its axis: the focal plane would be 11 focal lengths wide."""
-_SAMPLES = 1024
+_RADII = np.tan(np.linspace(0.0, LARGEST_ANGLE_RAD, 1024))
+"""Radii at which the radial distortion is tabulated, in focal lengths."""
 _NEWTON_STEPS = 12
 _TOLERANCE = 1e-9
 """Of an undistorted point, in focal lengths: below a millionth of a pixel."""
@@ -70,18 +71,32 @@ class PinholeCamera(LensCamera):
         return np.asarray(np.where(seen[:, None], pixels, np.nan))
 
     def pixels_per_radian(self, pixels: ArrayLike) -> Array:
-        normalized = self._normalized(as_pixels(pixels))
-        flat = self._undistort(normalized)
-        area = np.abs(_determinant(self._jacobian(flat)))
+        flat = self._undistort(self._normalized(as_pixels(pixels)))
+        if self._is_radial:
+            squares = (flat**2).sum(axis=1)
+            factor, slope = self._radial(squares)
+            area = np.abs(factor * (factor + 2.0 * squares * slope))
+        else:
+            area = np.abs(_determinant(self._jacobian(flat)))
         # The solid angle of an area of the focal plane shrinks with the cube of the distance.
         per_steradian = self.fx * self.fy * area * (1.0 + (flat**2).sum(axis=1)) ** 1.5
         return np.asarray(np.sqrt(per_steradian))
+
+    def covers(self, pixels: Array) -> Flags:
+        if not self._is_radial:
+            return super().covers(pixels)
+        return np.asarray(np.hypot(*self._normalized(pixels).T) <= self._radii[1][-1])
 
     @cached_property
     def _coefficients(self) -> Array:
         padded = np.zeros(14)
         padded[: len(self.distortion)] = self.distortion
         return padded
+
+    @cached_property
+    def _is_radial(self) -> bool:
+        """Whether points only move along their radii: no tangential, prism or tilt coefficients."""
+        return not self._coefficients[[2, 3, *range(8, 14)]].any()
 
     @cached_property
     def _tilt(self) -> Array | None:
@@ -100,11 +115,10 @@ class PinholeCamera(LensCamera):
     @cached_property
     def _radii(self) -> tuple[Array, Array]:
         """Radii before and after the radial distortion, as far as the latter increases."""
-        radii = np.tan(np.linspace(0.0, LARGEST_ANGLE_RAD, _SAMPLES))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            distorted = radii * self._radial(radii**2)[0]
-        before = first_fold(radii, distorted)
-        return radii[:before], distorted[:before]
+            distorted = _RADII * self._radial(_RADII**2)[0]
+        before = first_fold(_RADII, distorted)
+        return _RADII[:before], distorted[:before]
 
     @cached_property
     def _reach(self) -> float:
@@ -172,6 +186,8 @@ class PinholeCamera(LensCamera):
         """Points (k, 2) at focal length 1 whose distorted ones are given; NaN where none is."""
         if not self._coefficients.any():
             return distorted
+        if self._is_radial:
+            return self._undistort_radially(distorted)
         bent = distorted
         if self._tilt is not None:
             bent = _through(np.asarray(np.linalg.inv(self._tilt)), distorted)
@@ -191,6 +207,25 @@ class PinholeCamera(LensCamera):
             error = np.abs(self._lens(flat) - bent).max(axis=1)
             known = (error < _TOLERANCE * (1.0 + radius)) & (np.hypot(*flat.T) <= self._reach)
         return np.asarray(np.where(known[:, None], flat, np.nan))
+
+    def _undistort_radially(self, distorted: Array) -> Array:
+        """Do as `_undistort` for a radial model, by Newton's method on the radius alone."""
+        before, after = self._radii
+        target = np.hypot(*distorted.T)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            radius = np.interp(target, after, before)
+            for _ in range(_NEWTON_STEPS):
+                squares = radius * radius
+                factor, slope = self._radial(squares)
+                step = (radius * factor - target) / (factor + 2.0 * squares * slope)
+                radius = radius - step
+                if not np.nanmax(np.abs(step), initial=0.0) > 0.1 * _TOLERANCE:
+                    break
+            error = np.abs(radius * self._radial(radius * radius)[0] - target)
+            known = error < _TOLERANCE * (1.0 + target)
+            known &= (radius >= 0.0) & (radius <= self._reach)
+            factor = np.where(target > 0.0, radius / target, 1.0)
+        return np.asarray(np.where(known[:, None], distorted * factor[:, None], np.nan))
 
 
 def _through(homography: Array, flat: Array) -> Array:

@@ -18,7 +18,9 @@ PLUMB_BOB = (-0.28, 0.09, 0.001, -0.0007, -0.012)
 RATIONAL = (0.8, -0.3, 1e-4, -2e-4, 0.02, 1.1, -0.2, 0.05)
 PRISM = (*RATIONAL, 0.002, -0.001, 0.0015, -0.0008)
 TILTED = (*PRISM, 0.03, -0.02)
-LENSES = [(), PLUMB_BOB[:4], PLUMB_BOB, RATIONAL, PRISM, TILTED]
+RADIAL = (-0.28, 0.09, 0.0, 0.0, -0.012)
+RADIAL_RATIONAL = (*RATIONAL[:2], 0.0, 0.0, *RATIONAL[4:])
+LENSES = [(), PLUMB_BOB[:4], PLUMB_BOB, RATIONAL, PRISM, TILTED, RADIAL, RADIAL_RATIONAL]
 
 
 def pinhole(distortion: tuple[float, ...] = PLUMB_BOB) -> PinholeCamera:
@@ -33,6 +35,8 @@ CAMERAS: dict[str, Camera] = {
     "undistorted": pinhole(()),
     "plumb_bob": pinhole(),
     "rational": pinhole(RATIONAL),
+    "radial": pinhole(RADIAL),
+    "radial rational": pinhole(RADIAL_RATIONAL),
     "prism": pinhole(PRISM),
     "tilted": pinhole(TILTED),
     "fisheye": fisheye(),
@@ -54,7 +58,7 @@ def matrix_of(camera: Any) -> np.ndarray:
     return np.array([[camera.fx, 0.0, camera.cx], [0.0, camera.fy, camera.cy], [0.0, 0.0, 1.0]])
 
 
-@pytest.mark.parametrize("distortion", LENSES, ids=len)
+@pytest.mark.parametrize("distortion", LENSES, ids=str)
 def test_a_pinhole_projects_as_opencv_does(distortion: tuple[float, ...]) -> None:
     camera = pinhole(distortion)
     random = np.random.default_rng(1)
@@ -66,7 +70,7 @@ def test_a_pinhole_projects_as_opencv_does(distortion: tuple[float, ...]) -> Non
     np.testing.assert_allclose(camera.project(points, inside=False), expected[:, 0], atol=1e-9)
 
 
-@pytest.mark.parametrize("distortion", LENSES, ids=len)
+@pytest.mark.parametrize("distortion", LENSES, ids=str)
 def test_a_pinhole_undistorts_as_opencv_does(distortion: tuple[float, ...]) -> None:
     camera = pinhole(distortion)
     pixels = pixels_of(camera)
@@ -170,6 +174,22 @@ def test_beyond_the_fold_of_a_distortion_nothing_is_visible() -> None:
     assert np.isfinite(pixels[0]).all() and np.isnan(pixels[1]).all()
     beyond = 319.5 + 600.0 * (fold * (1.0 - 0.3 * fold**2)) + 5.0
     assert np.isnan(camera.rays(np.array([[beyond, 239.5]]))).all()
+
+
+@pytest.mark.parametrize("lens", [RADIAL, RADIAL_RATIONAL, (-0.5, 0.0, 0.0, 0.0)], ids=str)
+def test_newtons_method_on_the_radius_finds_the_rays_of_that_on_both_coordinates(
+    lens: tuple[float, ...],
+) -> None:
+    """A tangential coefficient below rounding selects the general method."""
+    radial, general = pinhole(lens), pinhole((*lens[:2], 1e-18, *lens[3:]))
+    pixels = pixels_of(radial)
+    rays, expected = radial.rays(pixels), general.rays(pixels)
+    np.testing.assert_array_equal(np.isfinite(rays), np.isfinite(expected))
+    np.testing.assert_allclose(rays, expected, atol=1e-9)
+    np.testing.assert_allclose(
+        radial.pixels_per_radian(pixels), general.pixels_per_radian(pixels), rtol=1e-8
+    )
+    np.testing.assert_array_equal(radial.covers(pixels), np.isfinite(rays).all(axis=1))
 
 
 def test_a_panorama_of_a_full_turn_wraps_round() -> None:
