@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# As `typing` has it, which takes longer to import than all of this: until `kbf` has begun, Ctrl-C
+# ends in Python's own traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from kbf_localization import embeddings as embeddings
     from kbf_localization.datasets.open import open_drive as open_drive
     from kbf_localization.errors import DatasetError as DatasetError

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import kbf_localization
 from kbf_localization.child_process import python_command
 from test.datasets.cold_folders import make_cold_drive
 
@@ -105,3 +107,22 @@ def test_a_command_in_the_background_does_not_hear_ctrl_c(tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert "kbf_localization" in done.stdout
+
+
+def test_nothing_but_small_modules_is_imported_before_signals_are_handled() -> None:
+    """Until then Ctrl-C ends in Python's own traceback."""
+    listed = (
+        "import sys; before = set(sys.modules); import kbf_localization.cli.__main__;"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    root = Path(kbf_localization.__file__).parents[1]
+    command = [sys.executable, "-S", "-c", listed]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.split() if name.startswith("kbf_localization")}
+    assert ours == {
+        "kbf_localization",
+        "kbf_localization.cli",
+        "kbf_localization.cli.__main__",
+        "kbf_localization.cli.interruption",
+    }
+    assert not {"re", "typing", "numpy"} & set(done.stdout.split())
