@@ -97,15 +97,15 @@ METRIC_TEXTS = {
     ),
     "within_three_sigma_share": MetricText(
         "frames within 3 σ",
-        "Fraction of the frames whose error is within three published standard deviations σ. "
-        "98.9 % for a Gaussian in two dimensions: less is overconfident. On a map in its own frame "
-        "the error is that relative to the nearest map image, as the covariance is.",
+        "Fraction of the frames whose error (on a map in its own frame: relative to the nearest "
+        "map image, as the covariance is) is within three published standard deviations σ. "
+        "98.9 % for a Gaussian in two dimensions: less is overconfident.",
     ),
     "nees_mean": MetricText(
         "NEES of the position, mean",
-        "Squared error in units of the published covariance (normalized estimation error squared). "
-        "2 is right: more is overconfident, less is too cautious. On a map in its own frame "
-        "relative to the nearest map image, as the covariance is.",
+        "Squared error (on a map in its own frame: relative to the nearest map image) in units of "
+        "the published covariance (normalized estimation error squared). "
+        "2 is right: more is overconfident, less is too cautious.",
     ),
     "median_sigma_m": MetricText(
         "published σ, median",

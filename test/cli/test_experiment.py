@@ -18,7 +18,7 @@ def test_sum_rule_writes_metrics_table_and_plot(tmp_path: Path) -> None:
     }  # fmt: skip
     assert set(metrics["combined"]) == {"np_np", "np_mb", "np_mb_estimated", "mb_np"}
     assert set(metrics["mb_ksr"]) == {"mean", "std"}
-    assert "np_mb 0.01" in output and "1 trial" in output and "1 trials" not in output
+    assert "NP + Mb, ε = 0.01" in output and "1 trial" in output and "1 trials" not in output
     assert (tmp_path / "config.yaml").is_file()
     leaves = sum(len(errors) for errors in (*metrics["combined"].values(), metrics["np_ksr"]))
     leaves += 2 + len(metrics["misspecified_mean"]) + len(metrics["misspecified_noise"])
@@ -29,7 +29,7 @@ def test_sum_rule_writes_metrics_table_and_plot(tmp_path: Path) -> None:
 
 def test_synthetic_writes_metrics_for_both_grids(tmp_path: Path) -> None:
     options = ("--trials", 1, "--jobs", 1, "--sizes", 8, "--output", tmp_path)
-    assert "open mixture" in done("experiment", "synthetic", *options)
+    assert "open grid, mixture" in done("experiment", "synthetic", *options)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert set(metrics) == {"local", "open"}
     assert set(metrics["local"]) == {"gaussian", "mixture", "changed_rotation"}
