@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from queue import SimpleQueue
-from signal import SIG_IGN, SIGINT, SIGKILL, signal
+from signal import SIGKILL
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -136,6 +136,8 @@ class _Worker:
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
                 env={**dict.fromkeys(THREAD_VARIABLES, str(threads)), **os.environ},
+                # A Ctrl-C at the terminal is for the parent, who then ends its workers.
+                start_new_session=True,
             )
 
     def give(self, function: object, item: object) -> None:
@@ -173,8 +175,6 @@ def _end(workers: list[_Worker]) -> None:
 
 def serve(descriptor: int) -> None:
     """Answer items until the connection ends: the main loop of a worker."""
-    # A Ctrl-C at the terminal is for the parent, who then ends its workers.
-    signal(SIGINT, SIG_IGN)
     connection = Connection(descriptor)
     messages: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
     Thread(target=_receive, args=(connection, messages), daemon=True).start()

@@ -27,6 +27,10 @@ def slow_at_first(value: int) -> int:
     return square(value)
 
 
+def process_group(_: int) -> int:
+    return os.getpgrp()
+
+
 def process_number(_: int) -> int:
     return os.getpid()
 
@@ -97,6 +101,11 @@ def test_an_error_in_a_worker_is_the_callers(cores: Cores) -> None:
     with pytest.raises(DatasetError, match=r"three\.lst: not this one"):
         list(cores.map(refuse, range(9)))
     assert list(cores.map(square, range(7))) == EXPECTED
+
+
+def test_ctrl_c_at_the_terminal_does_not_reach_workers_even_while_they_start(cores: Cores) -> None:
+    """It goes to the processes of the parent's group; a worker has left it before Python begins."""
+    assert os.getpgrp() not in set(cores.map(process_group, range(4)))
 
 
 def test_a_killed_worker_is_one_clear_error() -> None:
