@@ -9,6 +9,7 @@ between two spins, on the thread that spins, and an executor is shut down when i
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import uuid
@@ -53,19 +54,26 @@ class Disposal:
         self._tasks: list[tuple[Callable[[], object], threading.Event]] = []
 
     def spin(
-        self, executor: Executor, until: threading.Event, failed: Callable[[Exception], None]
+        self,
+        executor: Executor,
+        until: threading.Event,
+        failed: Callable[[Exception], None],
+        seconds: float = math.inf,
     ) -> None:
-        """Execute callbacks until the event, or until the context is shut down.
+        """Execute callbacks until the event, the end of the time, or the context's shutdown.
 
         A callback's error is handed to `failed`: it must not end the node.
         """
-        failures = 0
+        failures, end = 0, time.monotonic() + seconds
         with self._lock:
             self._executor = executor
         try:
             while executor.context.ok() and not until.is_set():
+                left = end - time.monotonic()
+                if left <= 0.0:
+                    break
                 try:
-                    executor.spin_once(timeout_sec=_SPIN_TIMEOUT_S)
+                    executor.spin_once(timeout_sec=min(_SPIN_TIMEOUT_S, left))
                     failures = 0
                 except ExternalShutdownException:
                     raise
@@ -223,6 +231,8 @@ except ImportError:
 # As in the package bond; Nav2's nodes set the heartbeat timeout and never time out themselves.
 _CONNECT_TIMEOUT_S = 10.0
 _DISCONNECT_TIMEOUT_S = 2.0
+BREAK_TIMEOUT_S = 1.0
+"""For how long a node that ends waits for the manager's answer, as in bondcpp's destructor."""
 _HEARTBEAT_TIMEOUT_S = 4.0
 
 
@@ -251,6 +261,7 @@ class Bond:
     Both sides send heartbeats on the topic `bond`, with the node's name as the bond's id. A node
     that is silent for too long, or says that it ends, makes the manager take all of Nav2 down.
     As Nav2's own nodes, this side does not mind a silent manager; it ends when the manager says so.
+    `broken` is set when the manager has answered the end, or there is nothing to answer.
     """
 
     def __init__(self, node: SafeLifecycleNode, period_s: float) -> None:
@@ -258,6 +269,7 @@ class Bond:
         self._id, self._instance = node.get_name(), str(uuid.uuid4())
         self._manager: str | None = None
         self._state, self._since = _BondState.WAITING, time.monotonic()
+        self.broken = threading.Event()
         self._lock = threading.RLock()
         group = MutuallyExclusiveCallbackGroup()
         self._publisher = node.create_publisher(BondStatus, "bond", QoSProfile(depth=5))
@@ -269,9 +281,10 @@ class Bond:
     def end(self) -> None:
         """Announce that this node stops, and repeat it with each heartbeat until answered.
 
-        The message is handed to the transport before `publish` returns. To wait until the
-        middleware acknowledges it (`wait_for_all_acked`) would be to wait for Fast DDS's next
-        periodic heartbeat, of which there is one each 3 s.
+        A process must not end before the answer (`broken`): the manager's middleware forgets a
+        participant that leaves on another thread than the one that reads its messages, and may
+        drop the last ones. The middleware's acknowledgment (`wait_for_all_acked`) comes with
+        Fast DDS's next periodic heartbeat, of which there is one each 3 s.
         """
         with self._lock:
             if self._state is _BondState.DEAD:
@@ -316,6 +329,8 @@ class Bond:
 
     def _enter(self, state: _BondState) -> None:
         self._state, self._since = state, time.monotonic()
+        if state is _BondState.DEAD:
+            self.broken.set()
 
     def _send(self, active: bool) -> None:
         message = BondStatus(

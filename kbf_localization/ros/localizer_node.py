@@ -96,6 +96,7 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
 
+    from kbf_localization.ros.lifecycle import BREAK_TIMEOUT_S
     from kbf_localization.ros.node import LocalizerNode
     from kbf_localization.ros.rclpy_internals import RCLError
 
@@ -123,7 +124,9 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     finally:
         # Nothing is destroyed while a transition is in progress.
         node.finish_transitions(1.0)
-        node.close()
+        bond = node.close()
+        if bond is not None:
+            node.disposal.spin(executor, bond.broken, node.failed, BREAK_TIMEOUT_S)
         executor.shutdown(timeout_sec=0.5)
         node.destroy_node()
         rclpy.try_shutdown()

@@ -153,10 +153,12 @@ class LocalizerNode(SafeLifecycleNode):
         self._release()
         return SUCCESS
 
-    def close(self) -> None:
-        """Stop the threads and save the pose, whatever the state."""
+    def close(self) -> Bond | None:
+        """Stop the threads and save the pose, whatever the state; return the bond that it ends."""
+        bond = self._bond
         self._release()
         self._jumps.unregister()
+        return bond
 
     def _stop_active(self) -> None:
         bond, self._bond = self._bond, None

@@ -15,13 +15,17 @@ HEARTBEAT_PERIOD_S = 0.25
 
 
 class LifecycleManager:
-    """Configures, activates and forms the bond, as nav2_lifecycle_manager does."""
+    """Configures, activates and forms the bond, as nav2_lifecycle_manager does.
 
-    def __init__(self, robot: Robot) -> None:
+    It answers the end of a bond at once, as bondcpp does, unless it is not to (`answers`).
+    """
+
+    def __init__(self, robot: Robot, *, answers: bool = True) -> None:
         self._robot = robot
         self._id = robot.node_name.rpartition("/")[2]
         self._instance: str | None = None
         self._silent = False
+        self._answers = answers
         self.statuses: list[Status] = []
         self._publisher = robot.node.create_publisher(Status, "bond", QoSProfile(depth=5))
         robot.node.create_subscription(Status, "bond", self._on_status, QoSProfile(depth=100))
@@ -72,3 +76,5 @@ class LifecycleManager:
         if self.statuses and status.instance_id != self.statuses[0].instance_id:
             return  # a third party
         self.statuses.append(status)
+        if not status.active and self._answers and self._instance is not None:
+            self.break_bond()

@@ -44,12 +44,22 @@ def test_deactivation_and_the_end_of_the_process_break_the_bond_at_once(
     assert manager.start_up()
     assert robot.transition("deactivate")
     assert robot.wait_for(lambda: manager.statuses and not manager.statuses[-1].active)
-    manager.break_bond()
     assert robot.transition("activate")
     manager.bind()
-    assert robot.wait_for(lambda: manager.is_formed)
-    process.interrupt(PATIENCE)
+    assert robot.wait_for(lambda: process.log().count("bond with the lifecycle manager formed") > 1)
+    assert process.interrupt(PATIENCE) == 0
     assert robot.wait_for(lambda: not manager.statuses[-1].active)
+
+
+def test_a_node_that_ends_repeats_it_for_a_while_where_the_manager_does_not_answer(
+    world: World, map_file: Path
+) -> None:
+    with robot_with_node(world, {"map": str(map_file)}) as (robot, process):
+        manager = LifecycleManager(robot, answers=False)
+        manager.bind()
+        assert robot.wait_for(lambda: "bond with the lifecycle manager formed" in process.log())
+        assert process.interrupt(PATIENCE) == 0
+        assert robot.wait_for(lambda: sum(not beat.active for beat in manager.statuses) > 1)
 
 
 def test_bond_and_saved_pose_are_optional(world: World, map_file: Path, tmp_path: Path) -> None:
