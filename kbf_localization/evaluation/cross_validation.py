@@ -14,6 +14,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.files import read_lines
+from kbf_localization.errors import DatasetError
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import FramePool, map_coverage
 from kbf_localization.evaluation.metrics import position_errors
@@ -71,6 +72,11 @@ class _Trial:
 
     def __call__(self, candidate: Association) -> float:
         squared = np.concatenate(list(self._squared_errors(candidate)))
+        if not len(squared):
+            raise DatasetError(
+                "these drives cannot be tuned on: where one of them drove, maps of the others have "
+                f"no poses (with {candidate.poses} poses); use drives through the same places"
+            )
         return float(np.sqrt(squared.mean()))
 
     def _squared_errors(self, candidate: Association) -> Iterator[Array]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kbf_localization.errors import KbfError
+from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.evaluation.cross_validation import (
     CHOICES_OF_POSES,
     Association,
@@ -90,6 +90,13 @@ def test_tuning_is_not_worse_than_the_defaults_on_what_it_saw(pool):
     assert found["nn"].rmse_m <= found["nn"].default_rmse_m
     assert set(found["nn"].parameters) <= set(SEARCH_RANGES["nn"])
     assert found["nai"].parameters == {}
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_drives_through_different_places_are_not_tuned_on(drives):
+    far = replace(drives[1], poses=drives[1].poses + np.array([100.0, 0.0, 0.0]))
+    with pytest.raises(DatasetError, match="use drives through the same places"):
+        tune(pool_of([drives[0], far]), [0, 1], ["nai"], 20, budget=1)
 
 
 @pytest.mark.usefixtures("quick_learning")
