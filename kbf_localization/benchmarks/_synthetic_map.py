@@ -12,7 +12,7 @@ from kbf_localization.mapping.calibrate import calibrate_from_map
 from kbf_localization.training_map import Source, TrainingMap
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import ImageDescription
-from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
+from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary
 
 SPACING_M = 0.1
 LANE_M = 50.0

@@ -13,7 +13,7 @@ from kbf_localization.embeddings.posterior_weights import reference_posterior_we
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.belief_filter import BeliefFilter
-from kbf_localization.filters.map_kernels import PoseSpace
+from kbf_localization.filters.paper_filter import PoseSpace
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import relative, unembed
 from kbf_localization.motion.odometry_model import transition

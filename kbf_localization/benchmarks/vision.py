@@ -19,7 +19,7 @@ from kbf_localization.mapping.frames import select_frames
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator import simulate
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
-from kbf_localization.vision.pyramid import (
+from kbf_localization.vision.visual_words import (
     PyramidGallery,
     Vocabulary,
     learn_vocabulary,

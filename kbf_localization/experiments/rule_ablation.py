@@ -23,7 +23,6 @@ from kbf_localization.experiments.ambiguity import with_look_alikes
 from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import nested_summaries, plus_minus
-from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import embed
@@ -32,7 +31,7 @@ from kbf_localization.mapping.build import map_of_frames
 from kbf_localization.mapping.frames import select_frames
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import TrainingMap, map_spacing
 
 POSES = 160
 CROWDED_POSES = 100

@@ -12,7 +12,6 @@ from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.sum_rules import NonparametricSumRule
 from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, Weights
-from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.filters.paper_filter import (
     NEGLIGIBLE,
     Belief,
@@ -26,7 +25,7 @@ from kbf_localization.filters.parameters import (
 )
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
-from kbf_localization.training_map.training_map import MapObservation, TrainingMap
+from kbf_localization.training_map.training_map import MapObservation, TrainingMap, map_spacing
 
 
 class NearestImage:

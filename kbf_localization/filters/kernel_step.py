@@ -20,7 +20,6 @@ from scipy.spatial import cKDTree
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.embeddings.posterior_weights import block_posterior_weights
 from kbf_localization.filters.hypothesis import Hypothesis
-from kbf_localization.filters.map_kernels import ImageGramCache, map_spacing
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import compose, embed, relative, wrap_angle
 from kbf_localization.training_map.calibration import (
@@ -28,7 +27,7 @@ from kbf_localization.training_map.calibration import (
     RelativePoseModel,
     SimilarityModel,
 )
-from kbf_localization.training_map.training_map import MapObservation
+from kbf_localization.training_map.training_map import ImageGramCache, MapObservation, map_spacing
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap

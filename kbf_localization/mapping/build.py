@@ -13,7 +13,6 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import read_floor_plan
 from kbf_localization.errors import MapError
-from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import embed
 from kbf_localization.landmarks.build import KeypointSource, KeypointStore
@@ -47,11 +46,16 @@ from kbf_localization.motion.odometry_model import noise_between
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.calibration import SimilarityModel, triple
-from kbf_localization.training_map.training_map import MapObservation, Source, TrainingMap
+from kbf_localization.training_map.training_map import (
+    MapObservation,
+    Source,
+    TrainingMap,
+    map_spacing,
+)
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer
-from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary, learn_vocabulary
 from kbf_localization.vision.recipe import Recipe
+from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary, learn_vocabulary
 
 NOISE_WINDOW = 2.0
 """In d₀ and φ₀: wheel errors are correlated over metres, so short windows underestimate them."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.filters.kernel_step import LocalKernelBayes, LocalPosterior
-from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import compose, embed, relative
 from kbf_localization.limits import SCALES
@@ -48,7 +47,7 @@ from kbf_localization.training_map.calibration import (
     triple,
 )
 from kbf_localization.training_map.map_file import read_map
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import TrainingMap, map_spacing
 
 if TYPE_CHECKING:
     from kbf_localization.training_map.training_map import TrainingMap

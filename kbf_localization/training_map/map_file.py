@@ -41,8 +41,8 @@ from kbf_localization.training_map.map_description import (
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer, specification
-from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
 from kbf_localization.vision.registry import make_describer, use_network
+from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary
 
 VERSION = 4
 """Version 1 has no word grids and no calibration; 2 and 3 have the calibration under older keys."""

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Counts, Floats, Rows
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
@@ -17,7 +18,6 @@ from kbf_localization.landmarks.bearings import Bearings
 from kbf_localization.landmarks.landmark_map import LandmarkMap
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.calibration import Calibration
-from kbf_localization.vision.alignment import Alignments, WordAligner
 from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.describer import (
     Describer,
@@ -27,6 +27,7 @@ from kbf_localization.vision.describer import (
     WordGrid,
 )
 from kbf_localization.vision.registry import identity_of
+from kbf_localization.vision.visual_words import Alignments, WordAligner
 
 SPREAD_ROWS = 256
 """Poses, spread over the map, whose images define the background level of every contrast."""
@@ -372,3 +373,79 @@ def when(source: Source) -> str | None:
 def _log(similarities: Array) -> Array:
     """Return the logarithms of similarities, bounded below."""
     return np.asarray(np.log(np.maximum(similarities, MIN_SIMILARITY)))
+
+
+SMALL_MAP = 2500
+"""Maps up to this size keep all that was ever computed (50 MB)."""
+KEPT_ROWS = 800
+"""Rows kept of a larger map: a few times what a tracking step needs."""
+
+
+class ImageGramCache:
+    """Blocks of the image kernel's Gram matrix, raised to `power`.
+
+    Tracking moves slowly over the map: from step to step only a few rows are new, and only
+    their similarities are computed.
+    """
+
+    def __init__(self, training_map: TrainingMap, power: float) -> None:
+        self._map = training_map
+        self._power = power
+        count = len(training_map.poses)
+        self._capacity = count if count <= SMALL_MAP else KEPT_ROWS
+        self._rows: Rows = np.zeros(0, dtype=np.intp)
+        self._slot_of = np.full(count, -1, dtype=np.intp)
+        self._block: Array = np.zeros((0, 0))
+
+    def fill(self) -> None:
+        """Compute all of a small map's matrix now; of a large map nothing is kept ahead."""
+        if self._capacity == len(self._slot_of):
+            self.block(np.arange(self._capacity))
+
+    def block(self, rows: Rows) -> Array:
+        """Return k_Z(Z_i, Z_j)^power for i, j in `rows`, as an array (len rows, len rows)."""
+        new = rows[self._slot_of[rows] < 0]
+        if len(new):
+            if len(self._rows) + len(new) > self._capacity:
+                self._keep_only(rows[self._slot_of[rows] >= 0])
+            self._add(new)
+        slots = self._slot_of[rows]
+        return self._block[np.ix_(slots, slots)]
+
+    def _keep_only(self, rows: Rows) -> None:
+        slots = self._slot_of[rows]
+        held = len(rows)
+        self._block[:held, :held] = self._block[np.ix_(slots, slots)]
+        self._slot_of[self._rows] = -1
+        self._rows = rows
+        self._slot_of[rows] = np.arange(held)
+
+    def _add(self, new: Rows) -> None:
+        held = len(self._rows)
+        total = held + len(new)
+        if total > len(self._block):
+            # Doubling keeps the copying, over a whole drive, in proportion to what is held.
+            size = max(total, min(2 * total, self._capacity))
+            larger = np.zeros((size, size))
+            larger[:held, :held] = self._block[:held, :held]
+            self._block = larger
+        self._block[held:total, held:total] = self._map.image_gram(new) ** self._power
+        if held:
+            similarities = self._map.image_gram(new, self._rows) ** self._power
+            self._block[held:total, :held] = similarities
+            self._block[:held, held:total] = similarities.T
+        self._rows = np.concatenate((self._rows, new))
+        self._slot_of[new] = np.arange(held, total)
+
+
+MIN_SPACING_M = 0.02
+"""Repeated poses (a robot that stood still) must not make the kernel a spike."""
+
+
+def map_spacing(points: Array) -> float:
+    """Return the median distance of embedded poses (n, 4) to their third nearest neighbour."""
+    if len(points) < 2:
+        return 1.0
+    neighbour = min(3, len(points) - 1)
+    distances, _ = cKDTree(points).query(points, k=[neighbour + 1])
+    return max(float(np.median(distances)), MIN_SPACING_M)

@@ -15,7 +15,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Counts, Image, Rows
 from kbf_localization.vision.describer import Describer, Gallery, ImageDescription, specification
-from kbf_localization.vision.pyramid import PyramidDescriber
+from kbf_localization.vision.visual_words import PyramidDescriber
 
 MAX_PARTS = 8
 

@@ -18,7 +18,7 @@ from kbf_localization.arrays import Array, Counts, Image, Rows
 from kbf_localization.vision.keypoints import Keypoints, detect_keypoints
 
 if TYPE_CHECKING:
-    from kbf_localization.vision.pyramid import PyramidDescriber
+    from kbf_localization.vision.visual_words import PyramidDescriber
 
 
 def prepare_image(image: Image, size: tuple[int, int]) -> Image:

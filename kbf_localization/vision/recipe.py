@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from kbf_localization.errors import DescriberError, ParameterError
 from kbf_localization.vision.combination import Product, WeightedSum
 from kbf_localization.vision.describer import Describer
-from kbf_localization.vision.pyramid import PyramidDescriber
 from kbf_localization.vision.registry import describer_names, registered
+from kbf_localization.vision.visual_words import PyramidDescriber
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kbf_localization.limits import check_scale, shortened
 from kbf_localization.vision.combination import MAX_PARTS, Product, WeightedSum
 from kbf_localization.vision.describer import Describer, specification
 from kbf_localization.vision.onnx_describer import OnnxDescriber, read_network
-from kbf_localization.vision.pyramid import PyramidDescriber
+from kbf_localization.vision.visual_words import PyramidDescriber
 
 GROUP = "kbf_localization.describers"
 

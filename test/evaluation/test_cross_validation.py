@@ -21,7 +21,7 @@ from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.run import replay
 from kbf_localization.filters.parameters import SEARCH_RANGES
 from kbf_localization.motion.odometry_model import noise_between
-from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
+from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary
 from test.filters.synthetic_world import DESCRIBER, drive, localizer, loop, map_of, pool_of
 
 FRAMES = 60

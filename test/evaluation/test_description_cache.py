@@ -20,7 +20,7 @@ from kbf_localization.evaluation.description_cache import (
 )
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import ImageDescriber, ImageDescription
-from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
+from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary
 
 LAYOUT = DescriberSettings(image_width=96, image_height=64, words=10)
 RNG = np.random.default_rng(3)

@@ -25,7 +25,7 @@ from kbf_localization.mapping.frames import gather_frames, select_frames
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import ImageDescription
-from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary, pyramid_histogram
+from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary, pyramid_histogram
 
 SETTINGS = DescriberSettings(image_width=328, image_height=120, words=40)
 FIELD_OF_VIEW = 1.2

@@ -6,13 +6,13 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
 from kbf_localization.filters.kernel_step import LocalKernelBayes, mean_pose
-from kbf_localization.filters.map_kernels import map_spacing
 from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import compose, embed
 from kbf_localization.training_map import subset
 from kbf_localization.training_map.calibration import RelativePoseModel, SimilarityModel
+from kbf_localization.training_map.training_map import map_spacing
 from kbf_localization.vision.describer import ImageDescription
-from kbf_localization.vision.pyramid import pyramid_histogram
+from kbf_localization.vision.visual_words import pyramid_histogram
 from test.filters.synthetic_world import SETTINGS
 
 NARROW = np.diag([0.15, 0.1, 0.05]) ** 2

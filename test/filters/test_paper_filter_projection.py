@@ -5,8 +5,7 @@ import numpy as np
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.noise import GaussianNoise
 from kbf_localization.filters import paper_filter
-from kbf_localization.filters.map_kernels import PoseSpace
-from kbf_localization.filters.paper_filter import REACH, MapProjection, scattered_weights
+from kbf_localization.filters.paper_filter import REACH, MapProjection, PoseSpace, scattered_weights
 
 
 def poses_in_a_hall(count, side_m, seed=0):

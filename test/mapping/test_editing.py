@@ -9,7 +9,7 @@ from kbf_localization.errors import MapError
 from kbf_localization.mapping.editing import merge_maps, remove_box, remove_sources
 from kbf_localization.motion.noise import MotionNoise
 from kbf_localization.training_map import Source, TrainingMap, subset, without_thumbnails
-from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
+from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary
 
 pytestmark = pytest.mark.usefixtures("quick_learning")
 

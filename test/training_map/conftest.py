@@ -20,7 +20,7 @@ from kbf_localization.training_map.calibration import (
 )
 from kbf_localization.vision.camera import Mount, PinholeCamera
 from kbf_localization.vision.dense_sift import DescriberSettings
-from kbf_localization.vision.pyramid import PyramidDescriber, Vocabulary
+from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary
 from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
 

@@ -11,10 +11,10 @@ from kbf_localization.errors import DescriberError, ParameterError
 from kbf_localization.vision.combination import Product, WeightedSum
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
 from kbf_localization.vision.describer import specification
-from kbf_localization.vision.pyramid import PyramidDescriber, learn_vocabulary
 from kbf_localization.vision.recipe import Recipe
 from kbf_localization.vision.registry import make_describer
 from kbf_localization.vision.vectors import VectorDescriber, VectorGallery, to_rows
+from kbf_localization.vision.visual_words import PyramidDescriber, learn_vocabulary
 
 LAYOUT = DescriberSettings(image_width=96, image_height=80, words=12)
 

@@ -5,7 +5,11 @@ import numpy as np
 import pytest
 
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
-from kbf_localization.vision.pyramid import PyramidDescriber, learn_vocabulary, pyramid_histogram
+from kbf_localization.vision.visual_words import (
+    PyramidDescriber,
+    learn_vocabulary,
+    pyramid_histogram,
+)
 
 SETTINGS = DescriberSettings(image_width=160, image_height=120, words=50)
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.ndimage import map_coordinates
 
-from kbf_localization.vision.alignment import ZOOMS, WordAligner
 from kbf_localization.vision.dense_sift import DescriberSettings
-from kbf_localization.vision.pyramid import Vocabulary
+from kbf_localization.vision.visual_words import ZOOMS, Vocabulary, WordAligner
 
 SETTINGS = DescriberSettings(image_width=328, image_height=240, words=60)
 ROWS, COLUMNS = SETTINGS.reduced_grid_shape

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kbf_localization.vision.pyramid import Vocabulary, learn_vocabulary
+from kbf_localization.vision.visual_words import Vocabulary, learn_vocabulary
 
 
 @pytest.fixture

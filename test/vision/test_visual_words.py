@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.vision.dense_sift import DescriberSettings
-from kbf_localization.vision.pyramid import PyramidGallery, pyramid_histogram
+from kbf_localization.vision.visual_words import PyramidGallery, pyramid_histogram
 
 SETTINGS = DescriberSettings()
 SMALL = DescriberSettings(image_width=96, image_height=80, words=7)
