@@ -15,6 +15,8 @@ Range = tuple[float, float]
 FARTHEST_M = 1e7
 """A coordinate; UTM's reach to it. There double precision resolves 2 nm, and filters compute with
 differences of positions, never with their squares."""
+WIDEST_MAP_M = 1e6
+"""Between two poses of a map; drives in UTM's and in a building's own frame are farther apart."""
 LARGEST_SIGMA_M = 1e4
 """Standard deviation of a given position."""
 LARGEST_SIGMA_RAD = 1e2
@@ -79,7 +81,7 @@ OTHER_PARAMETERS: Range = (-1e12, 1e12)
 
 CALIBRATION: dict[str, Range] = {
     "amplitude": (1e-6, 1e2),
-    "distance_m": (1e-6, 1e6),
+    "distance_m": (1e-6, WIDEST_MAP_M),
     "angle_rad": (1e-6, 10.0),
     "exponent": (0.1, 10.0),
     "limit": (1e-6, 1e2),

@@ -15,6 +15,7 @@ from kbf_localization.geometry import compose, fit_rigid
 from kbf_localization.landmarks.landmark_map import LandmarkMap
 from kbf_localization.landmarks.table import LandmarkTable
 from kbf_localization.mapping.calibrate import calibrate_from_map
+from kbf_localization.mapping.frames import check_extent
 from kbf_localization.motion.noise import MotionNoise
 from kbf_localization.training_map.calibration import triple
 from kbf_localization.training_map.training_map import TrainingMap, subset
@@ -40,6 +41,7 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
             )
         earlier = [source.name for part in maps[: number - 1] for source in part.sources]
         refuse_repeated(earlier, [source.name for source in other.sources])
+    check_extent(np.concatenate([part.poses for part in maps]))
     counts = np.array([len(part) for part in maps], dtype=np.float64)
     variances = np.stack([part.motion_variances for part in maps])
     same_parameters = all(part.parameters == first.parameters for part in maps)

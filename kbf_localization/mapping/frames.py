@@ -12,6 +12,7 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive, attitudes_of, check_drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import embed, interpolate, relative
+from kbf_localization.limits import WIDEST_MAP_M
 from kbf_localization.mapping.held_out import path_lengths_of
 
 MAX_STEP_NS, MAX_STEP_MEDIANS = 1_000_000_000, 3
@@ -105,6 +106,7 @@ def gather_frames(drives: Sequence[Drive]) -> Frames:
     if not parts:
         raise MapError("a map needs at least one drive")
     frames = Frames(drives, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+    check_extent(frames.poses)
     frames = replace(frames, attitudes=_attitudes(drives, [part[1] for part in parts]))
     if not np.isfinite(np.hstack((frames.next_poses, frames.motions))).all(axis=1).any():
         raise MapError(
@@ -112,6 +114,16 @@ def gather_frames(drives: Sequence[Drive]) -> Frames:
             "motion's noise cannot be learned"
         )
     return frames
+
+
+def check_extent(poses: Array) -> None:
+    """Raise a MapError for poses that cannot be in one frame."""
+    extent = float(np.max(np.ptp(poses[:, :2], axis=0)))
+    if extent > WIDEST_MAP_M:
+        raise MapError(
+            f"its poses would be {extent / 1e3:.0f} km apart: the drives are in different frames; "
+            "bring them into one first, maps with 'kbf map align'"
+        )
 
 
 def _attitudes(drives: Sequence[Drive], known: Sequence[Rows]) -> Array | None:

@@ -44,6 +44,16 @@ def test_a_merged_map_has_all_poses_and_sources(number_map: TrainingMap) -> None
     assert noise == MotionNoise((0.05, 0.02, 0.05), (0.001, 0.1, 0.003), 7)
 
 
+def test_maps_of_frames_that_cannot_be_one_are_refused(number_map: TrainingMap) -> None:
+    in_utm = replace(
+        number_map,
+        poses=number_map.poses + np.array([691_608.25, 5_334_764.5, 0.0]),
+        sources=renamed(number_map),
+    )
+    with pytest.raises(MapError, match="poses would be 53[0-9]{2} km apart: .* different frames"):
+        merge_maps([number_map, in_utm])
+
+
 def test_the_floor_plan_is_that_of_the_first_map_with_one(number_map: TrainingMap) -> None:
     bare = replace(number_map, floor_plan=None, sources=renamed(number_map))
     for maps in ([number_map, bare], [bare, number_map]):
