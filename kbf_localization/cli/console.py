@@ -21,7 +21,7 @@ class SafeConsole(Console):
         return super().render_str(shown(text), **how)
 
 
-FIGURE = re.compile(r"[\d .,:±+−–×%°()-]*(?:[a-zµσ]{1,3})?")
+FIGURE = re.compile(r"(?:[ .,:±+−×(-]*[\d–][\d .,:±+−–×%°()-]*(?:[a-zµ]{1,5})?)?")
 """A number, perhaps with a deviation and a unit, or the dash of what is not known."""
 
 console = SafeConsole()

@@ -191,11 +191,11 @@ def test_the_shell_completes_commands_and_options(typed: str, completed: str) ->
 def test_columns_of_figures_are_flush_right_and_prose_is_flush_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rows = [("a", 0.5, "12 ± 3 %", "x"), ("b", None, "1 ± 0.5 %", "one word more")]
-    print_table("T", ("What", "Number", "With deviation", "In words"), rows)
+    rows = [("a", 0.5, "12 ± 3 %", "x", "no"), ("b", None, "1 ± 0.5 %", "one word more", "yes")]
+    print_table("T", ("What", "Number", "With deviation", "In words", "Whether"), rows)
     first, second = (line for line in capsys.readouterr().out.splitlines() if line[:1] == "│")
     cells = [line.strip("│").split("│") for line in (first, second)]
-    for column, flush in ((1, " {:>6} "), (2, " {:>14} "), (3, " {:<13} ")):
+    for column, flush in ((1, " {:>6} "), (2, " {:>14} "), (3, " {:<13} "), (4, " {:<7} ")):
         assert [row[column] for row in cells] == [
             flush.format(text) for text in ((row[column].strip()) for row in cells)
         ]
