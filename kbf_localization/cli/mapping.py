@@ -100,7 +100,7 @@ def report_mapping(drives: Sequence[Drive], source: PosedDrives, output: Path | 
     metrics = mapping_metrics(drives, estimates, source.mended)
     config = {"command": command_line(), "drives": [drive.path for drive in drives]}
     page = write_mapping(folder, drives, estimates, metrics, config)
-    print_table("Poses from wheels and images", ("What", "Value", ""), metric_rows(metrics))
+    print_table("Poses from wheels and images", ("Metric", "Value", "Note"), metric_rows(metrics))
     # Without closures nothing shows the wheels' errors.
     for wheels in estimates.wheels if estimates.closures else ():
         print_line(wheels.described)

@@ -36,23 +36,23 @@ def alignment_widget(paths: Sequence[Array], command: str, plan: FloorPlanImage 
         '<label>x,y in the other frame, m <input id="align-typed" size="14"></label> '
         '<button id="align-add" type="button">Add</button> '
     )
-    second, canvas = "and type where that is in the other frame.", ""
+    second, canvas = "Type where that place is in the other frame, and add it.", ""
     if plan is not None:
         data["plan"] = _plan_data(plan)
-        there, second = "", "and click the same place on the plan."
+        there, second = "", "Click the same place on the plan."
         canvas = '<canvas id="align-plan" role="img" aria-label="The floor plan"></canvas>'
     html = (
         "<section><h2>Align the map</h2>"
         '<p id="align-next" data-first="Click a place in the map that you recognize." '
-        f'data-second="Now the same place: {second[4:]}"></p>'
+        f'data-second="{second}"></p>'
         f'<div class="aligning"><canvas id="align-map" role="img" aria-label="The map"></canvas>'
         f"{canvas}</div>"
         f'<p>{there}<button id="align-undo" type="button">Undo</button></p>'
         '<div class="scroll"><table class="metrics"><thead><tr><th>Pair</th><th>x, map</th>'
         "<th>y, map</th><th>x, there</th><th>y, there</th></tr></thead>"
         '<tbody id="align-pairs"></tbody></table></div>'
-        '<pre id="align-command" tabindex="0" data-hint="Three pairs, far apart, give a command '
-        'to run."></pre></section>'
+        '<pre id="align-command" tabindex="0" data-hint="Two pairs or more, far apart, give '
+        'a command to run."></pre></section>'
     )
     return Widget(html, "align", {"alignment": data})
 

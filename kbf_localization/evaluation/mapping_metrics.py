@@ -14,6 +14,7 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.drive import Drive, grey_images
 from kbf_localization.evaluation.alignment_page import alignment_widget
 from kbf_localization.evaluation.map_plot import COLOURS
+from kbf_localization.evaluation.metric_texts import metric_text
 from kbf_localization.evaluation.metrics import aligned_errors, relative_over
 from kbf_localization.evaluation.plots import make_figure, save_figure
 from kbf_localization.evaluation.report import CAMERA_NOTE, Plot, Table, write_simple_report
@@ -21,7 +22,7 @@ from kbf_localization.evaluation.results import ResultsFolder, to_plain
 from kbf_localization.geometry import compose, position_sigma, relative, wrap_angle
 from kbf_localization.mapping.refine import Mended
 from kbf_localization.pose_graph.closures import Closure
-from kbf_localization.pose_graph.result import PoseEstimates
+from kbf_localization.pose_graph.result import METHOD_NAMES, PoseEstimates
 
 WRONG_M, WRONG_RAD = 1.0, np.radians(10.0)
 """A closure that is off by more is wrong."""
@@ -198,24 +199,29 @@ def _least_sure(estimates: PoseEstimates) -> str:
 
 
 def metric_rows(metrics: dict[str, Any]) -> list[tuple[str, object, str]]:
-    """Return the rows of the terminal's table: what, value, units or meaning."""
+    """Return the rows of the table: what, value with its unit, note."""
     rows: list[tuple[str, object, str]] = [
-        ("Poses from", metrics["used"].replace("_", " "), "decided by closures that were left out"),
+        ("Method", METHOD_NAMES[metrics["used"]], "chosen by closures that were left out"),
         ("Drives joined", f"{metrics['drives_joined']} of {len(metrics['drives'])}", ""),
         ("Images with a pose", f"{metrics['images_posed']} of {metrics['images']}", ""),
         ("Closures", metrics["closures"], f"{metrics['closures_rejected']} rejected"),
-        ("Uncertainty, median", metrics["median_sigma_m"], "m, standard deviation"),
-        ("Uncertainty, worst", metrics["max_sigma_m"], "m"),
+        ("Uncertainty, median", metric_text("sigma_m", metrics["median_sigma_m"]), "σ"),
+        ("Uncertainty, worst", metric_text("sigma_m", metrics["max_sigma_m"]), "σ"),
     ]
     if "ate_rmse_m" in metrics:
         rows += [
-            ("Error against known poses", metrics["ate_rmse_m"], "m RMS, after alignment"),
-            ("… of raw odometry", metrics["raw_ate_rmse_m"], "m RMS"),
-            ("Error over 2 m", metrics["relative_2m_rmse_m"], "m RMS"),
-            ("… of raw odometry", metrics["raw_relative_2m_rmse_m"], "m RMS"),
+            (label, metric_text(key, metrics[key]), note)
+            for label, key, note in (
+                ("Error against known poses", "ate_rmse_m", "RMSE, after alignment"),
+                ("… of raw odometry", "raw_ate_rmse_m", "RMSE, each drive aligned"),
+                ("Error over 2 m", "relative_2m_rmse_m", "RMSE"),
+                ("… of raw odometry", "raw_relative_2m_rmse_m", "RMSE"),
+            )
+        ]
+        rows += [
             ("Wrong closures", metrics["closures_wrong"], "off by more than 1 m or 10°"),
         ]
-    rows.append(("CPU time", metrics["cpu_s"], "s"))
+    rows.append(("CPU time", metric_text("cpu_s", metrics["cpu_s"]), ""))
     return rows
 
 
@@ -249,15 +255,15 @@ def write_mapping(
             drawn = _draw_closures(folder, name, drives, estimates, shown)
             plots.append(Plot(drawn, f"{caption}; lines join what agrees in both images"))
     tables = [
-        Table("Poses", ("What", "Value", ""), metric_rows(dict(metrics))),
+        Table("Poses", ("Metric", "Value", "Note"), metric_rows(dict(metrics))),
         Table(
             "Wheels",
-            ("Drive", "Too far left, °/s", "Turn scale, %"),
+            ("Drive", "Heading drift to the left", "Turn scale error"),
             [
                 (
                     wheels.name,
-                    float(np.degrees(wheels.heading_bias_rad_s)),
-                    100.0 * wheels.turn_scale,
+                    f"{np.degrees(wheels.heading_bias_rad_s):.2f} °/s",
+                    f"{100.0 * wheels.turn_scale:.1f} %",
                 )
                 for wheels in estimates.wheels
             ],
@@ -268,12 +274,14 @@ def write_mapping(
         tables.append(
             Table(
                 f"Prediction of {estimates.held_out.closures} closures that were left out",
-                ("Method", "Mean error, m"),
-                list(estimates.held_out.scores_m.items()),
+                ("Method", "Mean error"),
+                [
+                    (METHOD_NAMES[method], metric_text("score_m", score))
+                    for method, score in estimates.held_out.scores_m.items()
+                ],
             )
         )
     words = [
-        str(metrics["verdict"]),
         *(
             [". ".join(wheel.described for wheel in estimates.wheels) + "."]
             if estimates.closures
@@ -286,6 +294,7 @@ def write_mapping(
         folder,
         "A map's poses from wheels and images",
         config,
+        verdict_text=str(metrics["verdict"]),
         summary="\n\n".join(words),
         tables=tables,
         plots=plots,

@@ -124,6 +124,7 @@ def write_simple_report(
     title: str,
     config: Mapping[str, Any],
     *,
+    verdict_text: str = "",
     summary: str = "",
     tables: Sequence[Table] = (),
     plots: Sequence[Plot] = (),
@@ -134,8 +135,9 @@ def write_simple_report(
 
     `config["command"]` is the command that makes it again, the rest is shown as settings.
     """
-    body = "".join(f"<p>{escape(part)}</p>" for part in summary.split("\n\n") if part.strip())
-    body = f"<section>{body}</section>" if body else ""
+    words = "".join(f"<p>{escape(part)}</p>" for part in summary.split("\n\n") if part.strip())
+    first = f'<p class="verdict">{escape(verdict_text)}</p>' if verdict_text else ""
+    body = f'<section id="verdict">{first}{words}</section>' if first or words else ""
     if plots:
         body += f'<section class="plots">{"".join(map(_plot_html, plots))}</section>'
     body += "".join(map(_table_html, tables))
@@ -301,9 +303,10 @@ def _table_html(table: Table, tips: Sequence[str] = ()) -> str:
 
 def _is_prose(cells: Sequence[object]) -> bool:
     """Tell whether a column holds words, which are set flush left, and not figures."""
-    texts = [cell for cell in cells if isinstance(cell, str) and cell not in ("", "–")]
+    known = [cell for cell in cells if cell not in (None, "", "–")]
+    texts = [cell for cell in known if isinstance(cell, str)]
     words = [text for text in texts if len(text) > 16 or re.match(r"[^\d\s]*[^\W\d_]{2}", text)]
-    return len(words) > len(cells) / 2
+    return len(words) > len(known) / 2
 
 
 def _section(title: str, content: str) -> str:

@@ -13,6 +13,7 @@ from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.mapping.refine import Mended, given_anchors, mended_stretches
 from kbf_localization.parallel import Workers
 from kbf_localization.pose_graph import Anchor, PoseEstimates, estimate_poses
+from kbf_localization.pose_graph.result import METHOD_NAMES
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap
 
@@ -123,12 +124,8 @@ def posed(drives: Sequence[Drive], estimates: PoseEstimates) -> list[Drive]:
 def _described(estimates: PoseEstimates) -> list[str]:
     """Return what a map says of poses that were estimated, a line each."""
     names = ", ".join(trajectory.name for trajectory in estimates.trajectories)
-    source = {
-        "odometry_edges": "wheel odometry and recognized places",
-        "visual_edges": "wheel odometry, images and recognized places",
-        "adjustment": "wheel odometry and a joint adjustment of the images",
-    }[estimates.used]
+    source, closures = METHOD_NAMES[estimates.used], len(estimates.closures)
     return [
-        f"the poses of {names} were estimated from {source}, {len(estimates.closures)} closures",
+        f"the poses of {names} were estimated from {source}, {closures} closures",
         *estimates.warnings,
     ]

@@ -20,6 +20,12 @@ from kbf_localization.pose_graph.keyframes import DriveOdometry, Keyframes
 from kbf_localization.vision.camera import Camera, Mount
 
 ODOMETRY_EDGES, VISUAL_EDGES, ADJUSTMENT = "odometry_edges", "visual_edges", "adjustment"
+METHOD_NAMES = {
+    ODOMETRY_EDGES: "wheel odometry and recognized places",
+    VISUAL_EDGES: "wheel odometry, images and recognized places",
+    ADJUSTMENT: "wheel odometry and a joint adjustment of the images",
+}
+"""How texts call what the poses were estimated from."""
 
 
 @dataclass(frozen=True)

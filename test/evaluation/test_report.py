@@ -136,11 +136,20 @@ def test_an_experiments_report_shows_its_plots_and_tables(tmp_path: Path) -> Non
         ResultsFolder(tmp_path),
         "Sum rule <b>",
         {"command": "kbf experiment sum-rule --trials 3", "trials": 3},
+        verdict_text="It holds <everywhere>.",
         summary="The model helps.\n\nMost of all <here>.",
-        tables=[Table("Errors", ("rule", "mean"), [("Mb-KSR", 0.012345), ("NP-KSR", None)])],
+        tables=[
+            Table(
+                "Errors",
+                ("rule", "mean", "note"),
+                [("Mb-KSR", 0.012345, ""), ("NP-KSR", None, "not measured in this run")],
+            )
+        ],
         plots=[Plot(plot_path, "RMSE & n")],
     ).read_text(encoding="utf-8")
     assert "Sum rule &lt;b&gt;" in page and "Most of all &lt;here&gt;." in page
-    assert "0.0123" in page and "–" in page
+    assert '<p class="verdict">It holds &lt;everywhere&gt;.</p><p>The model helps.' in page
+    assert "<td>0.0123</td>" in page and "<td>–</td>" in page
+    assert '<td class="prose">not measured in this run</td>' in page
     assert 'src="data:image/png;base64,iVBORw=="' in page and "RMSE &amp; n" in page
     assert "kbf experiment sum-rule --trials 3" in page

@@ -96,4 +96,5 @@
   if (data.plan) image.src = data.plan.image;
   draw();
   addEventListener("resize", draw);
+  theme.onChange(draw);
 })();
