@@ -586,13 +586,14 @@ class BeliefFilter:
             ).with_log_weight(-np.inf)
         weights = _weights_on_map(self._belief, (*seen, *weighted.births))
         heaviest = weights.rows[np.argmax(weights.values)] if len(weights.rows) else None
+        measured = any(association.fix is not None for association in (*seen, *weighted.births))
         return Estimate(
             pose=published.pose.copy(),
             covariance=published.covariance.copy(),
             highest_weight_pose=published.pose if heaviest is None else self._poses[heaviest],
             weights=weights,
             evidence=self._selector.evidence,
-            events=_events(continuity, weighted.best_fit, self._mount.turned),
+            events=_events(continuity, measured or weighted.best_fit >= 0.0, self._mount.turned),
             whole_covariance=self._belief.covariance(
                 published.pose, self._null_covariance(published.pose)
             ),
@@ -665,11 +666,11 @@ def _fix_of(number: int | None, seen: Sequence[Association]) -> LandmarkFix | No
     )
 
 
-def _events(continuity: Continuity, best_fit: float, turned: bool) -> tuple[Event, ...]:
+def _events(continuity: Continuity, recognized: bool, turned: bool) -> tuple[Event, ...]:
     events = [Event.CAMERA_TURNED] if turned else []
     if continuity.frozen:
         events.append(Event.FROZEN_IMAGE)
-    elif best_fit < 0.0:
+    elif not recognized:
         events.append(Event.UNRECOGNIZED_IMAGE)
     if continuity.discontinuity > MIN_DISCONTINUITY:
         events.append(Event.IMAGE_DISCONTINUITY)

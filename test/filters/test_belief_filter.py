@@ -146,6 +146,16 @@ def test_landmarks_give_centimetres(world_map, world_drive):
     assert found[-1].confidence.probability > 0.99
 
 
+def test_an_image_that_landmarks_measure_is_recognized(world_map, world_drive):
+    """Its words alone, those of a black image, fit nowhere."""
+    pose_filter = BeliefFilter(world_map)
+    run(pose_filter, world_map, first_views(world_drive, 20))
+    observation = SeenLandmarks(world_map, BLACK)
+    observation.truth = world_drive.poses[20]
+    found = pose_filter.step(world_drive.motions[19], observation)
+    assert Event.UNRECOGNIZED_IMAGE not in found.events
+
+
 def test_without_odometry_the_error_is_larger(world_map, world_drive, estimates):
     part = first_views(world_drive, 60)
     walk = BeliefFilter(world_map, ablation=Ablation(odometry=False))
