@@ -14,7 +14,15 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.linalg import LinearOperator, cg
 
 from kbf_localization.arrays import Array, Flags, Rows
-from kbf_localization.landmarks.bearings import STATES, Bearings, linearize
+from kbf_localization.landmarks.bearings import (
+    STATES,
+    Bearings,
+    Pairs,
+    positions,
+    project,
+    rotations_by_components,
+    twists,
+)
 
 POSE_SIGMA = (0.01, 0.01, 0.004)
 """Of given poses, metres and radians, where their source claims nothing else."""
@@ -64,12 +72,20 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class Eliminated:
-    """What remains of a group: (6v, 6v) and (6v,) of the states, and what gives the points back."""
+    """What remains of a group: (6v, 6v) and (6v,) of the states, and what gives the points back.
+
+    These move by `solved` (3, m) and, with a change of the states (6v,), by `carried` (6v, 3m).
+    """
 
     normal: Array
     gradient: Array
-    cross: Array
+    carried: Array
     solved: Array
+
+    def moved(self, points: Array, change: Array) -> Array:
+        """Return the points (m, 3) after one step that changes the states by `change` (v, 6)."""
+        by_states = (change.ravel() @ self.carried).reshape(self.solved.shape)
+        return np.asarray(points - (self.solved + by_states).T)
 
 
 def adjust(
@@ -116,10 +132,7 @@ def _step(
         eliminate(states[group.images], group, at, sigma_px) for group, at in zip(groups, points)
     ]
     change = _solve(groups, parts, sigma**-2.0, states - prior)
-    moved = [
-        at - part.solved - np.tensordot(part.cross, change[group.images].ravel(), (0, 0))
-        for group, part, at in zip(groups, parts, points)
-    ]
+    moved = [part.moved(at, change[group.images]) for group, part, at in zip(groups, parts, points)]
     return np.asarray(states + change), moved
 
 
@@ -137,25 +150,37 @@ def _tightened(sigma: Array, moved: Array, groups: Sequence[PointGroup]) -> Arra
 def eliminate(states: Array, group: PointGroup, points: Array, sigma_px: float) -> Eliminated:
     """Return the normal equations of a group's images after its points are eliminated."""
     views, count = group.seen.shape
-    lin = linearize(states, np.broadcast_to(points, (views, count, 3)), group.bearings)
-    chi2 = np.einsum("vmi,vmi->vm", lin.residuals, lin.residuals) / sigma_px**2
-    weights = group.seen / (sigma_px * (1.0 + chi2 / ROBUST_CHI2)) ** 2
-    weighted = lin.by_state * weights[..., None, None]
-    own = np.einsum("vmka,vmkb->vab", weighted, lin.by_state)
-    cross = np.einsum("vmka,vmkb->vamb", weighted, lin.by_point).reshape(views * STATES, count, 3)
-    gradient = np.einsum("vmka,vmk->va", weighted, lin.residuals).ravel()
-    by_point = lin.by_point * weights[..., None, None]
-    block = np.einsum("vmka,vmkb->mab", by_point, lin.by_point) + np.eye(3) / POINT_PRIOR_M**2
-    pull = np.einsum("vmka,vmk->ma", by_point, lin.residuals)
-    inverse = np.linalg.inv(block)
-    carried = np.einsum("smb,mba->sma", cross, inverse)
-    normal = -carried.reshape(len(cross), -1) @ cross.reshape(len(cross), -1).T
+    rotation = rotations_by_components(states.T)
+    bearings = group.bearings
+    axes = np.ascontiguousarray(bearings.axes.transpose(2, 3, 0, 1))
+    pairs = Pairs(axes, bearings.scale, points.T[:, None], bearings.centre)
+    at = project(rotation[..., None], positions(states).T[..., None], pairs)
+    chi2 = (at.residuals**2).sum(axis=0) / sigma_px**2
+    root = group.seen / (sigma_px * (1.0 + chi2 / ROBUST_CHI2))
+    off = at.residuals * root
+    by_twist = at.by_twist() * root
+    by_point = (rotation[..., None] * at.slope[:, None]).sum(axis=2) * root
+
+    # By images: twists of the base become changes of the state by one small matrix each.
+    to_twists = twists(states.T, rotation).transpose(2, 1, 0)
+    rows = by_twist.transpose(2, 1, 0, 3).reshape(views, STATES, 2 * count)
+    own = to_twists @ (rows @ rows.swapaxes(1, 2)) @ to_twists.swapaxes(1, 2)
+    gradient = to_twists @ (rows @ off.transpose(1, 0, 2).reshape(views, 2 * count, 1))
+    mixed = (by_twist[:, :, None] * by_point[:, None]).sum(axis=0)
+    cross = to_twists @ mixed.transpose(2, 0, 1, 3).reshape(views, STATES, 3 * count)
+    cross = cross.reshape(views * STATES, 3, count)
+
+    block = (by_point[:, :, None] * by_point[:, None]).sum(axis=(0, 3)).transpose(2, 0, 1)
+    pull = (by_point * off[:, None]).sum(axis=(0, 2))
+    inverse = np.linalg.inv(block + np.eye(3) / POINT_PRIOR_M**2).transpose(1, 2, 0)
+    carried = sum(cross[:, axis, None] * inverse[axis] for axis in range(3))
+    carried = np.asarray(carried).reshape(views * STATES, 3 * count)
+    normal = -carried @ cross.reshape(views * STATES, 3 * count).T
     for view in range(views):
         part = slice(view * STATES, (view + 1) * STATES)
         normal[part, part] += own[view]
-    gradient = gradient - carried.reshape(len(cross), -1) @ pull.ravel()
-    solved = np.einsum("mab,mb->ma", inverse, pull)
-    return Eliminated(normal, gradient, carried, solved)
+    solved = (inverse * pull).sum(axis=1)
+    return Eliminated(normal, gradient.ravel() - carried @ pull.ravel(), carried, solved)
 
 
 def _solve(

@@ -5,10 +5,10 @@ R = Rz(heading) Ry(pitch) Rx(roll). A keypoint is a unit ray in the base frame. 
 gnomonic projection of the predicted direction onto the tangent plane of that ray, times the pixels
 per radian there, so one code serves all camera models.
 
-`project` gives the same residuals by components: the last axis counts matches, or samples of them.
-Few matches at many steps make the cost of NumPy that of calls, not of numbers. Arrays whose last
-axis is long need few calls and no small matrices. Derivatives are by a twist in the base frame,
-(displacement, rotation); `twists` gives the matrix that turns them into those by a state.
+`project` gives them by components: the last axis counts matches, or samples of them. Few matches at
+many steps make the cost of NumPy that of calls, not of numbers. Arrays whose last axis is long need
+few calls and no small matrices. Derivatives are by a twist in the base frame, (displacement,
+rotation); `twists` gives the matrix that turns them into those by a state.
 """
 
 from __future__ import annotations
@@ -130,70 +130,6 @@ def in_base(states: Array, points: Array) -> Array:
     return np.asarray(np.matmul(points - positions(states)[..., None, :], rotations(states)))
 
 
-@dataclass(frozen=True)
-class Linearization:
-    """Residuals (..., 2) in pixels, with derivatives by state (..., 2, 6) and point (..., 2, 3)."""
-
-    residuals: Array
-    by_state: Array
-    by_point: Array
-
-
-def residuals(states: Array, points: Array, bearings: Bearings) -> Array:
-    """(..., k, 2) pixels: where points (k, 3) appear, relative to the bearings (k)."""
-    return _gnomonic(in_base(states, points) - bearings.centre, bearings)[0]
-
-
-def _gnomonic(seen: Array, bearings: Bearings) -> tuple[Array, Array]:
-    """Residuals (..., k, 2) of points (..., k, 3) relative to the camera, and their depths."""
-    along = np.einsum("...ij,...j->...i", bearings.axes, seen)
-    depth = along[..., 0]
-    ahead = depth > NEAREST_M
-    safe = np.where(ahead, depth, 1.0)
-    found = along[..., 1:] * (bearings.scale / safe)[..., None]
-    return np.where(ahead[..., None], found, BEHIND), np.where(ahead, depth, np.inf)
-
-
-def linearize(states: Array, points: Array, bearings: Bearings) -> Linearization:
-    """Residuals and derivatives of points (..., k, 3) seen from states (..., 6).
-
-    Points behind a camera have residual `BEHIND` and zero derivatives.
-    """
-    rotation = rotations(states)
-    base = np.matmul(points - positions(states)[..., None, :], rotation)
-    found, slope = _slope(base, bearings)
-    by_point = np.matmul(slope, np.swapaxes(rotation, -1, -2)[..., None, :, :])
-    by_state = np.empty((*found.shape, STATES))
-    by_state[..., [X, Y, HEIGHT]] = -by_point
-    for angle, axis in ((HEADING, rotation[..., 2, :]), (PITCH, _roll_axis(states)), (ROLL, None)):
-        turn = np.array([1.0, 0.0, 0.0]) if axis is None else axis[..., None, :]
-        by_state[..., angle] = np.einsum("...ij,...j->...i", slope, cross(base, turn))
-    return Linearization(found, by_state, by_point)
-
-
-def linearize_points(states: Array, points: Array, bearings: Bearings) -> tuple[Array, Array]:
-    """Residuals (..., k, 2) and derivatives by the points (..., k, 2, 3) alone."""
-    rotation = rotations(states)
-    base = np.matmul(points - positions(states)[..., None, :], rotation)
-    found, slope = _slope(base, bearings)
-    return found, np.matmul(slope, np.swapaxes(rotation, -1, -2)[..., None, :, :])
-
-
-def _slope(base: Array, bearings: Bearings) -> tuple[Array, Array]:
-    """Residuals of points in the base frame and derivatives: (tangent − residual · ray) / depth."""
-    found, depth = _gnomonic(base - bearings.centre, bearings)
-    ray, tangents = bearings.axes[..., :1, :], bearings.axes[..., 1:, :]
-    gain = bearings.scale / depth
-    slope = tangents * gain[..., None, None] - ray * (found / depth[..., None])[..., None]
-    return found, np.where(np.isfinite(depth)[..., None, None], slope, 0.0)
-
-
-def _roll_axis(states: Array) -> Array:
-    """Return the pitch axis (..., 3) in the base frame: Rx(roll)ᵀ ŷ."""
-    roll = states[..., ROLL]
-    return np.stack((np.zeros_like(roll), np.cos(roll), -np.sin(roll)), axis=-1)
-
-
 def rotate_to_map(headings: Array, vectors: Array) -> Array:
     """Vectors (k, 3) turned about the vertical axis by headings (k,)."""
     cos, sin = np.cos(headings), np.sin(headings)
@@ -276,14 +212,23 @@ def project(rotation: Array, origin: Array, pairs: Pairs) -> Projection:
     else:
         base = (rotation * offset[:, None]).sum(axis=0)
     centre = pairs.centre.reshape(3, *(1,) * (base.ndim - 1))
-    along = (pairs.axes * (base - centre)).sum(axis=1)
+    found, slope = gnomonic(pairs.axes, pairs.scale, base - centre)
+    return Projection(found, slope, base)
+
+
+def gnomonic(axes: Array, scale: Array, seen: Array) -> tuple[Array, Array]:
+    """Return residuals (2, ...) and derivatives (2, 3, ...) of points `seen` (3, ...) by a camera.
+
+    `axes` (3, 3, ...) has the unit ray and two tangents in its first axis.
+    """
+    along = (axes * seen).sum(axis=1)
     ahead = along[0] > NEAREST_M
     depth = np.where(ahead, along[0], 1.0)
-    gain = np.where(ahead, pairs.scale / depth, 0.0)
+    gain = np.where(ahead, scale / depth, 0.0)
     found = along[1:] * gain
-    slope = pairs.axes[1:] * gain
-    slope -= pairs.axes[0] * (found / depth)[:, None]
-    return Projection(found if ahead.all() else np.where(ahead, found, BEHIND), slope, base)
+    slope = axes[1:] * gain
+    slope -= axes[0] * (found / depth)[:, None]
+    return found if ahead.all() else np.where(ahead, found, BEHIND), slope
 
 
 def rotations_by_components(states: Array) -> Array:

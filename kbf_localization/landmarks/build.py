@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Image, Rows
 from kbf_localization.landmarks.adjustment import POSE_SIGMA, PointGroup, adjust
-from kbf_localization.landmarks.bearings import CameraModel, CameraMount, bearings_of, spatial
+from kbf_localization.landmarks.bearings import (
+    Bearings,
+    CameraModel,
+    CameraMount,
+    bearings_of,
+    spatial,
+)
 from kbf_localization.landmarks.table import MAX_PER_IMAGE, ImageLandmarks, LandmarkTable
 from kbf_localization.landmarks.triangulation import (
     SIGMA_PX,
@@ -260,11 +266,18 @@ def _with_states(
         yield _Task(found.rows, own, _keypoints(found.rows, store), found.matches)
 
 
-def _sightings(task: _Task, camera: CameraModel, mount: CameraMount) -> list[Sighting]:
-    return [
-        Sighting(state, bearings_of(found.pixels, camera, mount), found.descriptors)
-        for state, found in zip(task.states, task.keypoints)
-    ]
+def _sightings(
+    camera: CameraModel, mount: CameraMount, tasks: Sequence[_Task]
+) -> Iterator[tuple[_Task, list[Sighting]]]:
+    """Yield each task with its images; neighbours have many in common."""
+    bearings: dict[int, Bearings] = {}
+    for task in tasks:
+        sightings = []
+        for row, state, found in zip(task.rows.tolist(), task.states, task.keypoints):
+            if row not in bearings:
+                bearings[row] = bearings_of(found.pixels, camera, mount)
+            sightings.append(Sighting(state, bearings[row], found.descriptors))
+        yield task, sightings
 
 
 def _min_views(partners: int) -> int:
@@ -272,7 +285,7 @@ def _min_views(partners: int) -> int:
 
 
 def _coarse(camera: CameraModel, mount: CameraMount, tasks: list[_Task]) -> list[_Coarse]:
-    return [_match_coarsely(task, _sightings(task, camera, mount)) for task in tasks]
+    return [_match_coarsely(*each) for each in _sightings(camera, mount, tasks)]
 
 
 def _match_coarsely(task: _Task, sightings: list[Sighting]) -> _Coarse:
@@ -307,7 +320,7 @@ def _adjusted(
 def _fine(
     camera: CameraModel, mount: CameraMount, tasks: list[_Task]
 ) -> list[tuple[ImageLandmarks, float]]:
-    return [_triangulate_finely(task, _sightings(task, camera, mount)) for task in tasks]
+    return [_triangulate_finely(*each) for each in _sightings(camera, mount, tasks)]
 
 
 def _triangulate_finely(task: _Task, sightings: list[Sighting]) -> tuple[ImageLandmarks, float]:

@@ -13,7 +13,7 @@ from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.landmarks.bearings import (
     Bearings,
-    linearize_points,
+    gnomonic,
     positions,
     rotations,
 )
@@ -242,22 +242,24 @@ def _scan_depths(views: Views) -> Array:
 
 def _refine(views: Views, points: Array, sigma_px: float) -> tuple[Array, Array, Array]:
     """Points (m, 3) by robust Gauss–Newton, their information (m, 3, 3), and chi² (v, m)."""
+    rotation = rotations(views.states)
+    eyes = (positions(views.states) + rotation @ views.bearings.centre).T[..., None]
+    in_map = views.bearings.axes @ rotation.swapaxes(1, 2)[:, None]
+    axes = np.ascontiguousarray(in_map.transpose(2, 3, 0, 1))
     seen = views.seen.astype(np.float64) / sigma_px**2
-    prior = np.eye(3) / POINT_PRIOR_M**2
-    eye = positions(views.states[0]) + rotations(views.states[0]) @ views.bearings.centre
+    prior = np.eye(3)[..., None] / POINT_PRIOR_M**2
+    at = np.ascontiguousarray(points.T)
     for step in range(STEPS + 1):
-        stacked = np.broadcast_to(points, (len(seen), *points.shape))
-        off, slope = linearize_points(views.states, stacked, views.bearings)
-        chi2 = np.einsum("vmi,vmi->vm", off, off) / sigma_px**2
-        weights = seen / (1.0 + chi2 / ROBUST_CHI2) ** 2
-        weighted = slope * weights[..., None, None]
-        information = np.einsum("vmki,vmkj->mij", weighted, slope) + prior
+        off, slope = gnomonic(axes, views.bearings.scale, at[:, None] - eyes)
+        chi2 = (off**2).sum(axis=0) / sigma_px**2
+        weighted = slope * (seen / (1.0 + chi2 / ROBUST_CHI2) ** 2)
+        information = (weighted[:, :, None] * slope[:, None]).sum(axis=(0, 3)) + prior
         if step == STEPS:
             break
-        gradient = np.einsum("vmki,vmk->mi", weighted, off)
-        change = np.linalg.solve(information, gradient[..., None])[..., 0]
+        gradient = (weighted * off[:, None]).sum(axis=(0, 2))
+        change = np.linalg.solve(information.transpose(2, 0, 1), gradient.T[..., None])[..., 0].T
         # No step beyond half the distance, so a point never jumps behind its camera.
-        length = np.linalg.norm(change, axis=1)
-        reach = 0.5 * np.linalg.norm(points - eye, axis=1)
-        points = points - change * np.minimum(1.0, reach / np.maximum(length, 1e-12))[:, None]
-    return points, information, chi2
+        length = np.linalg.norm(change, axis=0)
+        reach = 0.5 * np.linalg.norm(at - eyes[:, 0], axis=0)
+        at = at - change * np.minimum(1.0, reach / np.maximum(length, 1e-12))
+    return np.ascontiguousarray(at.T), information.transpose(2, 0, 1), chi2

@@ -421,8 +421,7 @@ def adjust_with_odometry(
         change = -factors.solve(gradient)
         by_state = change[: STATES * len(states)].reshape(-1, STATES)
         points = [
-            at - part.solved - np.tensordot(part.cross, by_state[group.images].ravel(), (0, 0))
-            for group, part, at in zip(groups, parts, points)
+            part.moved(at, by_state[group.images]) for group, part, at in zip(groups, parts, points)
         ]
         states = states + by_state
         states[:, 2] = wrap_angle(states[:, 2])

@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from kbf_localization.landmarks.adjustment import PointGroup, adjust
-from kbf_localization.landmarks.bearings import Bearings, bearings_of, residuals, spatial
+from kbf_localization.landmarks.adjustment import (
+    POINT_PRIOR_M,
+    ROBUST_CHI2,
+    PointGroup,
+    adjust,
+    eliminate,
+)
+from kbf_localization.landmarks.bearings import Bearings, bearings_of, spatial
+from test.landmarks.plain_formulas import linearize, residuals
 from test.landmarks.scene import CAMERA, LEVEL, Room
 
 POSES = np.array(
@@ -57,6 +64,40 @@ def beyond_a_similarity(states, truth):
     design = np.column_stack((true, np.ones(len(true))))
     fitted = design @ np.linalg.lstsq(design, found, rcond=None)[0]
     return np.sqrt(np.mean(np.abs(found - fitted) ** 2))
+
+
+def test_eliminated_points_leave_the_schur_complement_of_all_normal_equations():
+    truth, groups, rng = scene(39, noise_px=0.5)
+    states = truth + rng.normal(0.0, 0.01, truth.shape)
+    (group,) = moved_points(groups[:1], rng, 0.05)
+    views, count = group.seen.shape
+    plain = linearize(states, np.broadcast_to(group.points, (views, count, 3)), group.bearings)
+    # One row of the Jacobian for each pixel coordinate, by all states and then by all points.
+    jacobian = np.zeros((views, count, 2, 6 * views + 3 * count))
+    for view in range(views):
+        jacobian[view, ..., 6 * view : 6 * view + 6] = plain.by_state[view]
+        for point in range(count):
+            at = 6 * views + 3 * point
+            jacobian[view, point, :, at : at + 3] = plain.by_point[view, point]
+    chi2 = (plain.residuals**2).sum(axis=-1) / 0.5**2
+    root = np.where(group.seen, 1.0 / (0.5 * (1.0 + chi2 / ROBUST_CHI2)), 0.0)[..., None]
+    rows = (jacobian * root[..., None]).reshape(-1, jacobian.shape[-1])
+    normal, gradient = rows.T @ rows, rows.T @ (plain.residuals * root).ravel()
+    own = 6 * views
+    normal[own:, own:] += np.eye(3 * count) / POINT_PRIOR_M**2
+    carried = np.linalg.solve(normal[own:, own:], normal[own:, :own]).T
+    part = eliminate(states, group, group.points, 0.5)
+    expected = normal[:own, :own] - carried @ normal[own:, :own]
+    size = np.abs(normal).max()
+    np.testing.assert_allclose(part.normal, expected, atol=1e-9 * size)
+    expected = gradient[:own] - carried @ gradient[own:]
+    np.testing.assert_allclose(part.gradient, expected, atol=1e-9 * np.abs(gradient).max())
+    change = rng.normal(0.0, 0.01, (views, 6))
+    expected = np.linalg.solve(
+        normal[own:, own:], gradient[own:] + normal[own:, :own] @ change.ravel()
+    )
+    moved = part.moved(group.points, change) - group.points
+    np.testing.assert_allclose(moved, -expected.reshape(-1, 3), atol=1e-9)
 
 
 def test_true_states_stay_where_they_are():

@@ -4,11 +4,9 @@ from scipy.spatial.transform import Rotation
 from kbf_localization.landmarks.bearings import (
     bearings_of,
     in_base,
-    linearize,
-    linearize_points,
-    residuals,
     rotations,
 )
+from test.landmarks.plain_formulas import linearize, linearize_points, residuals
 from test.landmarks.scene import CAMERA, LEVEL, Room
 
 STATE = np.array([0.3, -0.2, 0.4, 0.02, 0.03, -0.05])

@@ -6,13 +6,13 @@ from kbf_localization.landmarks.bearings import (
     Pairs,
     bearings_of,
     cross,
-    linearize,
     project,
     residual_information,
     rotations,
     rotations_by_components,
     twists,
 )
+from test.landmarks.plain_formulas import linearize
 from test.landmarks.scene import CAMERA, LEVEL, Room
 
 STATE = np.array([0.3, -0.2, 0.4, 0.02, 0.03, -0.05])
