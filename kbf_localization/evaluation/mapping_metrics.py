@@ -19,7 +19,13 @@ from kbf_localization.evaluation.metrics import aligned_errors, relative_over
 from kbf_localization.evaluation.plots import make_figure, save_figure
 from kbf_localization.evaluation.report import CAMERA_NOTE, Plot, Table, write_simple_report
 from kbf_localization.evaluation.results import ResultsFolder, to_plain
-from kbf_localization.geometry import compose, position_sigma, relative, wrap_angle
+from kbf_localization.geometry import (
+    compose,
+    interpolate,
+    position_sigma,
+    relative,
+    wrap_angle,
+)
 from kbf_localization.mapping.refine import Mended
 from kbf_localization.pose_graph.closures import Closure
 from kbf_localization.pose_graph.result import METHOD_NAMES, PoseEstimates
@@ -92,7 +98,10 @@ def _sigmas(estimates: PoseEstimates) -> Array:
 
 
 def _errors(drives: Sequence[Drive], estimates: PoseEstimates) -> dict[str, Any]:
-    truths = [np.asarray(drive.poses) for drive in drives]
+    truths = [
+        _truth_at_images(drive, trajectory.clock_offset_s)
+        for drive, trajectory in zip(drives, estimates.trajectories)
+    ]
     found = [trajectory.poses for trajectory in estimates.trajectories]
     truth, poses = np.concatenate(truths), np.concatenate(found)
     known = np.isfinite(truth).all(axis=1) & np.isfinite(poses).all(axis=1)
@@ -122,6 +131,14 @@ def _errors(drives: Sequence[Drive], estimates: PoseEstimates) -> dict[str, Any]
         "nees_mean": _nees(poses[known], blocks[known], truth[known]),
         "closures_wrong": _wrong(estimates, truths),
     }
+
+
+def _truth_at_images(drive: Drive, offset_s: float) -> Array:
+    """Return known poses (t, 3) when images were taken, `offset_s` later than their stamps say."""
+    truth = np.asarray(drive.poses)
+    if offset_s == 0.0:
+        return truth
+    return interpolate(drive.stamps_ns, truth, drive.stamps_ns + round(offset_s * 1e9))
 
 
 def _rms(values: Array) -> float | None:
@@ -179,6 +196,8 @@ def mapping_verdict(estimates: PoseEstimates) -> str:
             f"The poses are held by {len(estimates.closures)} closures and uncertain by at most "
             f"{worst:.2f} m (standard deviation)."
         )
+    if estimates.anchors < 2:
+        parts.append("Distances are as the wheels report them; two anchors would test that.")
     if estimates.left_out:
         parts.append(
             f"Nothing joins {', '.join(estimates.left_out)}: drive from a place of the map into it."

@@ -56,6 +56,7 @@ TASKS_AT_ONCE = 32
 
 UNSUPPORTED = "no two other closures agree with it"
 AGAINST_ODOMETRY = "contradicts the path between its images"
+LOOK_ALIKE = "agrees with others, and all contradict the path between their images"
 OUTLIER = "does not fit the other closures"
 MISFIT_M, MISFIT_RELATIVE, MISFIT_RAD = 0.3, 0.1, np.radians(5.0)
 """A closure that contradicts the final poses by more than 0.3 m + 10 % or 5° is wrong."""
@@ -190,8 +191,10 @@ def supported(
     rejected: list[Rejected] = []
     within = [_within_gate(closure, keyframes, poses) for closure in closures]
     usable = [closure for closure, fits in zip(closures, within) if fits]
+    against = [closure for closure, fits in zip(closures, within) if not fits]
     rejected += [
-        Rejected(closure, AGAINST_ODOMETRY) for closure, fits in zip(closures, within) if not fits
+        Rejected(closure, LOOK_ALIKE if count >= MIN_SUPPORT else AGAINST_ODOMETRY)
+        for closure, count in zip(against, _support(against, keyframes, poses))
     ]
     counts = _support(usable, keyframes, poses)
     support: list[int] = []

@@ -21,6 +21,7 @@ from kbf_localization.pose_graph.anchors import (
     scale_of,
 )
 from kbf_localization.pose_graph.closures import (
+    LOOK_ALIKE,
     OUTLIER,
     Closure,
     Rejected,
@@ -65,14 +66,22 @@ from kbf_localization.pose_graph.result import (
     HeldOut,
     HeldOutScore,
     PoseEstimates,
-    WheelErrors,
     choose,
     trajectory_of,
+)
+from kbf_localization.pose_graph.wheels import (
+    WheelErrors,
+    describe_scales,
+    describe_slips,
+    distance_scales,
+    slips,
 )
 from kbf_localization.progress import Progress, no_progress
 
 CLOSURE_PARTNERS = 4
 """Keyframes of other visits that a keyframe's points are seen from in the joint adjustment."""
+MIN_LOOK_ALIKE = 3
+"""Pairs of images that make two places look alike: as many as would join two pieces."""
 UNJOINED = ("leave_out", "refuse")
 
 
@@ -409,6 +418,9 @@ class _Estimator:
                 "no place was recognized twice: the poses are the odometry's, with its drift; "
                 "drive a loop, or the same path again in the same direction"
             )
+        if closures:
+            lines += self._wheel_lines(poses, wheels, kept)
+        lines += _look_alike_lines(rejected, poses)
         return PoseEstimates(
             trajectories=trajectories,
             keyframes=keyframes,
@@ -427,6 +439,33 @@ class _Estimator:
             mount=prepared.mount if prepared.camera is not None else None,
             warnings=(*prepared.warnings, *lines),
         )
+
+    def _wheel_lines(self, poses: Array, wheels: Array, kept: Flags) -> list[str]:
+        """Name slips, and drives whose wheels report other distances."""
+        prepared = self.evidence.prepared
+        keyframes, drives = prepared.keyframes, prepared.drives
+        edges = odometry_edges(keyframes)
+        names = [drive.name for drive in drives]
+        scales = distance_scales(edges, poses, kept, keyframes.path_m, len(drives))
+        found = slips(edges, wheels, poses, kept)
+        begins = [int(drive.stamps_ns[0]) for drive in drives]
+        return [
+            *describe_scales(*scales, names),
+            *describe_slips(found, keyframes, names, begins),
+        ]
+
+
+def _look_alike_lines(rejected: Sequence[Rejected], poses: Array) -> list[str]:
+    """Name closures that agree with each other against the path."""
+    found = [one.closure for one in rejected if one.reason == LOOK_ALIKE]
+    if len(found) < MIN_LOOK_ALIKE:
+        return []
+    first, second = ([getattr(one, end) for one in found] for end in ("first", "second"))
+    apart = np.median(np.hypot(*(poses[first] - poses[second])[:, :2].T))
+    return [
+        f"places about {apart:.0f} m apart look alike in {len(found)} pairs of images; they are "
+        "taken as different places, as the wheels say"
+    ]
 
 
 def _counted_once(closures: Sequence[Closure], counts: Array) -> list[Closure]:

@@ -17,6 +17,7 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.pose_graph.closures import Closure, Rejected, as_edges, components
 from kbf_localization.pose_graph.keyframes import DriveOdometry, Keyframes
+from kbf_localization.pose_graph.wheels import WheelErrors
 from kbf_localization.vision.camera import Camera, Mount
 
 ODOMETRY_EDGES, VISUAL_EDGES, ADJUSTMENT = "odometry_edges", "visual_edges", "adjustment"
@@ -46,26 +47,6 @@ class EstimatedTrajectory:
     def known(self) -> int:
         """How many images have a pose."""
         return int(np.isfinite(self.poses).all(axis=1).sum())
-
-
-@dataclass(frozen=True)
-class WheelErrors:
-    """A drive's systematic errors: wheels that report a turn `heading_bias_rad_s` too far left."""
-
-    name: str
-    heading_bias_rad_s: float
-    turn_scale: float
-
-    @property
-    def described(self) -> str:
-        """One sentence for people."""
-        bias = float(np.degrees(self.heading_bias_rad_s))
-        side = "left" if bias > 0.0 else "right"
-        turns = "more" if self.turn_scale > 0.0 else "less"
-        return (
-            f"{self.name}: the wheels turn {abs(bias):.2f}°/s too far {side} and report "
-            f"{100 * abs(self.turn_scale):.1f} % {turns} turn than there is"
-        )
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from kbf_localization.evaluation.mapping_metrics import mapping_metrics, metric_rows
-from kbf_localization.geometry import compose
+from kbf_localization.geometry import compose, interpolate
 from kbf_localization.pose_graph.closures import UNSUPPORTED, Closure, Rejected
 from kbf_localization.pose_graph.keyframes import Keyframes
-from kbf_localization.pose_graph.result import EstimatedTrajectory, PoseEstimates, WheelErrors
+from kbf_localization.pose_graph.result import EstimatedTrajectory, PoseEstimates
+from kbf_localization.pose_graph.wheels import WheelErrors
 from test.pose_graph.world import World, circle, drive
 
 WORLD = World.of_seed(1, 10)
@@ -79,6 +80,25 @@ def test_wrong_closures_are_counted_and_rejected_ones_named() -> None:
     assert metrics["closures_wrong"] == 1
     assert metrics["rejected"] == {UNSUPPORTED: 1}
     assert any(row[0] == "Wrong closures" for row in metric_rows(metrics))
+
+
+def test_images_with_late_stamps_are_compared_with_where_they_were_taken() -> None:
+    """At 1 m/s, images stamped 0.2 s late were taken 0.2 m before the pose of their stamp."""
+    truth = circle(0.8, step_m=0.1)
+    own = replace(drive("one", truth, WORLD), poses=truth)
+    taken = interpolate(own.stamps_ns, truth, own.stamps_ns - 200_000_000)
+    found = _estimates(taken, own.odometry.poses)
+    late = replace(found.trajectories[0], clock_offset_s=-0.2)
+    metrics = mapping_metrics([own], replace(found, trajectories=(late,)))
+    assert metrics["ate_rmse_m"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_verdict_says_whose_the_distances_are() -> None:
+    own = drive("one", circle(0.5), WORLD)
+    found = _estimates(own.truth, own.odometry.poses)
+    assert "as the wheels report them" in mapping_metrics([own], found)["verdict"]
+    held = mapping_metrics([own], replace(found, anchors=2))["verdict"]
+    assert "as the wheels report them" not in held
 
 
 def test_drives_without_known_poses_have_no_errors_but_a_verdict() -> None:
