@@ -148,7 +148,7 @@ def align(
     """
     from kbf_localization.cli.mapping import parse_pair, read_pairs
     from kbf_localization.mapping import load_map
-    from kbf_localization.mapping.editing import frame_from_pairs, move_map
+    from kbf_localization.mapping.editing import disagreement, frame_from_pairs, move_map
     from kbf_localization.training_map import save_map
 
     pairs = [] if to is None else read_pairs(to).tolist()
@@ -169,6 +169,9 @@ def align(
         f"Moved by x {x:.3f} m, y {y:.3f} m, {math.degrees(heading):.2f} degrees; the points agree "
         f"within {errors.max():.3f} m"
     )
+    doubt = disagreement(pairs, frame)
+    if doubt is not None:
+        print_line(f"Warning: {doubt}", style="bold red")
     print_line(f"Map: {output}")
 
 

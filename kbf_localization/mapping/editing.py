@@ -21,6 +21,11 @@ from kbf_localization.training_map.calibration import triple
 from kbf_localization.training_map.training_map import TrainingMap, subset
 from kbf_localization.vision.registry import same_descriptions
 
+MAX_DISAGREEMENT_M = 0.3
+"""Points clicked on a plan of 5 cm cells, or measured by tape, agree better."""
+MAX_SCALE_ERROR = 0.02
+"""Beyond it the distances of map and plan differ by more than points are inexact."""
+
 
 def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
     """Merge maps: the result has all poses of all maps.
@@ -184,6 +189,26 @@ def frame_from_pairs(pairs: ArrayLike) -> tuple[Array, Array]:
         raise MapError("the points are all the same: give two distinct places or more") from error
     moved = compose(frame, np.column_stack((pairs[:, :2], np.zeros(len(pairs)))))
     return frame, np.asarray(np.hypot(*(moved[:, :2] - pairs[:, 2:]).T))
+
+
+def disagreement(pairs: ArrayLike, frame: Array) -> str | None:
+    """Say how pairs (n, 4) contradict a rigid motion `frame` (3,); None where they fit it.
+
+    Distances that differ in both frames by a common factor are the odometry's scale.
+    """
+    pairs = np.asarray(pairs, dtype=np.float64)
+    moved = compose(frame, np.column_stack((pairs[:, :2], np.zeros(len(pairs)))))[:, :2]
+    away, there = (points - points.mean(axis=0) for points in (moved, pairs[:, 2:]))
+    scale = float((away * there).sum() / (away**2).sum())
+    left = float(np.hypot(*(scale * away - there).T).max())
+    if len(pairs) > 2 and left > MAX_DISAGREEMENT_M:
+        return f"the points contradict each other by {left:.2f} m; check them"
+    if abs(scale - 1.0) > MAX_SCALE_ERROR:
+        return (
+            f"distances there are {scale:.3f} times the map's. If the points are right, the wheels "
+            f"are not: build the map with --odometry-scale {scale:.3f}"
+        )
+    return None
 
 
 def _kept(training_map: TrainingMap, rows: Rows) -> TrainingMap:

@@ -10,7 +10,7 @@ import pytest
 from kbf_localization.datasets.floor_plan_image import FREE, UNKNOWN, plan_files, read_floor_plan
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, relative
-from kbf_localization.mapping.editing import frame_from_pairs, move_map
+from kbf_localization.mapping.editing import disagreement, frame_from_pairs, move_map
 from kbf_localization.mapping.grid import drivable_grid
 from kbf_localization.training_map import TrainingMap
 
@@ -59,6 +59,24 @@ def test_pairs_of_points_give_the_frame() -> None:
     found, errors = frame_from_pairs(np.column_stack((points, there)))
     assert found == pytest.approx(frame)
     assert errors == pytest.approx(np.zeros(3), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "said"),
+    [
+        (1.0, 0.0, None),
+        (1.01, 0.0, None),
+        (1.05, 0.0, "--odometry-scale 1.050"),
+        (1.0, 2.0, "contradict each other"),
+    ],
+)
+def test_points_that_no_rigid_motion_fits_are_named(scale, shift, said) -> None:
+    points = np.array([[0.0, 0.0], [8.0, 1.0], [2.0, 5.0], [6.0, 7.0]])
+    there = compose(np.array([3.0, -1.0, 2.0]), np.column_stack((scale * points, np.zeros(4))))
+    there[3, 0] += shift
+    pairs = np.column_stack((points, there[:, :2]))
+    found = disagreement(pairs, frame_from_pairs(pairs)[0])
+    assert found is None if said is None else found is not None and said in found
 
 
 @pytest.mark.parametrize("pairs", [np.zeros((1, 4)), np.zeros((3, 4)), np.zeros((2, 3))])
