@@ -243,7 +243,7 @@ class FaultOffice:
                 both(_too_long), r"as the wheels report", observable=False
             ),
             "odometry of one drive 5 % too long": lambda: Fault(
-                [one, _with_odometry(two, _too_long)], r"% more distance"
+                [one, _with_odometry(two, _too_long)], r"more distance than"
             ),
             "heading drift doubled": lambda: Fault(both(_drifting), r"too far left"),
             "images missing for 10 s": lambda: Fault(

@@ -420,7 +420,7 @@ class _Estimator:
             )
         if closures:
             lines += self._wheel_lines(poses, wheels, kept)
-        lines += _look_alike_lines(rejected, poses)
+        lines += look_alike_lines(rejected, poses)
         return PoseEstimates(
             trajectories=trajectories,
             keyframes=keyframes,
@@ -455,9 +455,11 @@ class _Estimator:
         ]
 
 
-def _look_alike_lines(rejected: Sequence[Rejected], poses: Array) -> list[str]:
-    """Name closures that agree with each other against the path."""
+def look_alike_lines(rejected: Sequence[Rejected], poses: Array) -> list[str]:
+    """Name closures that agree with each other against path and final poses (n, 3)."""
     found = [one.closure for one in rejected if one.reason == LOOK_ALIKE]
+    # Wheels that slipped contradict closures which the final poses fit.
+    found = [one for one, wrong in zip(found, misfits(found, poses)) if wrong]
     if len(found) < MIN_LOOK_ALIKE:
         return []
     first, second = ([getattr(one, end) for one in found] for end in ("first", "second"))

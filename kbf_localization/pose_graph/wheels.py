@@ -14,16 +14,16 @@ import numpy as np
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.pose_graph.edges import OdometryEdges
-from kbf_localization.pose_graph.keyframes import Keyframes
+from kbf_localization.pose_graph.keyframes import MAX_PATH_M, Keyframes
 
 SLIP_EDGES = 6
 """A slip is looked for over so many edges, a metre or more: a second at the usual speed."""
 SLIP_M, SLIP_RAD = 0.3, np.radians(10.0)
 SLIP_MEDIANS = 6.0
 """A slip is larger than this, and than so many median errors of all windows."""
-SCALE_DIFFERENCE, SCALE_SIGMAS = 0.02, 3.0
-"""Distances of two drives differ where they do so by 2 %, and significantly: a tyre's pressure and
-load change its radius by less."""
+SCALE_DIFFERENCE, SCALE_SIGMAS = 0.02, 2.0
+"""Distances of two drives differ where they do so by 2 %, and significantly (95 %): a tyre's
+pressure and load change its radius by less."""
 SCALE_STRETCH_M = 5.0
 """Errors of distances within this path are correlated."""
 MAX_SLIPS = 5
@@ -61,7 +61,7 @@ class Slip:
 
 def slips(edges: OdometryEdges, wheels: Array, poses: Array, kept: Flags) -> list[Slip]:
     """Return where the wheels, without their drift `wheels` (d, 2), contradict poses (n, 3)."""
-    chains = _chains(edges, kept)
+    chains = _chains(edges, poses, kept)
     moved = edges.corrected(wheels)
     found = [_window_errors(edges, moved, poses, chain) for chain in chains]
     if not found:
@@ -82,9 +82,13 @@ def slips(edges: OdometryEdges, wheels: Array, poses: Array, kept: Flags) -> lis
     return sorted(result, key=lambda slip: slip.row)
 
 
-def _chains(edges: OdometryEdges, kept: Flags) -> list[Rows]:
-    """Return the rows of edges that follow each other, long enough for a window."""
-    rows = np.flatnonzero(kept[edges.first] & kept[edges.second])
+def _chains(edges: OdometryEdges, poses: Array, kept: Flags) -> list[Rows]:
+    """Return the rows of edges that follow each other, long enough for a window.
+
+    Where the next image is far away, the wheels' usual error is as large as a slip.
+    """
+    apart = np.hypot(*(poses[edges.second] - poses[edges.first])[:, :2].T)
+    rows = np.flatnonzero(kept[edges.first] & kept[edges.second] & (apart < MAX_PATH_M))
     if not len(rows):
         return []
     breaks = np.flatnonzero(edges.second[rows[:-1]] != edges.first[rows[1:]]) + 1
@@ -142,9 +146,9 @@ def describe_scales(scales: Array, sigmas: Array, names: Sequence[str]) -> list[
         if abs(ratio) > max(SCALE_DIFFERENCE, SCALE_SIGMAS * sigma):
             more = "more" if ratio > 0.0 else "less"
             lines.append(
-                f"{names[drive]}: the wheels report {100 * abs(ratio):.1f} % {more} distance than "
-                f"those of {names[first]}; the map's scale lies between. Two anchors tell which is "
-                "right"
+                f"{names[drive]}: the wheels report {100 * abs(ratio):.1f} % (± {100 * sigma:.1f}) "
+                f"{more} distance than those of {names[first]}; the map's scale lies between. Two "
+                "anchors tell which is right"
             )
     return lines
 

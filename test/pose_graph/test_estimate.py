@@ -8,6 +8,8 @@ import pytest
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, fit_rigid
 from kbf_localization.pose_graph import Anchor, estimate_poses, prepare
+from kbf_localization.pose_graph.closures import LOOK_ALIKE, Closure, Rejected
+from kbf_localization.pose_graph.estimate import look_alike_lines
 from kbf_localization.pose_graph.result import choose
 from test.pose_graph.world import RADIUS_M, World, circle, detect_in_worlds, drive
 
@@ -197,3 +199,22 @@ def test_one_stretch_does_not_decide_for_images() -> None:
     errors = {"odometry_edges": wheels, "adjustment": adjusted}
     assert choose(errors, stretches) == "odometry_edges"
     assert choose(errors, np.zeros(20, dtype=np.intp)) == "odometry_edges"
+
+
+def _look_alikes(count: int, apart_m: float) -> tuple[list[Rejected], np.ndarray]:
+    """Return closures that say that poses `apart_m` apart are the same."""
+    poses = np.column_stack((np.arange(2 * count) // count * apart_m, np.zeros((2 * count, 2))))
+    closures = [
+        Closure(row, row + count, np.zeros(3), np.eye(3), 30, 40, 0.5) for row in range(count)
+    ]
+    return [Rejected(closure, LOOK_ALIKE) for closure in closures], poses
+
+
+def test_places_that_look_alike_are_named_with_their_distance() -> None:
+    (line,) = look_alike_lines(*_look_alikes(5, 30.0))
+    assert "30 m apart look alike in 5 pairs" in line
+    assert look_alike_lines(*_look_alikes(2, 30.0)) == []
+
+
+def test_what_the_final_poses_fit_is_one_place() -> None:
+    assert look_alike_lines(*_look_alikes(5, 0.1)) == []
