@@ -93,7 +93,7 @@ def test_a_drive_whose_wheels_report_more_distance_is_named_with_the_ratio() -> 
 
 
 def test_a_difference_within_its_own_error_is_not_named() -> None:
-    assert describe_scales(np.array([1.0, 0.97]), np.array([0.01, 0.01]), ["a", "b"]) == []
+    assert describe_scales(np.array([1.0, 0.97]), np.array([0.02, 0.02]), ["a", "b"]) == []
 
 
 def test_the_distances_error_is_that_of_stretches() -> None:
