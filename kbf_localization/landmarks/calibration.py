@@ -29,6 +29,9 @@ ROWS_PER_FIX = 4
 MIN_EXAMPLES = 12
 """With fewer, the defaults stay."""
 STUDENT_NU = 4.0
+GAUSSIAN_OF_STUDENT = 2.0 * 2.0 * (0.02**-0.5 - 1.0) / 9.0
+"""A Gaussian of this times Student's scale matrix has 3 σ where 98 % of Student's t in the plane
+are: P(F(2, 4) > q) = (1 + q / 2)⁻². Its own covariance, twice the scale matrix, has 96.7 %."""
 MIN_INLIERS = 12
 """Fixes with fewer are not used, and teach nothing about the covariance of those that are."""
 FLOOR_BOUNDS = (1e-3, 0.5)
@@ -194,10 +197,7 @@ def _measure(
 
 
 def fit_covariance(errors: Array, claimed: Array, distances: Array) -> CovarianceModel:
-    """Maximize the likelihood of errors (k, 3) as Student t with the model's covariances.
-
-    The scale matrix of Student's t is its covariance times (ν − 2) / ν.
-    """
+    """Maximize the likelihood of errors (k, 3) as Student t, whose tails the covariances cover."""
     start = CovarianceModel()
 
     def cost(logs: Array) -> float:
@@ -206,7 +206,7 @@ def fit_covariance(errors: Array, claimed: Array, distances: Array) -> Covarianc
         floor = np.array([floor_m, floor_m, floor_rad])
         wide = floor * (1.0 + growth * distances)[:, None]
         scale = kappa2 * claimed + wide[:, :, None] ** 2 * np.eye(3)
-        scale = scale * ((STUDENT_NU - 2.0) / STUDENT_NU)
+        scale = scale / GAUSSIAN_OF_STUDENT
         chi2 = np.einsum("ki,ki->k", errors, np.linalg.solve(scale, errors[..., None])[..., 0])
         likelihood = -0.5 * np.linalg.slogdet(scale)[1]
         likelihood = likelihood - 0.5 * (STUDENT_NU + 3.0) * np.log1p(chi2 / STUDENT_NU)

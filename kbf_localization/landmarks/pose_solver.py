@@ -153,14 +153,14 @@ _PLACE = [X, Y, HEIGHT]
 class LandmarkFix:
     """A pose measured by landmarks.
 
-    `pose` (3,) and `covariance` (3, 3), which is the inverse of the normal matrix, times
-    max(1, chi² / dof); a `Calibration` turns it into that of the true error. `state` (6,) adds
-    height, pitch, roll. `inliers` of `matched` keypoints with a match agree, of `visible`
-    landmarks that the image should show. `matched_fraction` = inliers / visible. `spread` in
-    [0, 1] is the fraction of the image's cells that hold inliers. `keypoints`, `points` (i, 3),
-    `landmarks` (rows of the table's image and number in it, (i, 2)) and `residuals_px` (i, 2)
-    are the inliers. `innovation` (3,) is the pose minus the prior's: a turned mount shows as a
-    constant innovation of the heading. `log_likelihood_ratio` of the place against another one is
+    `pose` (3,) and `covariance` (3, 3), which is the inverse of the normal matrix, times max(1,
+    chi² / dof) and matched / inliers; a `Calibration` turns it into that of the true error. `state`
+    (6,) adds height, pitch, roll. `inliers` of `matched` keypoints with a match agree, of `visible`
+    landmarks that the image should show. `matched_fraction` = inliers / visible. `spread` in [0, 1]
+    is the fraction of the image's cells that hold inliers. `keypoints`, `points` (i, 3),
+    `landmarks` (rows of the table's image and number in it, (i, 2)) and `residuals_px` (i, 2) are
+    the inliers. `innovation` (3,) is the pose minus the prior's: a turned mount shows as a constant
+    innovation of the heading. `log_likelihood_ratio` of the place against another one is
     known once a `Calibration` has been applied.
     """
 
@@ -324,7 +324,9 @@ class LandmarkSolver:
         total = np.linalg.inv(H)
         dof = max(2 * len(chosen) - 3, 1)
         robust = float((weights * chi2[chosen]).sum()) / dof
-        covariance = total[:3, :3] * max(1.0, robust)
+        matched = len(np.unique(matches.keypoints))
+        # The fewer of the matches agree, the more of these do so by chance.
+        covariance = total[:3, :3] * max(1.0, robust) * (matched / len(chosen))
         if not (np.isfinite(covariance).all() and np.isfinite(state).all()):
             return None
         visible = _visible(state, placed, bearings)
@@ -338,7 +340,7 @@ class LandmarkSolver:
             covariance=0.5 * (covariance + covariance.T),
             state=state,
             inliers=len(chosen),
-            matched=len(np.unique(matches.keypoints)),
+            matched=matched,
             visible=visible,
             matched_fraction=min(1.0, len(chosen) / max(visible, 1)),
             spread=_spread(bearings, keypoints),

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.stats import multivariate_t
+from scipy.stats import f, multivariate_t
 
 from kbf_localization.landmarks.bearings import bearings_of, spatial
 from kbf_localization.landmarks.calibration import (
@@ -25,7 +25,8 @@ def test_the_model_that_drew_the_errors_is_found_again():
     for distance in distances:
         sigma = np.array([0.01, 0.01, 0.003]) * rng.uniform(0.3, 2.0)
         claimed.append(np.diag(sigma**2))
-        shape = truth.covariance(claimed[-1], distance) * 0.5
+        # 98 % of F(2, 4) are below 12.14, where m² = 2 F is 9 in units of the covariance.
+        shape = truth.covariance(claimed[-1], distance) * 9.0 / (2.0 * f.ppf(0.98, 2, 4))
         errors.append(multivariate_t(np.zeros(3), shape, df=4, seed=rng).rvs())
     found = fit_covariance(np.array(errors), np.array(claimed), distances)
     for distance in (0.1, 1.0):

@@ -83,6 +83,19 @@ def test_wrong_matches_do_not_move_the_pose():
     assert 0.3 < fix.inliers / fix.matched < 0.5
 
 
+def test_covariance_grows_with_the_part_of_the_matches_that_contradict():
+    room = Room.of_seed(7)
+    found, _ = room.image(spatial(TRUTH))
+    solver = LandmarkSolver(room.table(MAP), MAP)
+    moved = found.pixels.copy()
+    moved[::2] += 40.0
+    fix = measure(solver, type(found)(moved, found.descriptors))
+    alone = measure(solver, type(found)(found.pixels[1::2], found.descriptors[1::2]))
+    assert fix.inliers == alone.inliers == alone.matched
+    expected = alone.covariance * (fix.matched / fix.inliers)
+    np.testing.assert_allclose(fix.covariance, expected, rtol=0.02)
+
+
 def test_the_fix_does_not_depend_on_the_prior():
     room = Room.of_seed(9)
     found, _ = room.image(spatial(TRUTH), 0.3, np.random.default_rng(10))
