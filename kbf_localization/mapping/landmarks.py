@@ -32,8 +32,9 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import MapObservation, TrainingMap
 from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.camera.mount import OPTICAL_IN_BASE
+from kbf_localization.vision.epipolar import MatchedPair
 from kbf_localization.vision.keypoints import mutual_matches, squared_distances
-from kbf_localization.vision.self_calibration import MatchedPair, calibrate, choose_pairs
+from kbf_localization.vision.self_calibration import calibrate, choose_pairs
 
 _log = logging.getLogger(__name__)
 

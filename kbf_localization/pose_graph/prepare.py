@@ -29,8 +29,9 @@ from kbf_localization.pose_graph.keyframes import (
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.camera.camera_info import fitted
+from kbf_localization.vision.epipolar import MatchedPair
 from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared_distances
-from kbf_localization.vision.self_calibration import MatchedPair, calibrate, choose_pairs
+from kbf_localization.vision.self_calibration import calibrate, choose_pairs
 
 MIN_CLOCK_OFFSET_S, CLOCK_SIGMAS = 0.05, 4.0
 """An offset of the camera's clock that is smaller, or less sure, is not corrected."""

@@ -19,6 +19,8 @@ from kbf_localization.limits import LEAST_NODE_BYTES, check_address_space
 LONGEST_SHUTDOWN_S = 1.6
 """Then the process ends as it is: what it writes is on the disk whole or not at all."""
 
+PARAMETER_FILE_OPTION = "--params-file"
+
 ECHO_S = 0.5
 """A signal so soon after another is its echo."""
 
@@ -139,12 +141,6 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     os._exit(0)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-PARAMETER_FILE_OPTION = "--params-file"
-
-
 def check_start(arguments: Sequence[str]) -> None:
     """Refuse too little address space, and parameter files that rcl would wait for for ever."""
     check_address_space(LEAST_NODE_BYTES)
@@ -158,3 +154,7 @@ def check_start(arguments: Sequence[str]) -> None:
         # To open a pipe waits for whoever writes into it, and a device never ends.
         if not stat.S_ISREG(mode):
             raise KbfError(f"{PARAMETER_FILE_OPTION} {value}: is not a regular file")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,12 +14,12 @@ from kbf_localization.arrays import Array
 from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.vision.camera import Camera, Mount, PanoramaCamera, PinholeCamera
+from kbf_localization.vision.epipolar import MatchedPair
 from kbf_localization.vision.keypoints import detect_keypoints, mutual_matches, squared_distances
 from kbf_localization.vision.self_calibration import (
     FARTHEST_M,
     LARGEST_TURN_RAD,
     NEAREST_M,
-    MatchedPair,
     SelfCalibration,
     calibrate,
     choose_pairs,
