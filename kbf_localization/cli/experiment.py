@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 from typer import Argument, Option
 
-from kbf_localization.cli.console import command_line, print_line, print_table
+from kbf_localization.cli.console import print_line
+from kbf_localization.cli.experiment_record import (
+    Buildings,
+    KeptDrives,
+    MapPoses,
+    MorePaths,
+    Record,
+    Sizes,
+    Trajectories,
+    Trials,
+    parse_sizes,
+    rendered_offices,
+    rendering,
+)
 from kbf_localization.cli.options import (
     ImageSize,
     Jobs,
@@ -28,25 +38,6 @@ from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
 
-if TYPE_CHECKING:
-    from kbf_localization.experiments.result import ExperimentResult
-    from kbf_localization.progress import Progress
-
-
-_PATHS = "Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 (places.lst)"
-
-Trials = Annotated[int, Option(min=1, help="Independent trials.")]
-Sizes = Annotated[str, Option(help="Numbers n of training poses or pairs, separated by commas.")]
-Buildings = Annotated[int, Option(min=1, help="Invented offices, of consecutive seeds.")]
-MapPoses = Annotated[int, Option(min=50, help="Poses of each map.")]
-Trajectories = Annotated[
-    Optional[Path], Option(help=f"{_PATHS}, to render images along. Default: an invented path.")
-]
-MorePaths = Annotated[Optional[Path], Option(help=f"{_PATHS}: one more building, round them.")]
-KeptDrives = Annotated[
-    Optional[Path], Option(help="Keep the rendered drives in this folder, and use them again.")
-]
-
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 _BUDGET = Option(min=1, help="Settings tried for each method.")
 _COLD = Option(help="Folder with COLD's Saarbrücken seq1_cloudy1–3, unpacked or .tar.")
@@ -54,46 +45,6 @@ _FOLDERS = Argument(metavar="FOLDER...", help="Folders with data sets, or drives
 _SEEDS = Option(min=1, help="Times that odometry is simulated where there is none.")
 _STARTS = Option(min=2, help="Global starts; kidnappings are half as many.")
 _TUNE_AT = Option(min=10, help="Tune once, with so many poses, instead of at each size.")
-
-
-def parse_sizes(text: str) -> list[int]:
-    try:
-        numbers = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        raise ParameterError(f"--sizes {text}: give whole numbers, such as 50,100,200") from None
-    if numbers[0] < 4:
-        raise ParameterError(f"--sizes {text}: cross validation needs at least 4 training pairs")
-    return numbers
-
-
-class Record:
-    """The folder of an experiment, with its configuration and what it found."""
-
-    def __init__(self, experiment: str, output: Path | None, **settings: Any) -> None:
-        from kbf_localization.evaluation.results import ResultsFolder
-
-        self.folder = ResultsFolder.create(f"experiment {experiment}", output)
-        self._config: dict[str, Any] = {"command": command_line(), "experiment": experiment}
-        self.note(**settings)
-
-    def note(self, **settings: Any) -> None:
-        """Add to the configuration."""
-        self._config |= settings
-        self.folder.write_config(self._config)
-
-    def finish(self, found: ExperimentResult) -> None:
-        """Write all files, and print the tables."""
-        report = found.write(self.folder, self._config)
-        for table in found.tables:
-            print_table(table.title, table.columns, table.rows)
-        print_line(f"Results: {report}")
-
-
-@contextmanager
-def rendering(kept: Path | None = None) -> Iterator[tuple[Path, Progress]]:
-    """Yield a folder for rendered drives, removed at the end unless `kept`, and a progress."""
-    with tempfile.TemporaryDirectory(prefix="kbf-drives-") as folder, show_progress() as progress:
-        yield kept or Path(folder), progress
 
 
 @app.command()
@@ -148,7 +99,8 @@ def synthetic(
     Example: `kbf experiment synthetic --trials 3`
     """
     limit_threads(1)
-    from kbf_localization.experiments.synthetic import GRIDS, findings, run_trials
+    from kbf_localization.experiments.synthetic import findings, run_trials
+    from kbf_localization.experiments.synthetic_filter import GRIDS
 
     numbers, grids = parse_sizes(sizes), {name: vars(grid) for name, grid in GRIDS.items()}
     record = Record("synthetic", output, trials=trials, seed=seed, sizes=numbers, grids=grids)
@@ -336,17 +288,13 @@ def map_check(
     Example: `kbf experiment map-check --buildings 4`
     """
     limit_threads(1)
-    from kbf_localization.experiments.localization import rendered_drives
     from kbf_localization.experiments.mapping import experiment_result, predict
 
     pixels = parse_image_size(size)
     record = Record("map-check", output, buildings=buildings, poses=poses, size=size, seed=seed)
     workers = make_workers(jobs)
     with rendering(drives) as (folder, progress):
-        setups = {
-            number: rendered_drives(folder, None, pixels, number, workers, progress)
-            for number in range(seed, seed + buildings)
-        }
+        setups = rendered_offices(folder, None, pixels, seed, buildings, workers, progress)
         found = predict(setups, poses, workers, progress)
     record.finish(experiment_result(found))
 
@@ -377,7 +325,6 @@ def ablation(
         _compare_rules(trials, seed, jobs, trajectories, drives, size, output)
         return
     from kbf_localization.experiments.ablation import findings, run_trials
-    from kbf_localization.experiments.localization import rendered_drives
 
     numbers, pixels = parse_sizes(sizes), parse_image_size(size)
     settings: dict[str, Any] = {"trials": trials, "seed": seed, "sizes": numbers}
@@ -386,11 +333,8 @@ def ablation(
     )
     workers = make_workers(jobs)
     with rendering(drives) as (folder, progress):
-        setups = [
-            rendered_drives(folder, trajectories, pixels, number, workers, progress)
-            for number in range(seed, seed + offices)
-        ]
-        results = run_trials(setups, **settings, workers=workers, progress=progress)
+        setups = rendered_offices(folder, trajectories, pixels, seed, offices, workers, progress)
+        results = run_trials(list(setups.values()), **settings, workers=workers, progress=progress)
     record.finish(findings(results))
 
 
@@ -410,17 +354,15 @@ def ambiguity(
     """
     limit_threads(1)
     from kbf_localization.experiments.ambiguity import check_worlds, findings, run_trials
-    from kbf_localization.experiments.localization import rendered_drives
 
     worlds, pixels = check_worlds(only), parse_image_size(size)
     record = Record("ambiguity", output, offices=offices, seed=seed, worlds=worlds, size=size)
     workers = make_workers(jobs)
     with rendering(drives) as (folder, progress):
-        setups = [
-            rendered_drives(folder, None, pixels, number, workers, progress)
-            for number in range(seed, seed + offices)
-        ]
-        results = run_trials(setups, worlds, seed=seed, workers=workers, progress=progress)
+        setups = rendered_offices(folder, None, pixels, seed, offices, workers, progress)
+        results = run_trials(
+            list(setups.values()), worlds, seed=seed, workers=workers, progress=progress
+        )
     record.finish(findings(results))
 
 
@@ -463,19 +405,11 @@ def mapping(
         counts = []
     if not counts or not 1 <= counts[0] <= counts[-1] <= 10:
         raise ParameterError(f"--drives {drives}: give numbers from 1 to 10, such as 1,2")
-    record = Record(
-        "mapping",
-        output,
-        buildings=buildings,
-        seed=seed,
-        drives=counts,
-        frames=frames or 1000,
-        size=size,
-        localized=localized,
-        trajectory=trajectory,
-    )
+    settings = Settings(counts, frames or 1000, parse_image_size(size), localized)
+    offices = {"buildings": buildings, "seed": seed, "trajectory": trajectory}
+    driven = {"drives": counts, "frames": settings.frames, "size": size, "localized": localized}
+    record = Record("mapping", output, **offices, **driven)
     with rendering(kept) as (folder, progress):
-        settings = Settings(counts, frames or 1000, parse_image_size(size), localized)
         found = run_buildings(
             folder, buildings, seed, settings, make_workers(jobs), progress, trajectory
         )
@@ -491,11 +425,7 @@ def _map_under_faults(
     kept: Path | None,
     output: Path | None,
 ) -> None:
-    from kbf_localization.experiments.mapping_faults import (
-        FaultOffice,
-        fault_findings,
-        run_faults,
-    )
+    from kbf_localization.experiments.mapping_faults import FaultOffice, fault_findings, run_faults
 
     record = Record("mapping", output, faults=True, seed=seed, frames=frames, size=size)
     workers = make_workers(jobs)
@@ -514,7 +444,6 @@ def _compare_rules(
     size: str,
     output: Path | None,
 ) -> None:
-    """Return the ablation of the forms of the kernel Bayes' rule."""
     from kbf_localization.experiments.localization import rendered_drives
     from kbf_localization.experiments.rule_ablation import findings, run_trials
 

@@ -4,15 +4,14 @@ from matplotlib.figure import Figure
 
 from kbf_localization.experiments import synthetic
 from kbf_localization.experiments.synthetic import (
-    GRIDS,
     METHODS,
-    Grid,
     Task,
     draw,
     metrics_of,
     run_task,
     run_trials,
 )
+from kbf_localization.experiments.synthetic_filter import GRIDS, Grid
 from kbf_localization.experiments.trials import OFFSET_POINTS, draw_curve
 from kbf_localization.parallel import Serial
 

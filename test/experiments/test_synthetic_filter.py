@@ -9,7 +9,7 @@ from kbf_localization.embeddings import (
     NonparametricSumRule,
     preimage,
 )
-from kbf_localization.experiments.synthetic import (
+from kbf_localization.experiments.synthetic_filter import (
     SETTINGS,
     HyperParameters,
     KernelFilter,

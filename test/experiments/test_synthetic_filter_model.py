@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kbf_localization.experiments.synthetic import SETTINGS, curve
+from kbf_localization.experiments.synthetic_filter import SETTINGS, curve
 
 
 def test_states_scatter_round_the_moved_previous_state() -> None:

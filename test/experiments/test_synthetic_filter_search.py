@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from kbf_localization.experiments.synthetic import (
+from kbf_localization.experiments.synthetic_filter import (
     SETTINGS,
     BatchedUpdate,
     Grid,
