@@ -145,3 +145,54 @@ def test_inlier_matches_are_drawn_on_both_images_and_the_map_is_zoomed(browser: 
         assert browser.run("view.scale") == pytest.approx(1.5 * scale)
         browser.page.click("#zoom-fit")
         assert browser.run("view.scale") == pytest.approx(scale)
+
+
+def test_a_finger_scrolls_the_page_and_sets_a_pose_only_when_asked(browser: Chromium) -> None:
+    board, set_poses = Board(), []
+    board.put("poses", {"poses": [0.0, 0.0, 0.0, 4.0, 3.0, 1.0]})
+    settings = LiveSettings(port=0, set_pose=lambda *pose: set_poses.append(pose))
+    owner = browser.page.context.browser
+    assert owner is not None
+    with serving(board, settings) as port:
+        page = owner.new_page(
+            viewport={"width": 390, "height": 700}, has_touch=True, is_mobile=True
+        )
+        fingers = page.context.new_cdp_session(page)
+
+        def touch(*paths: list[tuple[float, float]]) -> None:
+            """Move each finger along its path."""
+            for number, places in enumerate(zip(*paths, strict=True)):
+                points = [{"x": x, "y": y, "id": finger} for finger, (x, y) in enumerate(places)]
+                kind = "touchMove" if number else "touchStart"
+                fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+            fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+        def at(x: float, y: float) -> tuple[float, float]:
+            """Where the map shows a place, in the window."""
+            left, top, across, up, scale = page.evaluate(
+                "(() => { const box = map.getBoundingClientRect();"
+                "return [box.left, box.top, view.left, view.bottom, view.scale]; })()"
+            )
+            return left + across + scale * x, top + up - scale * y
+
+        def scrolled() -> float:
+            return float(page.evaluate("scrollY"))
+
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.locator("#set-pose").wait_for()
+        middle = at(2.0, 1.5)
+        touch([(middle[0], middle[1] - 20 * step) for step in range(10)])
+        while scrolled() < 50.0:
+            page.wait_for_timeout(20)
+        page.locator("#map").scroll_into_view_if_needed()
+        page.locator("#set-pose").tap()
+        touch([at(1.0, 1.0), at(1.0, 1.4), at(1.0, 2.0)])
+        while not set_poses:
+            page.wait_for_timeout(20)
+        assert page.locator("#set-pose").get_attribute("aria-pressed") == "false"
+        scale, (x, y) = page.evaluate("view.scale"), at(2.0, 1.5)
+        apart = (20.0, 40.0, 60.0)
+        touch([(x - far, y) for far in apart], [(x + far, y) for far in apart])
+        assert page.evaluate("view.scale") > 2.0 * scale
+        page.context.close()
+    assert set_poses == [pytest.approx((1.0, 1.0, np.pi / 2), abs=0.02)]

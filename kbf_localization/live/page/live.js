@@ -40,7 +40,8 @@ const receive = {
     view.onPose = allowed ? sendPose : null;
     element("map").toggleAttribute("data-fixed", !allowed);
     const touch = matchMedia("(pointer: coarse)").matches;
-    const set = touch ? "Touch where the robot is, slide to where it looks, and lift to set its pose. " : "Click where the robot is, and drag to where it looks, to set its pose; Esc cancels. ";
+    element("set-pose").hidden = !allowed || !matchMedia("(any-pointer: coarse)").matches;
+    const set = touch ? "Press “set pose”, touch where the robot is, slide to where it looks, and lift. " : "Click where the robot is, and drag to where it looks, to set its pose; Esc cancels. ";
     const move = touch ? "Two fingers zoom and move the map." : `The wheel zooms, ${allowed ? "Shift and drag move" : "dragging moves"} the map.`;
     text("hint", (allowed ? set : "For looking only. ") + move);
   },
@@ -202,6 +203,8 @@ function connect() {
   };
 }
 
+element("set-pose").onclick = () => view.arm(!view.armed);
+view.onArmed = (armed) => element("set-pose").setAttribute("aria-pressed", armed);
 element("zoom-in").onclick = () => view.zoomBy(ZOOM_STEP);
 element("zoom-out").onclick = () => view.zoomBy(1 / ZOOM_STEP);
 element("zoom-fit").onclick = () => view.showWhole();

@@ -14,6 +14,8 @@ class MapView {
     this.plan = null;
     this.state = "waiting";
     this.setting = null;
+    this.armed = false;
+    this.onArmed = () => {};
     this.landmarks = [];
     this.sigmaNow = null;
     // The map is `zoom` times as large as where all of it is seen, and moved by `shift` pixels.
@@ -24,6 +26,8 @@ class MapView {
     canvas.addEventListener("pointermove", (event) => this.drag(event));
     canvas.addEventListener("pointerup", (event) => this.release(event));
     canvas.addEventListener("pointercancel", (event) => { this.fingers.delete(event.pointerId); this.cancel(); });
+    // One finger scrolls the page; two are the map's.
+    canvas.addEventListener("touchstart", (event) => { if (event.touches.length > 1) event.preventDefault(); }, { passive: false });
     canvas.addEventListener("wheel", (event) => {
       event.preventDefault();
       this.zoomBy(Math.exp(-0.0015 * event.deltaY), event.offsetX, event.offsetY);
@@ -221,12 +225,20 @@ class MapView {
     return [(event.clientX - box.left - this.left) / this.scale, (this.bottom - (event.clientY - box.top)) / this.scale];
   }
 
-  // One finger or the left button sets a pose; two fingers, another button, Shift, or a page for looking only move the map.
+  // A finger sets a pose only while armed, so that scrolling past the map sets none.
+  arm(armed) {
+    this.armed = armed;
+    this.canvas.toggleAttribute("data-armed", armed);
+    this.onArmed(armed);
+  }
+
+  // The left button, or a finger while armed, sets a pose; two fingers, another button, Shift, or a page for looking only move the map.
   press(event) {
     this.fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
     this.canvas.setPointerCapture(event.pointerId);
     this.moves = !this.onPose || event.button !== 0 || event.shiftKey || this.fingers.size > 1;
-    if (this.moves) { this.setting = null; this.draw(); return; }
+    const scrolls = event.pointerType === "touch" && !this.armed && this.fingers.size === 1;
+    if (this.moves || scrolls) { this.moves = !scrolls; this.setting = null; this.draw(); return; }
     const [x, y] = this.place(event);
     this.setting = [x, y, this.nearestHeading(x, y)];
     this.draw();
@@ -256,11 +268,10 @@ class MapView {
     if (!this.setting) return;
     this.drag(event);
     this.onPose(this.setting);
-    this.setting = null;
-    this.draw();
+    this.cancel();
   }
 
-  cancel() { this.setting = null; this.draw(); }
+  cancel() { this.arm(false); this.setting = null; this.draw(); }
 
   // A click without a drag takes the heading of the map's nearest image.
   nearestHeading(x, y) {
