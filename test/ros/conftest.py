@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,10 +17,10 @@ from kbf_localization.mapping import build_map
 from kbf_localization.ros import node_process
 from kbf_localization.ros.node_process import NodeProcess
 from kbf_localization.training_map import save_map
-from test.conftest import MadeOnce
+from test.conftest import MadeOnce, learning_quickly
 from test.ros.robot import Robot
 from test.ros.warm_nodes import WarmNodes
-from test.ros.world import World
+from test.ros.world import MAP_POSES, World
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,10 +37,18 @@ def _subprocess_with(popen: object) -> SimpleNamespace:
     return SimpleNamespace(**{**vars(subprocess), "Popen": popen})
 
 
-@pytest.fixture
-def cold_nodes(warm_nodes: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def starting_from_nothing() -> Iterator[None]:
     """Nodes are started from nothing, as users start them."""
-    monkeypatch.setattr(node_process, "subprocess", subprocess)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_process, "subprocess", subprocess)
+        yield
+
+
+@pytest.fixture
+def cold_nodes(warm_nodes: None) -> Iterator[None]:
+    with starting_from_nothing():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -49,14 +58,16 @@ def world() -> World:
 
 @pytest.fixture(scope="session")
 def map_file(world: World, made_once: MadeOnce) -> Path:
-    """A map of 240 poses of the world, from two rounds beside the robot's route."""
+    """A map of the world, from two rounds beside the robot's route."""
 
     def make(folder: Path) -> None:
         drives = [
             ColdDrive(world.write_cold(folder / f"seq{number}_cloudy1", 150, 0.03, offset))
             for number, offset in enumerate((-0.15, 0.15))
         ]
-        save_map(build_map(drives, poses=240, words=80), folder / "world.kbfmap")
+        with learning_quickly():
+            built = build_map(drives, poses=MAP_POSES, words=80, landmarks=True)
+        save_map(built, folder / "world.kbfmap")
 
     return made_once("world", make) / "world.kbfmap"
 

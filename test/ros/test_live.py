@@ -21,6 +21,7 @@ from kbf_localization.ros.node_process import NodeProcess
 from kbf_localization.ros.outputs import hypothesis_markers, occupancy_grid
 from test.evaluation.chromium import Chromium
 from test.ros.robot import PATIENCE, Robot
+from test.ros.world import MAP_POSES
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_the_page_shows_the_running_node_and_sets_its_pose(
     points = np.array(browser.run("view.landmarks"))
     # They lie on the walls of the room, 9 m by 6 m.
     assert np.median(np.abs(np.abs(points / (4.5, 3.0)).max(axis=1) - 1.0)) < 0.05
-    assert browser.run("view.poses.length") == 3 * 240
+    assert browser.run("view.poses.length") == 3 * MAP_POSES
     assert "Hz" in browser.run("images.textContent") and "ms" in browser.run("latency.textContent")
     assert browser.run("node.textContent") == "/localizer"
     shown = browser.run("view.hypotheses[view.hypotheses.length - 1].pose")
@@ -92,7 +93,7 @@ def test_the_page_finds_a_node_that_starts_again(browser: Chromium, map_file: Pa
         for _ in range(2):
             with NodeProcess(parameters, namespace="/again"):
                 browser.wait_for("state.textContent === 'uninitialized'", PATIENCE)
-                browser.wait_for(f"view.poses.length === {3 * 240}", PATIENCE)
+                browser.wait_for(f"view.poses.length === {3 * MAP_POSES}", PATIENCE)
             browser.wait_for("state.textContent === 'waiting'", PATIENCE)
         assert browser.run("hint.textContent").startswith("For looking only.")
 

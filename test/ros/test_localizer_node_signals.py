@@ -1,7 +1,7 @@
 """A signal at any moment and in every state: a clean end; and a second one is the end.
 
-`make test` tries each state once, `make soak` 200 moments (KBF_SIGNAL_TRIALS), and both say how
-long the node took.
+`make test` tries each state once, `make soak` 200 moments (KBF_SIGNAL_TRIALS), all of nodes
+that are started from nothing, and says how long the node took.
 """
 
 import os
@@ -12,6 +12,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from lifecycle_msgs.srv import ChangeState
 
 from kbf_localization.ros.localizer_node import ECHO_S
 from kbf_localization.ros.node_process import NodeProcess
+from test.ros.conftest import starting_from_nothing
 from test.ros.hanging_localizer import LOADING
 from test.ros.robot import Robot
 from test.ros.test_node_soak import cpu_seconds
@@ -38,6 +40,7 @@ TRANSITIONS = {
     "shuttingdown": Transition.TRANSITION_ACTIVE_SHUTDOWN,
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SOAKS = "KBF_SIGNAL_TRIALS" in os.environ
 TRIALS = int(os.environ.get("KBF_SIGNAL_TRIALS", str(len(STATES))))
 PATIENCE = 60.0
 
@@ -132,7 +135,6 @@ def cpu_seconds_of_ended() -> float:
     return used.ru_utime + used.ru_stime
 
 
-@pytest.mark.usefixtures("cold_nodes")
 @pytest.mark.timeout(120 + 60 * TRIALS)
 def test_a_signal_at_any_moment_ends_the_node_cleanly(
     signalled: Signalled, map_file: Path, request: pytest.FixtureRequest
@@ -141,7 +143,10 @@ def test_a_signal_at_any_moment_ends_the_node_cleanly(
     for trial in range(TRIALS):
         number = draw.choice(SIGNALS)
         state, moment = STATES[trial % len(STATES)], draw.random()
-        with node_for(state, map_file) as node:
+        with ExitStack() as stack:
+            if SOAKS or state == "starting":
+                stack.enter_context(starting_from_nothing())
+            node = stack.enter_context(node_for(state, map_file))
             signalled.bring(node, state, moment)
             sent, used = time.monotonic(), cpu_seconds_of_ended() + cpu_seconds(node.pid)
             # Half of them twice, as systemd and launch do.
@@ -152,7 +157,7 @@ def test_a_signal_at_any_moment_ends_the_node_cleanly(
         message = f"trial {trial}, {number.name} while {state}, moment {moment:.2f}: {code}\n{said}"
         assert code == 0, message
         assert "Traceback" not in said, message
-    for state, trials in took.items():
+    for state, trials in took.items() if SOAKS else ():
         wall, cpu = np.array(trials).T
         request.config.get_terminal_writer().line(
             f"{state}: {len(wall)} signals, exit code 0 after {np.median(wall):.2f} s (median), "

@@ -14,6 +14,8 @@ from test.ros.lifecycle_manager import LifecycleManager
 from test.ros.robot import BEST_EFFORT, PATIENCE, Robot, robot_with_node
 from test.ros.world import World
 
+FORMED = "bond with the lifecycle manager formed"
+
 
 @pytest.fixture
 def managed(world: World, map_file: Path) -> Iterator[tuple[Robot, NodeProcess, LifecycleManager]]:
@@ -28,7 +30,7 @@ def test_lifecycle_manager_starts_it_and_forms_the_bond(
 ) -> None:
     robot, process, manager = managed
     assert manager.start_up()
-    assert robot.wait_for(lambda: "bond with the lifecycle manager formed" in process.log())
+    assert robot.wait_for(lambda: FORMED in process.log())
     assert manager.statuses[-1].heartbeat_timeout == 4.0
     beats = len(manager.statuses)
     assert robot.wait_for(lambda: len(manager.statuses) > beats + 10)
@@ -42,11 +44,12 @@ def test_deactivation_and_the_end_of_the_process_break_the_bond_at_once(
 ) -> None:
     robot, process, manager = managed
     assert manager.start_up()
+    assert robot.wait_for(lambda: process.log().count(FORMED) == 1)
     assert robot.transition("deactivate")
     assert robot.wait_for(lambda: manager.statuses and not manager.statuses[-1].active)
     assert robot.transition("activate")
     manager.bind()
-    assert robot.wait_for(lambda: process.log().count("bond with the lifecycle manager formed") > 1)
+    assert robot.wait_for(lambda: process.log().count(FORMED) == 2)
     assert process.interrupt(PATIENCE) == 0
     assert robot.wait_for(lambda: not manager.statuses[-1].active)
 
@@ -57,7 +60,7 @@ def test_a_node_that_ends_repeats_it_for_a_while_where_the_manager_does_not_answ
     with robot_with_node(world, {"map": str(map_file)}) as (robot, process):
         manager = LifecycleManager(robot, answers=False)
         manager.bind()
-        assert robot.wait_for(lambda: "bond with the lifecycle manager formed" in process.log())
+        assert robot.wait_for(lambda: FORMED in process.log())
         assert process.interrupt(PATIENCE) == 0
         assert robot.wait_for(lambda: sum(not beat.active for beat in manager.statuses) > 1)
 

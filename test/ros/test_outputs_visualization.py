@@ -10,6 +10,7 @@ from kbf_localization.filters.base import Weights
 from kbf_localization.ros.conversions import header, planar_pose
 from kbf_localization.ros.outputs import belief_markers, belief_poses
 from test.ros.robot import LATCHED, Robot
+from test.ros.world import MAP_POSES
 
 POSES = np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 1.0], [3.0, 4.0, -1.0], [5.0, 6.0, 2.0]])
 WEIGHTS = Weights(np.array([0, 1, 3]), np.array([0.8, 0.4, -0.2]))
@@ -42,7 +43,7 @@ def test_belief_path_and_map_poses_are_published_to_whoever_looks(robot: Robot) 
     ):
         robot.node.create_subscription(kind, name, seen[name].append, qos)
     assert robot.wait_for(lambda: seen["map_poses"])
-    assert len(seen["map_poses"][0].poses) == 240
+    assert len(seen["map_poses"][0].poses) == MAP_POSES
     for _ in range(25):
         robot.frame()
     assert robot.wait_for(lambda: all(seen.values())), {key: len(seen[key]) for key in seen}
