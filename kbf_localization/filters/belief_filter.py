@@ -47,6 +47,7 @@ from kbf_localization.filters.kernel_belief import (
     EstimateSelector,
     KernelBelief,
     Merged,
+    landmark_ratios,
     merge_and_prune,
 )
 from kbf_localization.filters.kernel_step import (
@@ -219,7 +220,7 @@ class BeliefFilter:
         self._belief = predicted.followed_by(
             merged, len(births), kernel_step=due, searched=weighted.searched
         )
-        published = self._publish(seen, moved, continuity)
+        published = self._publish(seen, weighted.best_fit, moved, continuity)
         self._confirm(published, (*seen, *weighted.births), moved.travel, continuity)
         record = self._record(before, moved, continuity, predicted, weighted, merged)
         return self._estimate(published, seen, weighted, continuity, record)
@@ -403,13 +404,12 @@ class BeliefFilter:
             fit.renewal * fit.recognized,
         )
         weights[:count] += (1.0 - prior.coverage) * prior.moved.masses
-        for k, association in enumerate(everything):
-            if k >= count:
-                weights[k] *= np.exp(_birth_ratio(association, fit.by_landmarks))
-            elif association.fix is not None:
-                weights[k] = prior.moved.masses[k] * np.exp(
-                    fit.renewal * log_ratio(association.fix)
-                )
+        measured = np.array([association.fix is not None for association in prior.own], dtype=bool)
+        by_landmarks = prior.moved.masses * np.exp(fit.renewal * landmark_ratios(prior.own))
+        weights[:count] = np.where(measured, by_landmarks, weights[:count])
+        weights[count:] *= np.exp(
+            [_birth_ratio(birth, fit.by_landmarks) for birth in births.values()]
+        )
         return weights
 
     def _births(
@@ -507,10 +507,15 @@ class BeliefFilter:
         return list(updated.values())
 
     def _publish(
-        self, seen: Sequence[Association], moved: Motion, continuity: Continuity
+        self,
+        seen: Sequence[Association],
+        best_fit: float,
+        moved: Motion,
+        continuity: Continuity,
     ) -> Hypothesis | None:
         """Return the component to publish; odometry is blamed where a confirmed one was wrong."""
-        self._selector.update_evidence(seen, self._renewal(moved.travel, continuity))
+        renewal = self._renewal(moved.travel, continuity)
+        self._selector.update_evidence(seen, renewal, min(best_fit, 0.0))
         self._mount.update(moved.motion, _fix_of(self._selector.number, seen))
         coverage = {
             association.hypothesis.number: association.posterior.coverage for association in seen

@@ -14,7 +14,12 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.hypothesis import Hypothesis
+from kbf_localization.filters.hypothesis import (
+    GATE_MAHALANOBIS,
+    Hypothesis,
+    innovation,
+    log_ratio,
+)
 from kbf_localization.filters.kernel_step import LocalPosterior
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.landmarks.pose_solver import LandmarkFix
@@ -215,9 +220,23 @@ class Association:
         return self.information * (self.log_odds - floor)
 
     @property
-    def evidence(self) -> float:
+    def landmark_ratio(self) -> float:
+        """Return the log-likelihood ratio of the landmarks against elsewhere, 0 without a fix.
+
+        Few landmarks speak against a place as far as the map covers it. A fix that contradicts the
+        predicted pose does not speak for the hypothesis.
+        """
+        if self.fix is None:
+            return 0.0
+        ratio = log_ratio(self.fix)
+        if ratio < 0.0:
+            return self.information * ratio
+        squared = innovation(self.hypothesis, self.fix)[2]
+        return ratio if squared <= GATE_MAHALANOBIS else 0.0
+
+    def evidence(self, floor: float = 0.0) -> float:
         """Return the larger log-likelihood ratio, by the whole image or by landmarks."""
-        whole = self.log_ratio()
+        whole = self.log_ratio(floor)
         return whole if self.fix is None else max(whole, self.fix.log_likelihood_ratio)
 
     @property
@@ -235,6 +254,16 @@ class Association:
         return replace(self, hypothesis=self.hypothesis.with_log_weight(log_weight))
 
 
+def landmark_ratios(associations: Sequence[Association]) -> Array:
+    """Return the log-likelihood ratios (j,) of hypotheses by their landmarks.
+
+    Those in favour are all as large as the largest. A place whose landmarks fit is the right one or
+    a copy of it; how many of them fit depends on how near the map's views are.
+    """
+    ratios = np.array([association.landmark_ratio for association in associations])
+    return np.where(ratios > 0.0, ratios.max(initial=0.0), ratios)
+
+
 class EstimateSelector:
     """The published hypothesis: its `number`, whether it was `confirmed`, its running `evidence`.
 
@@ -247,13 +276,17 @@ class EstimateSelector:
         self.switched = False
         self.evidence = 0.0
 
-    def update_evidence(self, associations: Sequence[Association], information: float) -> None:
-        """Average the evidence of a further image, with a fraction `information` of one."""
+    def update_evidence(
+        self, associations: Sequence[Association], information: float, floor: float = 0.0
+    ) -> None:
+        """Average the evidence of a further image, with a fraction `information` of one.
+
+        `floor` is that of `Association.log_ratio`: bare walls are no reason to call a pose lost.
+        """
         for association in associations:
             if association.hypothesis.number == self.number:
-                self.evidence += (
-                    information / EVIDENCE_MEMORY * (association.evidence - self.evidence)
-                )
+                found = association.evidence(floor)
+                self.evidence += information / EVIDENCE_MEMORY * (found - self.evidence)
 
     def select(
         self, hypotheses: Sequence[Hypothesis], coverage: Mapping[int, float]

@@ -363,11 +363,14 @@ class KernelStep:
         """Return the fractions of each row that components claim (s, j), and that none does (s,).
 
         A row belongs to components and to the map prior as their kernel means are there; within a
-        component's association gate none of it is left to the map prior.
+        component's association gate none of it is left to the map prior, unless the component is
+        less probable than the map prior is at one place.
         """
         parts = masses * projection.means
         free = np.full(len(projection.rows), map_mass / self._cells)
         for component in components:
+            if component.probability < map_mass / self._cells:
+                continue
             offsets = np.abs(relative(component.pose, self._poses[projection.rows]))
             sigma = np.sqrt(np.maximum(np.diag(component.covariance), 0.0))
             reach = ASSOCIATION_GATE * self._similarity.scales + 2.0 * sigma
