@@ -193,12 +193,17 @@ def _shifted(frames: Frames, shift_m: float) -> Frames:
 
 
 def starting_in_tile(drive: DescribedDrive, middle: float) -> DescribedDrive:
-    """Return the drive from where its longest stretch in the tile begins."""
+    """Return the drive from where its longest stretch in the tile begins that it later leaves.
+
+    A stretch that ends in the last quarter counts only where there is no other: too little of what
+    is unique follows.
+    """
     assert drive.truth is not None
     inside = np.concatenate(([False], drive.truth[:, 0] < middle, [False]))
     begins, ends = (np.flatnonzero(np.diff(inside.astype(int)) == sign) for sign in (1, -1))
-    longest = int(begins[np.argmax(ends - begins)])
-    return drive.part(slice(longest, None))
+    left = ends <= 0.75 * len(drive)
+    longest = int(np.argmax((ends - begins) * (left if left.any() else 1)))
+    return drive.part(slice(int(begins[longest]), None))
 
 
 def _points(poses: Array) -> Array:

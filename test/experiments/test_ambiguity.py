@@ -74,6 +74,19 @@ def test_the_drive_begins_with_its_longest_stretch_in_the_tile(pool):
     assert length == max(len(one) for one in runs)
 
 
+@pytest.mark.parametrize(
+    ("sides", "begin"), [("LRRLLRRRLLLL", 3), ("RRRRRRRRLLLL", 8), ("LLLRRRRLLRRR", 0)]
+)
+def test_the_drive_leaves_the_tile_it_begins_in_if_it_can(sides, begin):
+    truth = np.array([[0.0 if side == "L" else 2.0, 0.0, 0.0] for side in sides])
+
+    class FakeDrive(SimpleNamespace):
+        def __len__(self):
+            return len(truth)
+
+    assert starting_in_tile(FakeDrive(truth=truth, part=lambda rows: rows), 1.0).start == begin
+
+
 def test_figures_count_what_is_confident_and_wrong():
     truth = np.zeros((4, 3))
     estimates = np.array([[0.0, 0, 0], [2, 0, 0], [2, 0, 0], [0, 0, 0]])

@@ -1,15 +1,19 @@
-"""The choice of the published hypothesis, and its running evidence."""
+"""The choice of the published hypothesis, its running evidence, and what landmarks say."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from kbf_localization.filters.hypothesis import Hypothesis
+from kbf_localization.filters.hypothesis import GATE_MAHALANOBIS, Hypothesis
 from kbf_localization.filters.kernel_belief import (
     EVIDENCE_MEMORY,
     Association,
     EstimateSelector,
+    landmark_ratios,
 )
 from kbf_localization.filters.kernel_step import LocalPosterior
+from test.filters.synthetic_world import Fix
 
 COVERED = {1: 1.0, 2: 1.0}
 
@@ -103,3 +107,41 @@ def test_another_hypothesis_starts_without_evidence():
     assert selector.evidence > 1.0
     selector.select([hypothesis(1, 1e-4), hypothesis(2, 0.5)], COVERED)
     assert selector.evidence == 0.0
+
+
+def test_images_that_fit_nowhere_leave_no_evidence_for_or_against():
+    """Against the average of zeros: what a place lacks, the best place lacks too."""
+    selector = confirmed()
+    selector.update_evidence([association(1, 1.0, 2.0)], EVIDENCE_MEMORY)
+    assert selector.evidence == pytest.approx(2.0)
+    selector.update_evidence([association(1, 1.0, -3.0)], 0.5 * EVIDENCE_MEMORY, floor=-3.0)
+    assert selector.evidence == pytest.approx(1.0)
+    selector.update_evidence([association(1, 1.0, -3.0)], EVIDENCE_MEMORY, floor=-1.0)
+    assert selector.evidence == pytest.approx(-2.0)
+
+
+def measured(number, log_likelihood_ratio, coverage=1.0, offset=0.0):
+    """A hypothesis with a fix so many of their summed standard deviations away, √2 m."""
+    fix = Fix(np.array([offset * np.sqrt(2.0), 0.0, 0.0]), np.eye(3), 60, log_likelihood_ratio)
+    return replace(association(number, coverage, 0.0), fix=fix)
+
+
+def test_few_landmarks_speak_against_a_place_as_far_as_the_map_covers_it():
+    assert measured(1, -2.0).landmark_ratio == pytest.approx(-2.0)
+    assert measured(1, -2.0, coverage=0.5).landmark_ratio == pytest.approx(-0.5)
+    assert measured(1, 2.0, coverage=0.5).landmark_ratio == pytest.approx(2.0)
+    assert association(1, 1.0, 5.0).landmark_ratio == 0.0
+
+
+def test_a_fix_that_contradicts_the_hypothesis_does_not_speak_for_it():
+    gate = float(np.sqrt(GATE_MAHALANOBIS))
+    assert measured(1, 2.0, offset=0.99 * gate).landmark_ratio == pytest.approx(2.0)
+    assert measured(1, 2.0, offset=1.01 * gate).landmark_ratio == 0.0
+    assert measured(1, -2.0, offset=1.01 * gate).landmark_ratio == pytest.approx(-2.0)
+
+
+def test_places_whose_landmarks_fit_keep_their_odds():
+    seen = [measured(1, 4.0), measured(2, 1.5), measured(3, -2.0), association(4, 1.0, 3.0)]
+    np.testing.assert_allclose(landmark_ratios(seen), [4.0, 4.0, -2.0, 0.0])
+    np.testing.assert_allclose(landmark_ratios(seen[2:]), [-2.0, 0.0])
+    assert landmark_ratios([]).shape == (0,)

@@ -114,6 +114,19 @@ def test_unclaimed_places_that_the_image_supports_are_born():
     assert near == []
 
 
+@pytest.mark.parametrize(("factor", "born"), [(0.5, True), (2.0, False)])
+def test_a_component_lighter_than_the_map_prior_at_its_place_claims_nothing(factor, born):
+    step = KernelStep(local_of(CORRIDOR, power=8.0))
+    map_mass = 0.5
+    cells = effective_cells(embed(CORRIDOR) / local_of(CORRIDOR).widths)
+    weight = factor * map_mass / cells
+    places = [component(9.0, 0.05).with_log_weight(np.log(weight))]
+    view = CorridorView(CORRIDOR, 9.0)
+    projection = step.project(places, view, search=True)
+    found = step.bayes(projection, places, np.array([weight]), map_mass, view, 4)
+    assert any(abs(place.pose[0] - 9.0) < 0.2 for place in found.births) == born
+
+
 def test_the_map_prior_is_even_in_space_not_over_the_maps_poses():
     """A hundred poses at one place weigh no more than the few at another."""
     crowded = np.vstack((CORRIDOR[::5], np.tile(CORRIDOR[20], (100, 1))))
