@@ -2,6 +2,8 @@
 
 from dataclasses import fields, replace
 
+import cv2
+import numpy as np
 import pytest
 
 from kbf_localization.datasets.open import open_drive
@@ -10,6 +12,7 @@ from kbf_localization.experiments.ablation import (
     Trial,
     Variant,
     findings,
+    orb_keypoints,
     run_trials,
 )
 from kbf_localization.experiments.localization import Fold, Setup
@@ -17,6 +20,7 @@ from kbf_localization.filters.belief_filter import Ablation
 from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.parallel import Serial
 from kbf_localization.simulator import simulate
+from kbf_localization.vision.keypoints import squared_distances
 
 
 def test_each_variant_leaves_out_one_part():
@@ -30,6 +34,7 @@ def test_each_variant_leaves_out_one_part():
                 variant.read_out,
                 variant.landmarks,
                 variant.camera_known,
+                variant.sift,
             ]
             assert switches.count(False) == (2 if name.startswith("no_landmarks_") else 1)
 
@@ -53,8 +58,22 @@ def test_all_variants_run_on_the_same_maps(setup):
     trials = run_trials([setup], trials=1, sizes=[40], seed=3, workers=Serial())
     assert [trial.method for trial in trials] == list(VARIANTS)
     by_name = {trial.method: trial.figures for trial in trials}
-    for part in ("no_landmarks", "random_walk", "learned_camera"):
+    for part in ("no_landmarks", "random_walk", "learned_camera", "orb"):
         assert by_name[part] != by_name["everything"]
+
+
+def test_orb_descriptors_keep_hammings_distance():
+    image = cv2.GaussianBlur(
+        np.random.default_rng(5).integers(0, 256, (240, 320), dtype=np.uint8), (0, 0), 2.0
+    )
+    _, bits = cv2.ORB_create(400).detectAndCompute(image, None)
+    hamming = (np.unpackbits(bits, axis=1)[:, None] != np.unpackbits(bits, axis=1)).sum(axis=-1)
+    squared = squared_distances(*[orb_keypoints(image).descriptors] * 2)
+    different = ~np.eye(len(bits), dtype=bool)
+    ratio = squared[different] / hamming[different]
+    # Half of the axes, in units of 63.75 for a bit; twice the 9 % of bits at random.
+    np.testing.assert_allclose(np.median(ratio), 0.5 * 63.75**2, rtol=0.05)
+    assert np.std(ratio) < 0.18 * np.median(ratio)
 
 
 def test_metrics_are_over_offices_and_choices():
