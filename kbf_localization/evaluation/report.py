@@ -43,6 +43,11 @@ CAMERA_NOTE = (
 )
 
 
+MAX_UNBROKEN = 24
+"""Letters of a table's cell that stay on one line; longer texts among figures are wrapped."""
+LONG = ' class="long"'
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of a report; numbers are shown with three significant digits."""
@@ -290,8 +295,10 @@ def _table_html(table: Table, tips: Sequence[str] = ()) -> str:
     rows = ""
     for row, tip in zip_longest(table.rows, tips):
         mark = f' data-tip="{escape(tip)}" tabindex="0"' if tip else ""
+        texts = [_shown(cell) for cell in row]
         cells = "".join(
-            f"<td{kind}>{escape(_shown(cell))}</td>" for kind, cell in zip(kinds, row, strict=True)
+            f"<td{kind or LONG * (len(text) > MAX_UNBROKEN)}>{escape(text)}</td>"
+            for kind, text in zip(kinds, texts, strict=True)
         )
         rows += f"<tr{mark}>{cells}</tr>"
     return _section(

@@ -142,7 +142,12 @@ def test_an_experiments_report_shows_its_plots_and_tables(tmp_path: Path) -> Non
             Table(
                 "Errors",
                 ("rule", "mean", "note"),
-                [("Mb-KSR", 0.012345, ""), ("NP-KSR", None, "not measured in this run")],
+                [
+                    ("Mb-KSR", 0.012345, ""),
+                    ("Mb-KSR (est)", "0.02 where the noise is estimated", ""),
+                    ("NP-KSR", None, "not measured in this run"),
+                    ("best", 0.01, ""),
+                ],
             )
         ],
         plots=[Plot(plot_path, "RMSE & n")],
@@ -150,6 +155,7 @@ def test_an_experiments_report_shows_its_plots_and_tables(tmp_path: Path) -> Non
     assert "Sum rule &lt;b&gt;" in page and "Most of all &lt;here&gt;." in page
     assert '<p class="verdict">It holds &lt;everywhere&gt;.</p><p>The model helps.' in page
     assert "<td>0.0123</td>" in page and "<td>–</td>" in page
+    assert '<td class="long">0.02 where the noise is estimated</td>' in page
     assert '<td class="prose">not measured in this run</td>' in page
     assert 'src="data:image/png;base64,iVBORw=="' in page and "RMSE &amp; n" in page
     assert "kbf experiment sum-rule --trials 3" in page
