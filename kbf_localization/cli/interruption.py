@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 EXIT_INTERRUPTED = 130
@@ -30,6 +30,14 @@ class _Signals:
     def __init__(self) -> None:
         self.working = False
         self.interrupted = False
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        self.working = True
+        try:
+            yield
+        finally:
+            self.working = False
 
     def hear(self, number: int, _frame: FrameType | None) -> None:
         code = EXIT_CODES[signal.Signals(number)]
@@ -56,14 +64,9 @@ def install() -> None:
             atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
-@contextmanager
-def at_work() -> Iterator[None]:
+def at_work() -> AbstractContextManager[None]:
     """Within it a signal is an exception."""
-    _signals.working = True
-    try:
-        yield
-    finally:
-        _signals.working = False
+    return _signals.at_work()
 
 
 def was_interrupted() -> bool:

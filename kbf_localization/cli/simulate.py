@@ -143,10 +143,7 @@ def _camera(
 
 
 def _numbers(option: str, text: str | None, counts: tuple[int, ...], pad: int) -> list[float]:
-    """Return the numbers between commas, with zeros up to `pad`.
-
-    Zeros alone where nothing is given.
-    """
+    """Return the numbers between commas, with zeros up to `pad`; zeros alone for no text."""
     fields = [] if text is None else text.split(",")
     try:
         numbers = [float(field) for field in fields]

@@ -396,10 +396,7 @@ def open_bag(path: Path) -> Iterator[BagReader]:
 
 
 def stamp_ns(cdr: bytes | memoryview) -> int:
-    """Return the stamp of a message whose first field is a std_msgs/Header.
-
-    Without decoding the rest.
-    """
+    """Return the stamp of a message that begins with a std_msgs/Header; the rest is not decoded."""
     if len(cdr) < 12:
         return 0
     seconds, nanoseconds = struct.unpack_from("<iI" if cdr[1] & 1 else ">iI", cdr, 4)
@@ -422,10 +419,7 @@ def _key(connection: Connection) -> tuple[str, str]:
 
 @lru_cache(maxsize=1)
 def ros2_types() -> Typestore:
-    """Return the messages of ROS 2 Jazzy.
-
-    Kept, because making a message's decoder takes a while.
-    """
+    """Return the messages of ROS 2 Jazzy; they are cached, for making a decoder takes a while."""
     return get_typestore(Stores.ROS2_JAZZY)
 
 

@@ -198,10 +198,7 @@ def pose_message(pose: Sequence[float] | Array) -> Any:
 def odometry_message(
     stamp_ns: int, pose: Sequence[float] | Array, covariance: Array | None = None
 ) -> Any:
-    """Return a nav_msgs/Odometry without velocities.
-
-    Of zeros where the covariance (3, 3) is unknown.
-    """
+    """Return a nav_msgs/Odometry without velocities; an unknown covariance (3, 3) is of zeros."""
     numbers = np.zeros(36) if covariance is None else spatial_numbers(covariance)
     still = new("geometry_msgs/msg/Twist", linear=_vector("Vector3"), angular=_vector("Vector3"))
     return new(
@@ -216,10 +213,7 @@ def odometry_message(
 
 
 def camera_info_message(stamp_ns: int, camera: Camera) -> Any:
-    """Return a sensor_msgs/CameraInfo.
-
-    Of a panorama, whose matrix is zero, the model says the kind.
-    """
+    """Return a sensor_msgs/CameraInfo; a panorama's matrix is zero, and its model says the kind."""
     model, matrix, coefficients = calibration_of(camera)
     k = np.zeros(9) if matrix is None else np.array(matrix)
     return new(

@@ -82,10 +82,7 @@ def parse_frame_name(name: str, label: str | None = None) -> ColdFrame:
 
 
 def read_places(path: Path) -> tuple[list[ColdFrame], list[str]]:
-    """Return the frames of a `places.lst`.
-
-    In its order, with warnings about what was passed over.
-    """
+    """Return the frames of a `places.lst` in its order, and warnings about what was passed over."""
 
     def parse(line: str) -> ColdFrame:
         name, label, *_ = *line.split(), None

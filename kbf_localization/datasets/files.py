@@ -131,7 +131,7 @@ def parse_yaml(path: Path, text: bytes) -> Any:
 def check_yaml(path: Path, text: bytes, most_values: int | None = None) -> None:
     """Refuse YAML with aliases or merge keys: a few lines of them can unfold to gigabytes.
 
-    And with more values than `most_values`, for whoever reads them slowly.
+    More values than `most_values` are refused too, for whoever reads them slowly.
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     values = 0

@@ -365,10 +365,7 @@ def _read_matrix(path: Path) -> Array | None:
 
 
 def _matrix(text: str) -> Array | None:
-    """Return the upper three rows (3, 4) of a rigid transform written row by row.
-
-    None for no such.
-    """
+    """Return the upper three rows (3, 4) of a rigid transform written row by row; else None."""
     try:
         values = np.array([float(field) for field in text.split()])
     except ValueError:
@@ -384,10 +381,7 @@ def _matrix(text: str) -> Array | None:
 def _trajectory(
     path: Path, stamps: Sequence[int], matrices: Sequence[Array | None], fault: str
 ) -> tuple[Trajectory, list[str]]:
-    """Return the poses that are known, by time, and warnings.
-
-    Those that are not have the `fault`.
-    """
+    """Return the poses that are known, by time, and warnings; the others have the `fault`."""
     known = [(stamp, matrix) for stamp, matrix in zip(stamps, matrices) if matrix is not None]
     if not known:
         raise DatasetError(f"{path}: {len(matrices)} {fault}")

@@ -123,10 +123,7 @@ def smooth(
 
 
 def _summed(belief: KernelMean, weights: Array, draws: int) -> KernelMean:
-    """Return the weights of each point's draws together.
-
-    The belief itself where they sum to nothing.
-    """
+    """Return the summed weights of each point's draws; the belief itself where they sum to zero."""
     together = weights.reshape(-1, draws).sum(axis=1)
     total = float(together.sum())
     if not (np.isfinite(total) and total > 1e-12 * float(np.abs(together).sum())):

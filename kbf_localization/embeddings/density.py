@@ -55,10 +55,7 @@ class Density(ABC):
         return np.asarray(self(offsets)).reshape(len(left), len(right))
 
     def components(self) -> tuple[tuple[float, EllipticalDensity], ...]:
-        """Return the density as a mixture.
-
-        Mixing coefficients, which sum to one, and their parts.
-        """
+        """Return the density as a mixture: coefficients, which sum to one, and components."""
         raise ConjugacyError(f"noise: {type(self).__name__} is no mixture of elliptical densities")
 
     def convolve(self, other: Density) -> Density:

@@ -81,10 +81,7 @@ def draw_problem(generator: np.random.Generator, samples: int = SAMPLES) -> Prob
 
 
 def true_mean(problem: Problem, noise: Array, kernel: GaussianKernel = KERNEL_Y) -> KernelMean:
-    """Return the kernel mean of the prior pushed through steps with total covariance `noise`.
-
-    Exact.
-    """
+    """Return the exact kernel mean of the prior after steps with total covariance `noise`."""
     parts = [
         GaussianNoise(covariance + noise, mean)
         for mean, covariance in zip(problem.means, problem.covariances)
@@ -208,10 +205,7 @@ COMBINED_LABELS = {
 
 
 def findings(results: Sequence[Errors]) -> ExperimentResult:
-    """Return the table, a row of `errors.csv` for each trial and estimator.
-
-    And the paper's figure.
-    """
+    """Return the table, the paper's figure, and a row of `errors.csv` a trial and estimator."""
     metrics = metrics_of(results)
     errors = (
         (trial, estimator, error)

@@ -373,10 +373,7 @@ def _nearest_attitude(attitudes: Array, poses: Array, pose: Array, count: int = 
 
 
 def _sample(rng: np.random.Generator, matches: Matches, size: int) -> NDArray[np.intp]:
-    """Return matches (s, size) of different keypoints.
-
-    The distinctive more often than the others.
-    """
+    """Return matches (s, size) of different keypoints, the distinctive ones more often."""
     weights = np.maximum(1.0 - matches.ratios.astype(np.float64), 0.02)
     edges = np.cumsum(weights)
     drawn = np.searchsorted(edges, rng.random((SAMPLES, size)) * edges[-1], side="right")
@@ -440,20 +437,14 @@ def _visible(state: Array, placed: Sequence[MapImage], bearings: Bearings) -> in
 
 
 def _extent(rays: Array) -> float:
-    """Return the standard deviation of directions (3.
-
-    K) (rad) along the axis where it is largest.
-    """
+    """Return the largest standard deviation (rad) of directions (3, k) along any axis."""
     offset = rays - rays.mean(axis=1)[:, None]
     covariance = offset @ offset.T / (rays.shape[1] - 1)
     return float(np.sqrt(np.linalg.eigvalsh(covariance)[-1]))
 
 
 def _spread(bearings: Bearings, keypoints: Rows) -> float:
-    """Return the fraction of 4 by 4 cells.
-
-    Over the directions of all keypoints, that hold inliers.
-    """
+    """Return the fraction of 4 by 4 cells, over all keypoints' directions, that hold inliers."""
     rays = bearings.axes[:, 0]
     across = np.stack((np.arctan2(rays[:, 1], rays[:, 0]), rays[:, 2]), axis=1)
     middle = np.arctan2(rays[:, 1].mean(), rays[:, 0].mean())

@@ -79,10 +79,7 @@ class LandmarkTable:
     def __init__(
         self, starts: NDArray[np.int64], attitudes: NDArray[np.float32], columns: Mapping[str, Any]
     ) -> None:
-        """Return `starts` (n + 1,), `attitudes` (n, 3), `columns` as `COLUMNS`.
-
-        MapError if damaged.
-        """
+        """Take `starts` (n + 1,), `attitudes` (n, 3) and `columns`; MapError if damaged."""
         self.starts = np.asarray(starts)
         self.attitudes = np.asarray(attitudes)
         self.columns = dict(columns)

@@ -106,10 +106,7 @@ class ImageGate:
         return math.hypot(x, y) < STANDING_M and turned < STANDING_RAD
 
     def motion(self, now: OdometryReading) -> tuple[Array | None, bool]:
-        """Return the motion (3,) since the last used image, None where it is not known.
-
-        And whether that is because odometry jumped.
-        """
+        """Return the motion (3,) since the last used image or None, and whether odometry jumped."""
         then = self.last_used
         if then is None:
             return None, False

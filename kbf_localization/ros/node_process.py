@@ -141,6 +141,20 @@ class Recording:
     counts: dict[str, int] = field(default_factory=dict)
     degraded_s: list[float] = field(default_factory=list)
 
+    def add_pose(self, message: PoseWithCovarianceStamped) -> None:
+        pose = NodePose(planar_pose(message.pose.pose), planar_covariance(message.pose.covariance))
+        self.poses[nanoseconds(message.header.stamp)] = pose
+
+    def add_status(self, message: DiagnosticStatus) -> None:
+        values = {pair.key: pair.value for pair in message.values}
+        self.counts = _counts(values)
+        self.degraded_s.append(float(values.get("degraded_s", "0")))
+        stamp = int(values.get("stamp_ns", "0"))
+        if stamp:
+            self.states[stamp] = values.get("image_state", "")
+            self.evidence[stamp] = float(values.get("evidence", "nan"))
+            self.step_ms[stamp] = float(values.get("step_ms", "nan"))
+
     def run(self, drive: Drive, frames: Rows) -> Run:
         """Return the node's run over the frames of `drive` with these indices.
 
@@ -192,21 +206,12 @@ class NodeRecorder:
         return taken
 
     def _on_pose(self, message: PoseWithCovarianceStamped) -> None:
-        pose = NodePose(planar_pose(message.pose.pose), planar_covariance(message.pose.covariance))
         with self._lock:
-            self._recording.poses[nanoseconds(message.header.stamp)] = pose
+            self._recording.add_pose(message)
 
     def _on_status(self, message: DiagnosticStatus) -> None:
-        values = {pair.key: pair.value for pair in message.values}
-        stamp = int(values.get("stamp_ns", "0"))
         with self._lock:
-            recording = self._recording
-            recording.counts = _counts(values)
-            recording.degraded_s.append(float(values.get("degraded_s", "0")))
-            if stamp:
-                recording.states[stamp] = values.get("image_state", "")
-                recording.evidence[stamp] = float(values.get("evidence", "nan"))
-                recording.step_ms[stamp] = float(values.get("step_ms", "nan"))
+            self._recording.add_status(message)
 
 
 def _counts(values: dict[str, Any]) -> dict[str, int]:

@@ -73,6 +73,16 @@ class Played:
         """(messages,) published this much after its moment in the bag."""
         return 1e3 * np.asarray(self.lateness_s)
 
+    def add(self, topic: str, late_s: float, left_out: Sequence[str]) -> None:
+        """Count a message that was published `late_s` late, without the transforms `left_out`."""
+        self.counts[topic] += 1
+        self.lateness_s.append(late_s)
+        self.transforms_left_out.update(left_out)
+
+    def finish(self, seconds: float) -> None:
+        """Take how long it was played."""
+        self.seconds = seconds
+
 
 class BagPlayer:
     """Publishers for the topics of a playlist, and the clock; `play` runs on the caller's thread.
@@ -131,30 +141,29 @@ class BagPlayer:
                         self._advance(start_ns + int((now - began) * rate * 1e9))
                         next_tick = now + CLOCK_PERIOD_S
                     time.sleep(max(min(due, next_tick) - time.perf_counter(), 0.0))
-                data = self._content(topic, cdr, played)
+                data, left_out = self._content(topic, cdr)
                 self._advance(recorded_ns)
                 next_tick = time.perf_counter() + CLOCK_PERIOD_S
                 self._publishers[topic].publish(data)
-                played.lateness_s.append(time.perf_counter() - due)
-                played.counts[topic.name] += 1
+                played.add(topic.name, time.perf_counter() - due, left_out)
                 if (second := int((recorded_ns - start_ns) * 1e-9)) != done:
                     done = second
                     progress(done, seconds, "playing the bag (s)")
             progress(seconds, seconds, "playing the bag (s)")
-            played.seconds = time.perf_counter() - began
+            played.finish(time.perf_counter() - began)
         return played
 
     def _advance(self, now_ns: int) -> None:
         if now_ns > self._clock_ns:
             self.set_clock(now_ns)
 
-    def _content(self, topic: BagTopic, cdr: Any, played: Played) -> bytes:
+    def _content(self, topic: BagTopic, cdr: Any) -> tuple[bytes, list[str]]:
+        """Return what is published of a message, and the transforms that are left out."""
         if topic.type != TRANSFORMS:
-            return bytes(cdr)
+            return bytes(cdr), []
         message = deserialize_message(bytes(cdr), self._classes[topic])
         message, left_out = without_transform_to(message, self._odom_frame)
-        played.transforms_left_out.update(left_out)
-        return bytes(serialize_message(message))
+        return bytes(serialize_message(message)), left_out
 
 
 def _held(hold: Callable[[Played], bool] | None, played: Played) -> float:
@@ -224,8 +233,7 @@ def without_transform_to(message: Any, frame: str) -> tuple[Any, list[str]]:
             left_out.append(f"{transform.header.frame_id}→{transform.child_frame_id}")
         else:
             kept.append(transform)
-    message.transforms = kept
-    return message, left_out
+    return type(message)(transforms=kept), left_out
 
 
 START_TIMEOUT_S = 60.0

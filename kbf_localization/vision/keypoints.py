@@ -263,10 +263,7 @@ class Keypoints:
 
 
 def detect_keypoints(image: Image) -> Keypoints:
-    """Return the strongest upright keypoints of a grey image.
-
-    400, or 800 where it had to be halved.
-    """
+    """Return the 400 strongest upright keypoints of a grey image, 800 where it had to be halved."""
     small, halvings = _halved(image)
     found = upright_sift(small, 800 if halvings else 400)
     pixels = (found.pixels + np.float32(0.5)) * np.float32(2**halvings) - np.float32(0.5)
