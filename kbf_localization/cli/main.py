@@ -182,7 +182,7 @@ class LazyCommands(TyperGroup):
             _say(f"Error: {error}{_whole_recording(ctx, error)}")
             raise typer.Exit(EXIT_KNOWN_ERROR) from error
         except OSError as error:
-            if error.errno not in FAULTS_OF_THE_MACHINE:
+            if not _of_the_machine(error):
                 raise
             place = f"{error.filename}: " if error.filename else ""
             _say(f"Error: {place}{error.strerror}")
@@ -199,6 +199,12 @@ class LazyCommands(TyperGroup):
             # An argument may be the name of a file that the shell has put in for a pattern.
             error.message = shown(error.message)
             raise
+
+
+def _of_the_machine(error: OSError) -> bool:
+    """Tell whether the disk is the reason, also where `tempfile` finds no folder with room."""
+    no_temporary = error.filename is None and "temporary directory" in str(error.strerror)
+    return error.errno in FAULTS_OF_THE_MACHINE or no_temporary
 
 
 def _whole_recording(ctx: Any, error: KbfError) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import cv2
 import numpy as np
@@ -18,6 +20,7 @@ from rosbags.interfaces import (
     QosTime,
 )
 from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2.storage_sqlite3 import Sqlite3Writer
 
 from kbf_localization.arrays import Array
 from kbf_localization.datasets.bag_reader import CAMERA_INFO, TRANSFORMS, ros2_types
@@ -67,6 +70,23 @@ TF_QOS = _qos(100, QosReliability.RELIABLE)
 STATIC_QOS = _qos(1, QosReliability.RELIABLE, QosDurability.TRANSIENT_LOCAL)
 
 
+class _SqliteFile(Sqlite3Writer):
+    """Writes the database at its path, of which `rosbags` makes a URI without escaping it."""
+
+    def __init__(self, path: Path, compression: Any) -> None:
+        super().__init__(Path(quote(os.fsencode(path.resolve()))), compression)
+        self.path = path / f"{path.name}.db3"
+
+
+class _BagWriter(Writer):
+    """Writes a bag's folder of any name."""
+
+    STORAGE_PLUGINS: Mapping[Any, Any] = {
+        **Writer.STORAGE_PLUGINS,
+        StoragePlugin.SQLITE3: _SqliteFile,
+    }
+
+
 def write_bag(
     drive: Drive,
     path: Path,
@@ -88,7 +108,7 @@ def write_bag(
         raise DatasetError(f"--storage {storage}: choose one of {', '.join(STORAGES)}")
     with new_folder(path) as folder:
         plugin = StoragePlugin[storage.upper()]
-        with Writer(folder, version=Writer.VERSION_LATEST, storage_plugin=plugin) as writer:
+        with _BagWriter(folder, version=Writer.VERSION_LATEST, storage_plugin=plugin) as writer:
             if drive.condition is not None:
                 writer.set_custom_data(CONDITION_NOTE, drive.condition)
             writer.set_custom_data(ODOMETRY_NOTE, drive.odometry_origin)

@@ -109,7 +109,10 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
     try:
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:  # rclpy's, for arguments that are none
-        sys.stderr.write(f"localizer: {shown(' '.join(str(error).split()))}\n")
+        reason = " ".join(str(error).split())
+        # Of unknown ones it gives the list alone.
+        unknown = "unknown ROS arguments " if reason.startswith("[") else ""
+        sys.stderr.write(f"localizer: {shown(unknown + reason)}\n")
         return 2
     try:
         node = LocalizerNode(asked)

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,22 @@ def test_a_full_disk_is_one_line_wherever_it_is_met(
 
     monkeypatch.setattr("kbf_localization.cli.map.check_output", fail)
     assert_one_line(build(tmp_path), f"results/metrics.json: {os.strerror(code)}")
+
+
+def test_so_is_a_disk_without_room_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        def write(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as full:
+            full.setattr(tempfile, "tempdir", None)
+            full.setattr(os, "open", write)
+            tempfile.gettempdir()
+
+    monkeypatch.setattr("kbf_localization.cli.map.check_output", fail)
+    assert_one_line(build(tmp_path), "No usable temporary directory")
 
 
 def test_so_is_a_machine_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

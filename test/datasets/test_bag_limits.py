@@ -388,15 +388,17 @@ def test_a_long_statement_hears_signals(sqlite_bag: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("storage", ["sqlite3", "mcap"])
-def test_names_that_mean_something_in_an_address_are_read(tmp_path: Path, storage: str) -> None:
+def test_names_that_mean_something_in_an_address_are_written_and_read(
+    tmp_path: Path, storage: str
+) -> None:
     for name in ("50%", "a#b", "what?", "..%2fbag%2fbag", "a b&c=d"):
         folder = tmp_path / name
-        write_bag(MemoryDrive(frames=4), tmp_path / "plain", storage=storage)
-        (tmp_path / "plain").rename(folder)
+        write_bag(MemoryDrive(frames=4), folder, storage=storage)
         assert len(open_drive(folder)) == 4
-        (file,) = folder.glob("plain.*")
-        named = file.rename(folder / f"{name}{file.suffix}")
-        assert len(open_drive(named)) == 4
+        (file,) = (file for file in folder.iterdir() if file.name != "metadata.yaml")
+        assert file.name.startswith(name)
+        assert len(open_drive(file)) == 4
+    assert len(list(tmp_path.iterdir())) == 5
 
 
 def test_an_encoded_name_does_not_lead_out_of_the_bag(sqlite_bag: Path, tmp_path: Path) -> None:
