@@ -15,14 +15,7 @@ import numpy as np
 from scipy.special import expit
 
 from kbf_localization.arrays import Array
-from kbf_localization.events import Event
-from kbf_localization.filters.base import (
-    Confidence,
-    Estimate,
-    GaussianPrior,
-    HypothesisEstimate,
-    Weights,
-)
+from kbf_localization.filters.base import Estimate, GaussianPrior
 from kbf_localization.filters.hypothesis import (
     LANDMARK_ROWS,
     MAX_MEASURED,
@@ -44,7 +37,6 @@ from kbf_localization.filters.kernel_belief import (
     CONFIRMED_PROBABILITY,
     SHOWN_COVERAGE,
     Association,
-    EstimateSelector,
     KernelBelief,
     Merged,
     landmark_ratios,
@@ -58,8 +50,8 @@ from kbf_localization.filters.kernel_step import (
     Posterior,
     Projection,
 )
-from kbf_localization.filters.mount_monitor import MountMonitor
 from kbf_localization.filters.parameters import BeliefParameters
+from kbf_localization.filters.publication import Publisher, SeenNow
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.motion.noise import AdaptiveMotionNoise
@@ -81,9 +73,6 @@ MAX_VERIFICATION = 8.0
 
 UNVERIFIED_BIRTH = -2.0
 """Log factor on a birth that the map's landmarks do not confirm."""
-
-MAX_SIGMA = 0.3
-"""In d₀: a pose less certain than that does not say where the robot is."""
 
 UNKNOWN_MOTION_SIGMA = 0.5
 """Standard deviation, in d₀ and φ₀, of a motion that the odometry does not report."""
@@ -181,8 +170,7 @@ class BeliefFilter:
         self._kernel = KernelStep(self._local)
         self._continuity = ContinuityMonitor(self._calibration)
         self._ablation = ablation
-        positions = self._poses[:, :2]
-        self._centre, self._variance = positions.mean(axis=0), positions.var(axis=0)
+        self._publisher = Publisher(self._calibration, self._poses)
         self.reset()
 
     def prepare(self) -> None:
@@ -193,10 +181,8 @@ class BeliefFilter:
         """Forget everything; start from `prior`, or from anywhere on the map when None."""
         self._belief = KernelBelief.from_prior(prior)
         self._continuity.reset()
-        self._selector = EstimateSelector()
+        self._publisher.reset()
         self._noise = AdaptiveMotionNoise()
-        self._confirmed, self._repeated_travel = False, 0.0
-        self._mount = MountMonitor()
 
     def step(
         self, motion: Array | None, observation: MapObservation, variances: Array | None = None
@@ -215,15 +201,13 @@ class BeliefFilter:
         updated = self._update(weighted, seen, moved.travel, continuity)
         births = [birth.hypothesis for birth in weighted.births]
         merged = merge_and_prune(
-            [*updated, *births], weighted.log_null, self._similarity, self._selector.number
+            [*updated, *births], weighted.log_null, self._similarity, self._publisher.number
         )
         self._belief = predicted.followed_by(
             merged, len(births), kernel_step=due, searched=weighted.searched
         )
-        published = self._publish(seen, weighted.best_fit, moved, continuity)
-        self._confirm(published, (*seen, *weighted.births), moved.travel, continuity)
         record = self._record(before, moved, continuity, predicted, weighted, merged)
-        return self._estimate(published, seen, weighted, continuity, record)
+        return self._publish(seen, weighted, moved, continuity, record)
 
     def _motion(self, motion: Array | None, variances: Array | None) -> Motion:
         """Return the motion with its noise and travel; a wide random step where it is unknown."""
@@ -282,7 +266,7 @@ class BeliefFilter:
         ranked = sorted(belief.components, key=lambda component: -component.log_weight)
         for rank, item in enumerate(ranked):
             heavy = rank < MAX_MEASURED and item.probability > MIN_MEASURED_PROBABILITY
-            if not (everything or heavy or item.number == self._selector.number):
+            if not (everything or heavy or item.number == self._publisher.number):
                 continue
             view = self._local.posterior(
                 observation, item.pose, item.covariance, self._calibration.relative_pose
@@ -498,7 +482,7 @@ class BeliefFilter:
             if result is None:
                 continue
             updated[component.number], innovation = result
-            if component.number == self._selector.number:
+            if component.number == self._publisher.number:
                 bias_information = information_fraction(
                     travel, self._calibration.relative_pose.correlation
                 )
@@ -509,43 +493,18 @@ class BeliefFilter:
     def _publish(
         self,
         seen: Sequence[Association],
-        best_fit: float,
+        weighted: Reweighted,
         moved: Motion,
         continuity: Continuity,
-    ) -> Hypothesis | None:
-        """Return the component to publish; odometry is blamed where a confirmed one was wrong."""
+        record: Step,
+    ) -> Estimate:
+        """Return the estimate; odometry is blamed where a confirmed pose was wrong."""
+        seen_now = SeenNow(tuple(seen), weighted.births, weighted.best_fit, continuity)
         renewal = self._renewal(moved.travel, continuity)
-        self._selector.update_evidence(seen, renewal, min(best_fit, 0.0))
-        self._mount.update(moved.motion, _fix_of(self._selector.number, seen))
-        coverage = {
-            association.hypothesis.number: association.posterior.coverage for association in seen
-        }
-        published = self._selector.select(self._belief.components, coverage)
-        if self._selector.switched:
-            self._mount.reset()
-            if continuity.discontinuity <= MIN_DISCONTINUITY:
-                self._noise.inflate()
-        return published
-
-    def _confirm(
-        self,
-        published: Hypothesis | None,
-        measured: Sequence[Association],
-        travel: float,
-        continuity: Continuity,
-    ) -> None:
-        """Note whether the image confirms the published pose; a repeated one does as before.
-
-        Unless the robot moves: a camera that repeats one image then says nothing.
-        """
-        if continuity.frozen:
-            self._repeated_travel += travel
-            self._confirmed &= self._repeated_travel < VIEW_CORRELATION_LENGTH
-            return
-        self._repeated_travel = 0.0
-        self._confirmed = published is not None and any(
-            item.confirms for item in measured if item.hypothesis.number == published.number
-        )
+        self._publisher.update(self._belief, seen_now, moved.motion, moved.travel, renewal)
+        if self._publisher.switched and continuity.discontinuity <= MIN_DISCONTINUITY:
+            self._noise.inflate()
+        return self._publisher.estimate(self._belief, seen_now, self._noise.broken, record)
 
     def _record(
         self,
@@ -576,66 +535,6 @@ class BeliefFilter:
             null_survival=weighted.log_null - weighted.log_reservoir if weighted.births else 0.0,
         )
 
-    def _estimate(
-        self,
-        published: Hypothesis | None,
-        seen: Sequence[Association],
-        weighted: Reweighted,
-        continuity: Continuity,
-        record: Step,
-    ) -> Estimate:
-        if published is None:
-            middle = self._poses[len(self._poses) // 2]
-            published = Hypothesis.from_prior(
-                middle, self._null_covariance(middle), -1
-            ).with_log_weight(-np.inf)
-        weights = _weights_on_map(self._belief, (*seen, *weighted.births))
-        heaviest = weights.rows[np.argmax(weights.values)] if len(weights.rows) else None
-        measured = any(association.fix is not None for association in (*seen, *weighted.births))
-        return Estimate(
-            pose=published.pose.copy(),
-            covariance=published.covariance.copy(),
-            highest_weight_pose=published.pose if heaviest is None else self._poses[heaviest],
-            weights=weights,
-            evidence=self._selector.evidence,
-            events=_events(continuity, measured or weighted.best_fit >= 0.0, self._mount.turned),
-            whole_covariance=self._belief.covariance(
-                published.pose, self._null_covariance(published.pose)
-            ),
-            confidence=Confidence(
-                probability=self._confidence(published),
-                evidence=self._selector.evidence,
-                min_evidence=self._calibration.likelihood_ratio.q005,
-                max_sigma_m=MAX_SIGMA * self._similarity.distance_m,
-                confirmed=self._confirmed,
-            ),
-            hypotheses=tuple(
-                HypothesisEstimate(
-                    component.pose, component.covariance, component.probability, component.number
-                )
-                for component in self._belief.components
-            ),
-            step=record,
-            landmark_fix=_fix_of(published.number, seen),
-            camera_yaw=self._mount.yaw,
-        )
-
-    def _confidence(self, published: Hypothesis) -> float:
-        """Return the probability of the published pose.
-
-        Broken odometry carries no pose, a turned camera measures no heading; and where a confirmed
-        pose has just been given up, one image is not enough for the next.
-        """
-        if self._selector.switched or self._noise.broken or self._mount.turned:
-            return 0.0
-        return self._belief.agreement(published)
-
-    def _null_covariance(self, pose: Array) -> Array:
-        """Return the second moment (3, 3) of the map's poses round `pose`, axis by axis."""
-        spread = self._variance + (self._centre - pose[:2]) ** 2
-        least = self._similarity.distance_m**2
-        return np.diag((*np.maximum(spread, least), np.pi**2 / 3.0))
-
 
 def _jumps(continuity: Continuity) -> bool:
     """Return whether the image does not follow from the one before."""
@@ -662,36 +561,3 @@ def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:
     """Return the weights as they are: between kernel steps images only measure poses."""
     best = max((association.log_odds for association in seen), default=0.0)
     return Reweighted(belief.components, belief.log_null, best)
-
-
-def _fix_of(number: int | None, seen: Sequence[Association]) -> LandmarkFix | None:
-    """Return the landmark fix of the component of this number."""
-    return next(
-        (association.fix for association in seen if association.hypothesis.number == number), None
-    )
-
-
-def _events(continuity: Continuity, recognized: bool, turned: bool) -> tuple[Event, ...]:
-    events = [Event.CAMERA_TURNED] if turned else []
-    if continuity.frozen:
-        events.append(Event.FROZEN_IMAGE)
-    elif not recognized:
-        events.append(Event.UNRECOGNIZED_IMAGE)
-    if continuity.discontinuity > MIN_DISCONTINUITY:
-        events.append(Event.IMAGE_DISCONTINUITY)
-    return tuple(events)
-
-
-def _weights_on_map(belief: KernelBelief, seen: Sequence[Association]) -> Weights:
-    """Return the belief on the map's poses: each component's weights there times its own."""
-    views = {association.hypothesis.number: association.posterior for association in seen}
-    parts = [
-        (views[component.number].rows, component.probability * views[component.number].weights)
-        for component in belief.components
-        if component.number in views and len(views[component.number].rows)
-    ]
-    if not parts:
-        return Weights(np.zeros(0, dtype=np.intp), np.zeros(0))
-    rows, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
-    values = np.bincount(places, np.concatenate([part[1] for part in parts]), len(rows))
-    return Weights(rows, values.astype(np.float64))

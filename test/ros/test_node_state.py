@@ -59,6 +59,7 @@ def test_a_dead_camera_degrades_the_state_until_images_are_back(
 def test_a_view_that_the_map_lacks_degrades_the_state(lost_robot: Robot, node: NodeProcess) -> None:
     """The robot turns round in a room that the map shows in one direction alone."""
     robot = lost_robot
+    robot.carry_to(0.0)
     robot.drive_until_tracking()
     here, states = robot.pose, [robot.state]
     for angle in np.arange(1, 13) * np.pi / 12.0:

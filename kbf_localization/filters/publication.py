@@ -1,0 +1,190 @@
+"""What the filter says of its belief: the published pose, how sure it is, and what was noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kbf_localization.arrays import Array
+from kbf_localization.events import Event
+from kbf_localization.filters.base import Confidence, Estimate, HypothesisEstimate, Weights
+from kbf_localization.filters.hypothesis import MIN_DISCONTINUITY, Continuity, Hypothesis
+from kbf_localization.filters.kernel_belief import Association, EstimateSelector, KernelBelief
+from kbf_localization.filters.mount_monitor import MountMonitor
+from kbf_localization.filters.smoothing import Step
+from kbf_localization.landmarks.pose_solver import LandmarkFix
+from kbf_localization.training_map.calibration import VIEW_CORRELATION_LENGTH, Calibration
+
+MAX_SIGMA = 0.3
+"""In d₀: a pose less certain than that does not say where the robot is."""
+
+
+@dataclass(frozen=True)
+class SeenNow:
+    """What an image shows round the components and at the births, and how well it fits at best."""
+
+    components: tuple[Association, ...]
+    births: tuple[Association, ...]
+    best_fit: float
+    continuity: Continuity
+
+    @property
+    def everywhere(self) -> tuple[Association, ...]:
+        """Return the components and the births."""
+        return (*self.components, *self.births)
+
+    def fix_of(self, number: int | None) -> LandmarkFix | None:
+        """Return the landmark fix of the component of this number."""
+        return next(
+            (item.fix for item in self.components if item.hypothesis.number == number), None
+        )
+
+
+class Publisher:
+    """Chooses the component that is published, and says how far it is to be trusted.
+
+    `poses` (n, 3) are the map's.
+    """
+
+    def __init__(self, calibration: Calibration, poses: Array) -> None:
+        self._min_evidence = calibration.likelihood_ratio.q005
+        self._distance_m = calibration.similarity.distance_m
+        self._poses = poses
+        self._centre, self._variance = poses[:, :2].mean(axis=0), poses[:, :2].var(axis=0)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._selector = EstimateSelector()
+        self._mount = MountMonitor()
+        self._published: Hypothesis | None = None
+        self._confirmed, self._repeated_travel = False, 0.0
+
+    @property
+    def number(self) -> int | None:
+        """Return that of the published component."""
+        return self._selector.number
+
+    @property
+    def switched(self) -> bool:
+        """Tell whether a confirmed component has just been replaced by another."""
+        return self._selector.switched
+
+    def update(
+        self,
+        belief: KernelBelief,
+        seen: SeenNow,
+        motion: Array | None,
+        travel: float,
+        renewal: float,
+    ) -> None:
+        """Choose the component after a motion and an image, `renewal` of whose evidence is new."""
+        self._selector.update_evidence(seen.components, renewal, min(seen.best_fit, 0.0))
+        self._mount.update(motion, seen.fix_of(self._selector.number))
+        coverage = {item.hypothesis.number: item.posterior.coverage for item in seen.components}
+        self._published = self._selector.select(belief.components, coverage)
+        if self.switched:
+            self._mount.reset()
+        self._confirm(seen, travel)
+
+    def _confirm(self, seen: SeenNow, travel: float) -> None:
+        """Note whether the image confirms the published pose; a repeated one does as before.
+
+        Unless the robot moves: a camera that repeats one image then says nothing.
+        """
+        if seen.continuity.frozen:
+            self._repeated_travel += travel
+            self._confirmed &= self._repeated_travel < VIEW_CORRELATION_LENGTH
+            return
+        self._repeated_travel = 0.0
+        self._confirmed = self._published is not None and any(
+            item.confirms
+            for item in seen.everywhere
+            if item.hypothesis.number == self._published.number
+        )
+
+    def estimate(
+        self, belief: KernelBelief, seen: SeenNow, odometry_broken: bool, record: Step
+    ) -> Estimate:
+        """Return the published component with all that is known about it."""
+        published = self._published
+        if published is None:
+            middle = self._poses[len(self._poses) // 2]
+            published = Hypothesis.from_prior(
+                middle, self._null_covariance(middle), -1
+            ).with_log_weight(-np.inf)
+        weights = _weights_on_map(belief, seen.everywhere)
+        heaviest = weights.rows[np.argmax(weights.values)] if len(weights.rows) else None
+        measured = any(item.fix is not None for item in seen.everywhere)
+        return Estimate(
+            pose=published.pose.copy(),
+            covariance=published.covariance.copy(),
+            highest_weight_pose=published.pose if heaviest is None else self._poses[heaviest],
+            weights=weights,
+            evidence=self._selector.evidence,
+            events=_events(seen.continuity, measured or seen.best_fit >= 0.0, self._mount.turned),
+            whole_covariance=belief.covariance(
+                published.pose, self._null_covariance(published.pose)
+            ),
+            confidence=Confidence(
+                probability=self._probability(belief, published, odometry_broken),
+                evidence=self._selector.evidence,
+                min_evidence=self._min_evidence,
+                max_sigma_m=MAX_SIGMA * self._distance_m,
+                confirmed=self._confirmed,
+            ),
+            hypotheses=tuple(
+                HypothesisEstimate(
+                    component.pose, component.covariance, component.probability, component.number
+                )
+                for component in belief.components
+            ),
+            step=record,
+            landmark_fix=seen.fix_of(published.number),
+            camera_yaw=self._mount.yaw,
+        )
+
+    def _probability(
+        self, belief: KernelBelief, published: Hypothesis, odometry_broken: bool
+    ) -> float:
+        """Return the probability of the published pose.
+
+        Broken odometry carries no pose, a turned camera measures no heading; and where a confirmed
+        pose has just been given up, one image is not enough for the next.
+        """
+        if self.switched or odometry_broken or self._mount.turned:
+            return 0.0
+        return belief.agreement(published)
+
+    def _null_covariance(self, pose: Array) -> Array:
+        """Return the second moment (3, 3) of the map's poses round `pose`, axis by axis."""
+        spread = self._variance + (self._centre - pose[:2]) ** 2
+        return np.diag((*np.maximum(spread, self._distance_m**2), np.pi**2 / 3.0))
+
+
+def _events(continuity: Continuity, recognized: bool, turned: bool) -> tuple[Event, ...]:
+    events = [Event.CAMERA_TURNED] if turned else []
+    if continuity.frozen:
+        events.append(Event.FROZEN_IMAGE)
+    elif not recognized:
+        events.append(Event.UNRECOGNIZED_IMAGE)
+    if continuity.discontinuity > MIN_DISCONTINUITY:
+        events.append(Event.IMAGE_DISCONTINUITY)
+    return tuple(events)
+
+
+def _weights_on_map(belief: KernelBelief, seen: Sequence[Association]) -> Weights:
+    """Return the belief on the map's poses: each component's weights there times its own."""
+    views = {association.hypothesis.number: association.posterior for association in seen}
+    parts = [
+        (views[component.number].rows, component.probability * views[component.number].weights)
+        for component in belief.components
+        if component.number in views and len(views[component.number].rows)
+    ]
+    if not parts:
+        return Weights(np.zeros(0, dtype=np.intp), np.zeros(0))
+    rows, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    values = np.bincount(places, np.concatenate([part[1] for part in parts]), len(rows))
+    return Weights(rows, values.astype(np.float64))

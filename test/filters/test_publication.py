@@ -1,0 +1,59 @@
+"""What is said of a belief: its published pose, and when it is not to be trusted."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kbf_localization.filters.hypothesis import Continuity, Hypothesis
+from kbf_localization.filters.kernel_belief import KernelBelief
+from kbf_localization.filters.publication import Publisher, SeenNow
+from kbf_localization.training_map.calibration import SimilarityModel
+
+SIMILARITY = SimilarityModel(amplitude=1.0, distance_m=1.0, angle_rad=0.4, exponent=2.0)
+CALIBRATION = SimpleNamespace(similarity=SIMILARITY, likelihood_ratio=SimpleNamespace(q005=-2.0))
+POSES = np.array([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [9.0, 6.0, 0.0]])
+MOTION = np.array([0.1, 0.0, 0.0])
+STEADY = Continuity(0.0)
+
+
+def belief_of(probability, number=4):
+    component = Hypothesis.from_prior(np.array([3.0, 0.0, 0.0]), np.eye(3) * 1e-4, number)
+    component = component.with_log_weight(np.log(probability))
+    return KernelBelief((component,), float(np.log(1.0 - probability)), 0.0, 0.0, number + 1)
+
+
+def said(belief, continuity=STEADY, broken=False, publisher=None, travel=0.1):
+    publisher = publisher or Publisher(CALIBRATION, POSES)
+    seen = SeenNow((), (), 0.0, continuity)
+    publisher.update(belief, seen, MOTION, travel, 1.0)
+    return publisher.estimate(belief, seen, broken, None)
+
+
+def test_a_belief_without_components_publishes_the_map_as_a_whole():
+    estimate = said(KernelBelief.from_prior(None))
+    np.testing.assert_array_equal(estimate.pose, POSES[1])
+    positions = POSES[:, :2]
+    second_moment = ((positions - POSES[1, :2]) ** 2).mean(axis=0)
+    np.testing.assert_allclose(np.diag(estimate.covariance)[:2], second_moment)
+    assert estimate.confidence.probability == 0.0
+
+
+def test_the_probability_is_that_of_the_component_unless_odometry_is_broken():
+    belief = belief_of(0.95)
+    assert said(belief).confidence.probability == pytest.approx(0.95)
+    assert said(belief, broken=True).confidence.probability == 0.0
+
+
+def test_events_name_what_is_wrong_with_the_image():
+    belief = belief_of(0.95)
+    assert [event.value for event in said(belief, Continuity(0.0, frozen=True)).events] == [
+        "frozen_image"
+    ]
+    assert "image_discontinuity" in [event.value for event in said(belief, Continuity(0.5)).events]
+
+
+def test_nothing_confirms_a_pose_where_the_image_shows_nothing():
+    publisher = Publisher(CALIBRATION, POSES)
+    assert not said(belief_of(0.95), publisher=publisher).confidence.confirmed
+    assert publisher.number == 4 and not publisher.switched
