@@ -136,7 +136,7 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
         node.destroy_node()
         rclpy.try_shutdown()
     # The node leaves the ROS graph with its last handle; otherwise others see it for 20 s more.
-    del node, executor
+    del bond, node, executor
     gc.collect()
     # A thread may still load a map, which must not run while Python is torn down.
     sys.stdout.flush()
