@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kbf_localization.localization import State as State
     from kbf_localization.mapping import load_map as load_map
     from kbf_localization.mapping.build import build_map as build_map
-    from kbf_localization.pose_graph import estimate_poses as estimate_poses
-    from kbf_localization.simulator import simulate as simulate
+    from kbf_localization.pose_graph.estimate import estimate_poses as estimate_poses
+    from kbf_localization.simulator.simulated_drives import simulate as simulate
     from kbf_localization.training_map import save_map as save_map
 
 # OpenCV reads its limits when it is loaded, so they are set before anything here loads it: the
@@ -53,13 +53,13 @@ _HOMES = {
     "State": "localization",
     "build_map": "mapping.build",
     "check_map": "evaluation.map_check.check",
-    "estimate_poses": "pose_graph",
+    "estimate_poses": "pose_graph.estimate",
     "evaluate": "library",
     "load_map": "mapping",
     "localize": "library",
     "open_drive": "datasets.open",
     "save_map": "training_map",
-    "simulate": "simulator",
+    "simulate": "simulator.simulated_drives",
 }
 """The module in which each exported name is defined."""
 

@@ -229,7 +229,7 @@ def quick_check() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def office_drives(made_once: MadeOnce) -> tuple[Path, Path]:
     """Two short drives of one simulated office in COLD's layout: 150 frames each at 320x240."""
-    from kbf_localization.simulator import simulate
+    from kbf_localization.simulator.simulated_drives import simulate
 
     folder = made_once(
         "office", lambda folder: simulate(folder, runs=2, seed=1, frames=150, size=(320, 240))

@@ -19,7 +19,7 @@ from kbf_localization.landmarks.bearings import Bearings, bearings_of, in_base, 
 from kbf_localization.landmarks.pose_solver import LandmarkSolver, MapImages, match_images
 from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.simulator import simulate
+from kbf_localization.simulator.simulated_drives import simulate
 from kbf_localization.vision.camera.mount import Mount
 from kbf_localization.vision.camera.pinhole import PinholeCamera
 from kbf_localization.vision.keypoints import (

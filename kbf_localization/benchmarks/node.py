@@ -41,7 +41,7 @@ from kbf_localization.mapping import build_map
 from kbf_localization.progress import Progress
 from kbf_localization.ros.conversions import header, nanoseconds, pose_message
 from kbf_localization.ros.node_process import NodeProcess, spinning
-from kbf_localization.simulator import simulate
+from kbf_localization.simulator.simulated_drives import simulate
 from kbf_localization.threads import limit_threads
 from kbf_localization.training_map import TrainingMap, save_map
 

@@ -17,7 +17,7 @@ from kbf_localization.benchmarks._timing import case, milliseconds, one_thread_o
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.mapping.frames import select_frames
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.simulator import simulate
+from kbf_localization.simulator.simulated_drives import simulate
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
 from kbf_localization.vision.visual_words import (
     PyramidGallery,

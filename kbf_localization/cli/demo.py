@@ -82,7 +82,7 @@ def demo(
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.run import with_beliefs, wrong_beyond_m
     from kbf_localization.mapping import load_map
-    from kbf_localization.simulator import simulate
+    from kbf_localization.simulator.simulated_drives import simulate
     from kbf_localization.training_map import save_map
 
     began, numbers, workers = time.monotonic(), count(1), make_workers(jobs)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbf_localization.datasets.drive import Drive
     from kbf_localization.mapping.poses import PosedDrives
     from kbf_localization.parallel import Workers
-    from kbf_localization.pose_graph import Anchor
+    from kbf_localization.pose_graph.anchors import Anchor
     from kbf_localization.progress import Progress
 
 _ANCHOR = re.compile(r"([^,@]+),([^,@]+),([^,@]+)@(.+):([^:]+?)s?")
@@ -57,7 +57,7 @@ class MappingOptions:
 
 def parse_anchor(text: str, drives: Sequence[Drive]) -> Anchor:
     """Return the anchor of a text such as 1.5,2,90@cloudy1:12.5s (metres, degrees, seconds)."""
-    from kbf_localization.pose_graph import Anchor
+    from kbf_localization.pose_graph.anchors import Anchor
 
     found = _ANCHOR.fullmatch(text)
     option = f"--anchor {shortened(text)}"

@@ -25,7 +25,7 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.parallel import make_workers
 
 if TYPE_CHECKING:
-    from kbf_localization.simulator import SimulatedCamera
+    from kbf_localization.simulator.optics import SimulatedCamera
 
 app = typer.Typer(add_completion=False)
 
@@ -129,7 +129,7 @@ def first_drive(folder: Path, condition: Condition) -> int:
 def _camera(
     offset: str | None, distortion: str | None, time_offset: float, write_info: bool
 ) -> SimulatedCamera:
-    from kbf_localization.simulator import SimulatedCamera
+    from kbf_localization.simulator.optics import SimulatedCamera
 
     x, y, z, yaw, pitch = _numbers("--camera-offset", offset, (3, 4, 5), 5)
     return SimulatedCamera(

@@ -35,7 +35,8 @@ from kbf_localization.localization.result import LocalizerSettings, State
 from kbf_localization.mapping.build import build_map
 from kbf_localization.mapping.poses import RELATIVE_SIGMA
 from kbf_localization.parallel import Workers
-from kbf_localization.pose_graph import Anchor, estimate_poses
+from kbf_localization.pose_graph.anchors import Anchor
+from kbf_localization.pose_graph.estimate import estimate_poses
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescription

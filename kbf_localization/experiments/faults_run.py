@@ -27,7 +27,7 @@ from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.simulator import simulate_along
+from kbf_localization.simulator.simulated_drives import simulate_along
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

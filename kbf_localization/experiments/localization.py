@@ -36,7 +36,7 @@ from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.simulator import simulate, simulate_along
+from kbf_localization.simulator.simulated_drives import simulate, simulate_along
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

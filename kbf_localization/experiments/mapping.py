@@ -41,7 +41,7 @@ from kbf_localization.mapping import build_map
 from kbf_localization.mapping.poses import with_poses
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
-from kbf_localization.simulator import simulate, simulate_along
+from kbf_localization.simulator.simulated_drives import simulate, simulate_along
 from kbf_localization.training_map import TrainingMap
 
 KEYS = (

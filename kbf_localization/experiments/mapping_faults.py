@@ -25,11 +25,12 @@ from kbf_localization.evaluation.report import Table
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.parallel import Workers
-from kbf_localization.pose_graph import PoseEstimates, estimate_poses
 from kbf_localization.pose_graph.closures import MAX_DISTANCE_M, MAX_TURN_RAD
+from kbf_localization.pose_graph.estimate import estimate_poses
+from kbf_localization.pose_graph.result import PoseEstimates
 from kbf_localization.progress import Progress
-from kbf_localization.simulator import simulate
 from kbf_localization.simulator.optics import USUAL_CAMERA, SimulatedCamera
+from kbf_localization.simulator.simulated_drives import simulate
 
 BEGIN_S, LASTING_S = 15.0, 10.0
 """When a fault that passes begins, and how long it is there."""

@@ -12,8 +12,9 @@ from kbf_localization.datasets.parts import PosedDrive
 from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.mapping.refine import Mended, given_anchors, mended_stretches
 from kbf_localization.parallel import Workers
-from kbf_localization.pose_graph import Anchor, PoseEstimates, estimate_poses
-from kbf_localization.pose_graph.result import METHOD_NAMES
+from kbf_localization.pose_graph.anchors import Anchor
+from kbf_localization.pose_graph.estimate import estimate_poses
+from kbf_localization.pose_graph.result import METHOD_NAMES, PoseEstimates
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap
 

@@ -10,7 +10,8 @@ import numpy as np
 from kbf_localization.arrays import Array, Flags
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.geometry import relative, wrap_angle
-from kbf_localization.pose_graph import Anchor, PoseEstimates
+from kbf_localization.pose_graph.anchors import Anchor
+from kbf_localization.pose_graph.result import PoseEstimates
 
 ANCHOR_STEP_M = 0.5
 """Path between two known poses that hold the graph: a jump for half a metre is noticed."""

@@ -31,7 +31,7 @@ def test_a_straight_drive_is_usable_with_warnings(bag: Path) -> None:
 def test_every_topic_that_is_used_is_named_with_its_use(tmp_path: Path) -> None:
     from kbf_localization.datasets.bag_writer import write_bag
     from kbf_localization.datasets.open import open_drive
-    from kbf_localization.simulator import simulate
+    from kbf_localization.simulator.simulated_drives import simulate
 
     (folder,) = simulate(tmp_path, runs=1, frames=4, size=(64, 48))
     write_bag(open_drive(folder), tmp_path / "bag")

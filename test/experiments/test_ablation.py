@@ -19,7 +19,7 @@ from kbf_localization.experiments.localization import Fold, Setup
 from kbf_localization.filters.belief_filter import Ablation
 from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.parallel import Serial
-from kbf_localization.simulator import simulate
+from kbf_localization.simulator.simulated_drives import simulate
 from kbf_localization.vision.keypoints import squared_distances
 
 

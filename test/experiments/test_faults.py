@@ -32,7 +32,7 @@ from kbf_localization.experiments.faults import (
 )
 from kbf_localization.experiments.faults_run import Outcome, metrics_of, score
 from kbf_localization.geometry import relative
-from kbf_localization.simulator import simulate
+from kbf_localization.simulator.simulated_drives import simulate
 from kbf_localization.training_map.calibration import SimilarityModel
 from kbf_localization.vision.describer import ImageDescriber, ImageDescription
 

@@ -7,9 +7,10 @@ import pytest
 
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, fit_rigid
-from kbf_localization.pose_graph import Anchor, estimate_poses, prepare
+from kbf_localization.pose_graph import prepare
+from kbf_localization.pose_graph.anchors import Anchor
 from kbf_localization.pose_graph.closures import LOOK_ALIKE, Closure, Rejected
-from kbf_localization.pose_graph.estimate import look_alike_lines
+from kbf_localization.pose_graph.estimate import estimate_poses, look_alike_lines
 from kbf_localization.pose_graph.result import choose
 from test.pose_graph.world import RADIUS_M, World, circle, detect_in_worlds, drive
 

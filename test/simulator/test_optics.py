@@ -12,12 +12,12 @@ import pytest
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import compose
-from kbf_localization.simulator import SimulatedCamera, simulate
 from kbf_localization.simulator.lighting import lighting_for
-from kbf_localization.simulator.optics import USUAL_CAMERA, Optics
+from kbf_localization.simulator.optics import USUAL_CAMERA, Optics, SimulatedCamera
 from kbf_localization.simulator.plans import plan_office
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import Scene, scene
+from kbf_localization.simulator.simulated_drives import simulate
 from kbf_localization.vision.camera import Mount
 
 SIZE = (320, 240)

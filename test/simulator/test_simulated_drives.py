@@ -11,7 +11,7 @@ import pytest
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Cores
-from kbf_localization.simulator import simulate, simulate_along
+from kbf_localization.simulator.simulated_drives import simulate, simulate_along
 
 SMALL = (96, 72)
 

@@ -272,7 +272,8 @@ def test_the_focal_length_of_a_rendered_office_is_found_where_the_lever_arm_is_k
 
 def test_distortion_and_a_turned_mount_of_another_office_are_found(tmp_path: Path) -> None:
     from kbf_localization.datasets.cold import ColdDrive
-    from kbf_localization.simulator import SimulatedCamera, simulate
+    from kbf_localization.simulator.optics import SimulatedCamera
+    from kbf_localization.simulator.simulated_drives import simulate
 
     camera = SimulatedCamera(yaw_rad=0.1, distortion=(-0.15,))
     (folder,) = simulate(tmp_path, runs=1, frames=90, seed=2, size=SIZE, camera=camera)
