@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from typer import Argument, Option
 
-from kbf_localization.cli.console import print_line
-from kbf_localization.cli.experiment_record import (
-    Buildings,
-    KeptDrives,
-    MapPoses,
-    MorePaths,
-    Record,
-    Sizes,
-    Trajectories,
-    Trials,
-    parse_sizes,
-    rendered_offices,
-    rendering,
-)
+from kbf_localization.cli.console import command_line, print_line, print_table
 from kbf_localization.cli.options import (
     ImageSize,
     Jobs,
@@ -38,6 +28,10 @@ from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
 
+if TYPE_CHECKING:
+    from kbf_localization.experiments.result import ExperimentResult
+    from kbf_localization.progress import Progress
+
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 _BUDGET = Option(min=1, help="Settings tried for each method.")
 _COLD = Option(help="Folder with COLD's Saarbrücken seq1_cloudy1–3, unpacked or .tar.")
@@ -45,6 +39,58 @@ _FOLDERS = Argument(metavar="FOLDER...", help="Folders with data sets, or drives
 _SEEDS = Option(min=1, help="Times that odometry is simulated where there is none.")
 _STARTS = Option(min=2, help="Global starts; kidnappings are half as many.")
 _TUNE_AT = Option(min=10, help="Tune once, with so many poses, instead of at each size.")
+_PATHS = "Folder with the paths of COLD's Saarbrücken seq1_cloudy1 and seq2_cloudy1 (places.lst)"
+Trials = Annotated[int, Option(min=1, help="Independent trials.")]
+Sizes = Annotated[str, Option(help="Numbers n of training poses or pairs, separated by commas.")]
+Buildings = Annotated[int, Option(min=1, help="Invented offices, of consecutive seeds.")]
+MapPoses = Annotated[int, Option(min=50, help="Poses of each map.")]
+Trajectories = Annotated[
+    Optional[Path], Option(help=f"{_PATHS}, to render images along. Default: an invented path.")
+]
+MorePaths = Annotated[Optional[Path], Option(help=f"{_PATHS}: one more building, round them.")]
+KeptDrives = Annotated[
+    Optional[Path], Option(help="Keep the rendered drives in this folder, and use them again.")
+]
+
+
+def parse_sizes(text: str) -> list[int]:
+    try:
+        numbers = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise ParameterError(f"--sizes {text}: give whole numbers, such as 50,100,200") from None
+    if numbers[0] < 4:
+        raise ParameterError(f"--sizes {text}: cross validation needs at least 4 training pairs")
+    return numbers
+
+
+class Record:
+    """The folder of an experiment, with its configuration and what it found."""
+
+    def __init__(self, experiment: str, output: Path | None, **settings: Any) -> None:
+        from kbf_localization.evaluation.results import ResultsFolder
+
+        self.folder = ResultsFolder.create(f"experiment {experiment}", output)
+        self._config: dict[str, Any] = {"command": command_line(), "experiment": experiment}
+        self.note(**settings)
+
+    def note(self, **settings: Any) -> None:
+        """Add to the configuration."""
+        self._config |= settings
+        self.folder.write_config(self._config)
+
+    def finish(self, found: ExperimentResult) -> None:
+        """Write all files, and print the tables."""
+        report = found.write(self.folder, self._config)
+        for table in found.tables:
+            print_table(table.title, table.columns, table.rows)
+        print_line(f"Results: {report}")
+
+
+@contextmanager
+def rendering(kept: Path | None = None) -> Iterator[tuple[Path, Progress]]:
+    """Yield a folder for rendered drives, removed at the end unless `kept`, and a progress."""
+    with tempfile.TemporaryDirectory(prefix="kbf-drives-") as folder, show_progress() as progress:
+        yield kept or Path(folder), progress
 
 
 @app.command()
@@ -288,6 +334,7 @@ def map_check(
     Example: `kbf experiment map-check --buildings 4`
     """
     limit_threads(1)
+    from kbf_localization.experiments.localization import rendered_offices
     from kbf_localization.experiments.mapping import experiment_result, predict
 
     pixels = parse_image_size(size)
@@ -321,17 +368,23 @@ def ablation(
     Example: `kbf experiment ablation --trials 2 --sizes 200`
     """
     limit_threads(1)
-    if rules:
-        _compare_rules(trials, seed, jobs, trajectories, drives, size, output)
-        return
     from kbf_localization.experiments.ablation import findings, run_trials
+    from kbf_localization.experiments.localization import rendered_offices
 
-    numbers, pixels = parse_sizes(sizes), parse_image_size(size)
-    settings: dict[str, Any] = {"trials": trials, "seed": seed, "sizes": numbers}
-    record = Record(
-        "ablation", output, **settings, offices=offices, size=size, trajectories=trajectories
-    )
-    workers = make_workers(jobs)
+    numbers, pixels, workers = parse_sizes(sizes), parse_image_size(size), make_workers(jobs)
+    settings: dict[str, Any] = {"trials": trials, "seed": seed}
+    record = Record("ablation", output, **settings, size=size, trajectories=trajectories)
+    if rules:
+        from kbf_localization.experiments import rule_ablation
+
+        record.note(rules=True)
+        with rendering(drives) as (folder, progress):
+            setup = rendered_offices(folder, trajectories, pixels, seed, 1, workers, progress)[seed]
+            found = rule_ablation.run_trials(setup, **settings, workers=workers, progress=progress)
+        record.finish(rule_ablation.findings(found))
+        return
+    settings["sizes"] = numbers
+    record.note(offices=offices, sizes=numbers)
     with rendering(drives) as (folder, progress):
         setups = rendered_offices(folder, trajectories, pixels, seed, offices, workers, progress)
         results = run_trials(list(setups.values()), **settings, workers=workers, progress=progress)
@@ -354,6 +407,7 @@ def ambiguity(
     """
     limit_threads(1)
     from kbf_localization.experiments.ambiguity import check_worlds, findings, run_trials
+    from kbf_localization.experiments.localization import rendered_offices
 
     worlds, pixels = check_worlds(only), parse_image_size(size)
     record = Record("ambiguity", output, offices=offices, seed=seed, worlds=worlds, size=size)
@@ -433,26 +487,3 @@ def _map_under_faults(
         office = FaultOffice(folder, seed, frames, parse_image_size(size), workers, progress)
         found = run_faults(office, workers, progress, fault)
     record.finish(fault_findings(found))
-
-
-def _compare_rules(
-    trials: int,
-    seed: int,
-    jobs: int,
-    trajectories: Path | None,
-    drives: Path | None,
-    size: str,
-    output: Path | None,
-) -> None:
-    from kbf_localization.experiments.localization import rendered_drives
-    from kbf_localization.experiments.rule_ablation import findings, run_trials
-
-    pixels = parse_image_size(size)
-    record = Record(
-        "ablation", output, rules=True, trials=trials, seed=seed, trajectories=trajectories
-    )
-    workers = make_workers(jobs)
-    with rendering(drives) as (folder, progress):
-        setup = rendered_drives(folder, trajectories, pixels, seed, workers, progress)
-        results = run_trials(setup, trials=trials, seed=seed, workers=workers, progress=progress)
-    record.finish(findings(results))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated, Optional
 
 import typer
 from typer import Argument, Option
@@ -13,7 +13,6 @@ from typer import Argument, Option
 from kbf_localization.cli.console import command_line, print_line, print_table
 from kbf_localization.cli.describers import Descriptor, Model, Network, NewModel
 from kbf_localization.cli.drives import Reading
-from kbf_localization.cli.map_edit import align, grid, merge, remove
 from kbf_localization.cli.map_files import (
     Force,
     KeptPlan,
@@ -22,6 +21,7 @@ from kbf_localization.cli.map_files import (
     check_output,
     on_floor_plan,
     print_map,
+    read_parameters,
 )
 from kbf_localization.cli.options import (
     FloorPlan,
@@ -39,11 +39,10 @@ from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
 
-if TYPE_CHECKING:
-    from kbf_localization.datasets.drive import Drive
-    from kbf_localization.training_map import TrainingMap
-
+app = typer.Typer(add_completion=False, no_args_is_help=True)
 EXIT_BELOW_THE_BAR = 1
+NO_BOX = (math.nan,) * 4
+"""Ubuntu 24.04's Typer takes no None for an option of several numbers."""
 
 _MORE_DRIVES = Argument(metavar="[DRIVE]...", help="As after --sources.")
 _SOURCES = Option(
@@ -51,11 +50,6 @@ _SOURCES = Option(
     help="The map's drives, or others with known poses: all their images are used.",
 )
 _MEDIAN = Option(metavar="M", min=0.0, help="Exit code 1 if the median error is above (m).")
-
-
-app = typer.Typer(add_completion=False, no_args_is_help=True)
-
-
 _PARAMETERS = Option(metavar="FILE", help="Hyper-parameters from 'kbf tune'.")
 _VOCABULARY_FROM = Option(metavar="MAP", help="Use this map's vocabulary, to merge with it later.")
 _SELECT = Option(help="How to choose them: coverage (of pose space) or random.")
@@ -80,6 +74,17 @@ _REFINE = Option(
 )
 _POSES = Option(min=1, help="How many poses to choose; default: as many as cover the paths.")
 _MORE = Option(min=1, help="How many poses to add; default: as many a drive as the map has.")
+_SOURCE = Option(metavar="NAME", help="The poses of this drive; repeatable.")
+_BOX = Option(
+    metavar="X0 Y0 X1 Y1", help="The poses between these corners, in metres.", show_default=False
+)
+_RADIUS = Option(min=0.01, max=10.0, help="Free cells reach so far from the path (m).")
+_GRID = Option(metavar="YAML", help="The grid's file; the image lies beside it.")
+_OBSTACLES = Option("--obstacles", help="Mark cells with landmarks at a robot's height.")
+_TO = Option(metavar="CSV", help="Lines of x_map,y_map,x_to,y_to in metres; two or more.")
+_PAIR = Option(
+    metavar="X,Y,X_TO,Y_TO", help="A point in the map and where it is there; repeatable."
+)
 
 
 @app.command()
@@ -128,7 +133,7 @@ def build(
     from kbf_localization.mapping import build_map, load_map
     from kbf_localization.training_map import save_map, without_thumbnails
 
-    tuned = None if parameters is None else _read_parameters(parameters)
+    tuned = None if parameters is None else read_parameters(parameters)
     check_output(output, force)
     base = None if vocabulary_from is None else load_map(vocabulary_from, model)
     if base is not None and descriptor != "sift":
@@ -246,9 +251,8 @@ def check(
         for line in (found.verdict, *(f"{n}. {text}" for n, text in enumerate(found.advice, 1))):
             print_line(line)
         print_line(f"Results: {page}")
-    if require_median is not None and not (
-        found.median_m is not None and found.median_m <= require_median
-    ):
+    median_m = math.inf if found.median_m is None else found.median_m
+    if require_median is not None and not median_m <= require_median:
         raise typer.Exit(EXIT_BELOW_THE_BAR)
 
 
@@ -270,8 +274,7 @@ def info(
     training_map = on_floor_plan(load_map(map_path), floor_plan)
     print_map(training_map, map_path)
     folder = ResultsFolder.create("map-info", output, latest=False)
-    save_figure(folder, "map.png", draw_map(training_map))
-    print_line(f"Plot: {folder.path / 'map.png'}")
+    print_line(f"Plot: {save_figure(folder, 'map.png', draw_map(training_map))}")
 
 
 @app.command()
@@ -297,6 +300,7 @@ def add(
     drives/night1 --output office2.kbfmap`; with `--output office.kbfmap --force` the map itself is
     replaced.
     """
+    from kbf_localization.datasets.parts import with_camera
     from kbf_localization.evaluation.evaluate import localized_drive
     from kbf_localization.mapping import build_map, load_map
     from kbf_localization.mapping.editing import merge_maps, refuse_repeated
@@ -307,7 +311,9 @@ def add(
     if poses_from not in POSES_FROM:
         raise ParameterError(f"--poses-from {poses_from}: give {', '.join(POSES_FROM)}")
     training_map = load_map(map_path, model)
-    drives = [_seen_by(drive, training_map) for drive in reading.open_all(sources, train)]
+    drives, landmarks = reading.open_all(sources, train), training_map.landmarks
+    if landmarks is not None:  # which need the map's camera
+        drives = [with_camera(drive, landmarks.camera, landmarks.mount) for drive in drives]
     refuse_repeated(
         [source.name for source in training_map.sources], [drive.name for drive in drives]
     )
@@ -340,33 +346,155 @@ def add(
     print_map(joined, output)
 
 
-def _seen_by(drive: Drive, training_map: TrainingMap) -> Drive:
-    """Return the drive with the map's camera where it knows none: landmarks need the same one."""
-    from kbf_localization.datasets.drive import camera_of
-    from kbf_localization.datasets.parts import CalibratedDrive
+@app.command()
+def remove(
+    map_path: MapFile,
+    output: Output,
+    force: Force = False,
+    source: Annotated[Optional[list[str]], _SOURCE] = None,
+    box: Annotated[tuple[float, float, float, float], _BOX] = NO_BOX,
+    thumbnails: Annotated[
+        bool, Option("--thumbnails", help="The small camera images of all poses.")
+    ] = False,
+) -> None:
+    """Remove a drive, all poses within a box, or the small images from a map.
 
-    landmarks = training_map.landmarks
-    if landmarks is None or camera_of(drive) is not None:
-        return drive
-    return CalibratedDrive(drive, landmarks.camera, landmarks.mount)
+    Example: `kbf map remove office.kbfmap --source cloudy1 --output less.kbfmap`, or
+    `kbf map remove office.kbfmap --box 2 0 6.5 3 --output less.kbfmap` for what was rebuilt between
+    x = 2 and 6.5 m and y = 0 and 3 m
+    """
+    from kbf_localization.mapping import load_map
+    from kbf_localization.mapping.editing import remove_box, remove_sources
+    from kbf_localization.training_map import save_map, without_thumbnails
+
+    boxed = not all(math.isnan(corner) for corner in box)
+    if not (source or boxed or thumbnails):
+        raise MapError("nothing to remove: name a --source, a --box or --thumbnails")
+    check_output(output, force)
+    training_map = load_map(map_path)
+    if source:
+        training_map = remove_sources(training_map, source)
+    if boxed:
+        training_map = remove_box(training_map, box)
+    if thumbnails:
+        training_map = without_thumbnails(training_map)
+    save_map(training_map, output, replace=force)
+    print_map(training_map, output)
 
 
-for _edit in (remove, merge, grid, align):
-    app.command()(_edit)
+@app.command()
+def merge(
+    maps: Annotated[list[Path], Argument(metavar="MAP...", help="Maps of the same words.")],
+    output: Output,
+    force: Force = False,
+) -> None:
+    """Join maps, such as those of several lightings, into one.
+
+    Example: `kbf map build drives/night1 --vocabulary-from cloudy.kbfmap --output night.kbfmap`,
+    then `kbf map merge cloudy.kbfmap night.kbfmap --output both.kbfmap`
+    """
+    from kbf_localization.mapping import load_map
+    from kbf_localization.mapping.editing import merge_maps
+    from kbf_localization.training_map import save_map
+
+    check_output(output, force)
+    loaded = [load_map(path) for path in maps]
+    own = [str(path) for path, part in zip(maps, loaded) if part.own_frame]
+    if own and len(maps) > 1:
+        raise MapError(
+            f"{own[0]}: has its own frame, so it fits no other map; align it first with 'kbf map "
+            "align', or add the other's drives with 'kbf map add'"
+        )
+    merged = merge_maps(loaded)
+    save_map(merged, output, replace=force)
+    print_map(merged, output)
 
 
-def _read_parameters(path: Path) -> Mapping[str, float]:
-    """Read hyper-parameters from a file of 'kbf tune'."""
-    from kbf_localization.datasets.files import read_yaml
-    from kbf_localization.limits import MAX_PARAMETER_FILE_BYTES, check_parameter
+@app.command()
+def grid(
+    map_path: MapFile,
+    output: Annotated[Path, _GRID],
+    robot_radius: Annotated[float, _RADIUS] = 0.25,
+    resolution: Annotated[float, Option(min=0.005, max=1.0, help="Metres a cell.")] = 0.05,
+    obstacles: Annotated[bool, _OBSTACLES] = False,
+    force: Annotated[bool, Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Write a grid for Nav2's map_server: free where the robot drove, unknown elsewhere.
 
-    content = read_yaml(path, MAX_PARAMETER_FILE_BYTES)
-    table = content.get("parameters") if isinstance(content, dict) else None
-    if table is None:
-        raise ParameterError(f"{path}: has no 'parameters'; make it with 'kbf tune'")
-    if not isinstance(table, dict):
-        raise ParameterError(f"{path}: 'parameters' must be a table of numbers")
-    try:
-        return {str(name): check_parameter(str(name), value) for name, value in table.items()}
-    except ValueError as error:
-        raise ParameterError(f"{path}: {error}") from error
+    Example: `kbf map grid office.kbfmap --robot-radius 0.25 --output office.yaml`
+    """
+    from kbf_localization.atomic_write import atomic_write
+    from kbf_localization.datasets.floor_plan_image import plan_files
+    from kbf_localization.mapping import load_map
+    from kbf_localization.mapping.grid import drivable_grid
+
+    if output.suffix not in (".yaml", ".yml"):
+        raise MapError(f"{output}: name a .yaml file; the image lies beside it")
+    image = output.with_suffix(".pgm")
+    for path in (output, image):
+        check_output(path, force)
+    plan = drivable_grid(load_map(map_path), robot_radius, resolution, obstacles)
+    pgm, text = plan_files(plan, image.name)
+    with atomic_write(image, replace=force) as temporary:
+        temporary.write_bytes(pgm)
+    with atomic_write(output, replace=force) as temporary:
+        temporary.write_text(text, encoding="ascii")
+    height, width = plan.image.shape
+    print_line(f"Grid: {output}, {width} x {height} cells of {resolution:g} m, image {image.name}")
+
+
+@app.command()
+def align(
+    map_path: MapFile,
+    to: Annotated[Optional[Path], _TO] = None,
+    pair: Annotated[Optional[list[str]], _PAIR] = None,
+    floor_plan: KeptPlan = None,
+    output: Annotated[Optional[Path], Option(metavar="MAP", help="The map file to write.")] = None,
+    results: Annotated[Optional[Path], Option(metavar="DIR", help="Folder for align.html.")] = None,
+    force: Force = False,
+) -> None:
+    """Move a map into another frame, by points that are known in both.
+
+    Example: `kbf map align office.kbfmap --to points.csv --output aligned.kbfmap`, where each line
+    of points.csv is x_map,y_map,x_to,y_to in metres. With a floor plan and no points a page is
+    written on which they are clicked, and which shows the command to run:
+    `kbf map align office.kbfmap --floor-plan plan.yaml`
+    """
+    from kbf_localization.cli.mapping import parse_pair, read_pairs
+    from kbf_localization.mapping import load_map
+    from kbf_localization.mapping.editing import disagreement, frame_from_pairs, move_map
+    from kbf_localization.training_map import save_map
+
+    pairs = [] if to is None else read_pairs(to).tolist()
+    pairs += [parse_pair(text) for text in pair or ()]
+    if not pairs:
+        if floor_plan is None:
+            raise ParameterError("give points, --to CSV or --pair, or a --floor-plan to click on")
+        _write_alignment(map_path, floor_plan, results)
+        return
+    if output is None:
+        raise ParameterError("name the map to write: --output MAP")
+    check_output(output, force)
+    frame, errors = frame_from_pairs(pairs)
+    moved = on_floor_plan(move_map(load_map(map_path), frame), floor_plan)
+    save_map(moved, output, replace=force)
+    x, y, heading = frame
+    print_line(
+        f"Moved by x {x:.3f} m, y {y:.3f} m, {math.degrees(heading):.2f} degrees; the points agree "
+        f"within {errors.max():.3f} m"
+    )
+    doubt = disagreement(pairs, frame)
+    if doubt is not None:
+        print_line(f"Warning: {doubt}", style="bold red")
+    print_line(f"Map: {output}")
+
+
+def _write_alignment(map_path: Path, floor_plan: Path, results: Path | None) -> None:
+    """Write the page on which a map is aligned by mouse."""
+    from kbf_localization.evaluation.alignment_page import write_alignment_page
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.mapping import load_map
+
+    folder = ResultsFolder.create("map-align", results)
+    page = write_alignment_page(folder, load_map(map_path), map_path, floor_plan, command_line())
+    print_line(f"Open {page}, click three pairs of places, and run the command that it shows.")

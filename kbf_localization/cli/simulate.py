@@ -90,7 +90,7 @@ def simulate(
     same_paths: Annotated[bool, _SAME_PATHS] = False,
     jobs: Jobs = -1,
 ) -> None:
-    from kbf_localization import simulator
+    from kbf_localization.simulator import simulated_drives
 
     if office_from and not trajectory:
         raise ParameterError("--office-from needs --trajectory: without one the office is invented")
@@ -100,7 +100,7 @@ def simulate(
     how |= {"size": parse_image_size(size), "workers": make_workers(jobs)}
     with show_progress() as progress:
         if trajectory:
-            written = simulator.simulate_along(
+            written = simulated_drives.simulate_along(
                 folder,
                 trajectory,
                 office_from=office_from or (),
@@ -110,7 +110,7 @@ def simulate(
                 **how,
             )
         else:
-            written = simulator.simulate(
+            written = simulated_drives.simulate(
                 folder, runs=runs or 3, frames=frames or 1000, progress=progress, **how
             )
     for path in written:

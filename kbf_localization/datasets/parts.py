@@ -265,3 +265,8 @@ class CalibratedDrive(_Derived):
     def __init__(self, drive: Drive, camera: Camera, mount: Mount) -> None:
         super().__init__(drive, drive.name, np.arange(len(drive)), drive.odometry)
         self.camera, self.mount = camera, mount
+
+
+def with_camera(drive: Drive, camera: Camera, mount: Mount) -> Drive:
+    """Return the drive with this camera, unless it knows its own."""
+    return drive if camera_of(drive) is not None else CalibratedDrive(drive, camera, mount)

@@ -126,6 +126,22 @@ def rendered_drives(
     return Setup(words, (Fold((first, second), test),))
 
 
+def rendered_offices(
+    folder: Path,
+    trajectories: Path | None,
+    size: tuple[int, int],
+    seed: int,
+    count: int,
+    workers: Workers,
+    progress: Progress,
+) -> dict[int, Setup]:
+    """Render the drives of `count` offices of consecutive seeds; return them by seed."""
+    return {
+        number: rendered_drives(folder, trajectories, size, number, workers, progress)
+        for number in range(seed, seed + count)
+    }
+
+
 def real_paths(folder: Path) -> tuple[Path, Path]:
     """Return the sequences of the training and the test path, at any depth of `folder`."""
 
