@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import bz2
 import importlib
+import io
 import os
 import stat
 import struct
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from pathlib import Path, PosixPath
+from typing import IO, Any, BinaryIO
 
 import lz4.frame  # type: ignore[import-untyped]
 import numpy as np
@@ -129,6 +130,32 @@ class _BoundedFile:
         if self._left < 0:
             raise DatasetError("a compressed file unpacks to more than any recording does")
         return data
+
+
+class BoundedPath(PosixPath):
+    """A path whose file is read by at most a chunk and its header at once.
+
+    A record may claim any size, and a file of gigabytes need not take any room on the disk.
+    """
+
+    def open(self, *_: Any, **__: Any) -> BinaryIO:  # type: ignore[override]
+        """Open the file to read its bytes."""
+        return _BoundedReads(io.FileIO(self))
+
+
+class _BoundedReads(io.BufferedReader):
+    def read(self, size: int | None = -1) -> bytes:
+        most = MAX_CHUNK_BYTES + MAX_METADATA_BYTES
+        data = super().read(most + 1 if size is None or not 0 <= size <= most else size)
+        if len(data) > most:
+            raise DatasetError(
+                f"{self.name}: a record has more than the {most / 1e6:.0f} MB that are read"
+            )
+        return data
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """Return a line, or the first thousand bytes of a longer one."""
+        return super().readline(1000 if size is None or size < 0 else size)
 
 
 class BoundedQos:

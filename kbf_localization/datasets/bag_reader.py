@@ -29,7 +29,12 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 from kbf_localization.datasets import bag_limits
-from kbf_localization.datasets.bag_limits import MAX_CHUNK_BYTES, bag_size, most_unpacked
+from kbf_localization.datasets.bag_limits import (
+    MAX_CHUNK_BYTES,
+    BoundedPath,
+    bag_size,
+    most_unpacked,
+)
 from kbf_localization.datasets.files import BAG_SUFFIXES
 from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.limits import MAX_METADATA_BYTES
@@ -65,6 +70,7 @@ class CheckedMcap(McapReader):
 
     def open(self) -> None:
         check_index(Path(str(self.path)))
+        self.path = BoundedPath(str(self.path))
         super().open()
 
 
@@ -82,6 +88,45 @@ class CheckedReader(Reader2):
         ".mcap": CheckedMcap,
         ".db3": CheckedSqlite,
     }
+
+
+class CheckedRos1(Reader1):
+    """Reads a ROS 1 bag whose index names each chunk once, and unpacks them about once a reading.
+
+    `rosbags` keeps one unpacked chunk: messages that alternate between two of them unpack one for
+    each message.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(BoundedPath(path))
+        self._places: set[int] = set()
+        self._left = 0
+
+    def read_chunk_info(self) -> Any:
+        info = super().read_chunk_info()
+        if info.pos in self._places:
+            raise DatasetError(f"{self.path}: its index names the same chunk twice")
+        self._places.add(info.pos)
+        return info
+
+    def read_chunk(self) -> Any:
+        chunk = super().read_chunk()
+
+        def unpack(data: bytes) -> bytes:
+            content = chunk.decompressor(data)
+            self._left -= len(content)
+            if self._left < 0:
+                raise DatasetError(
+                    f"{self.path}: its messages alternate between chunks so often that these "
+                    "unpack to more than any recording of its size"
+                )
+            return content
+
+        return chunk._replace(decompressor=unpack)
+
+    def messages(self, *arguments: Any, **keywords: Any) -> Any:
+        self._left = most_unpacked(self.path.stat().st_size)
+        return super().messages(*arguments, **keywords)
 
 
 def check_database(path: Path) -> None:
@@ -205,8 +250,9 @@ def check_index(path: Path) -> None:
         end = size - _FOOTER_BYTES
         if not footer.endswith(_MAGIC) or begin > end:
             return
+        # Where the summary lacks chunks or schemas, `rosbags` looks through all of the file.
+        _check_scanned(path, file, begin or end)
         if begin == 0:
-            _check_scanned(path, file, end)
             return
         if end - begin > MAX_METADATA_BYTES + size // MAX_SUMMARY_FRACTION:
             raise DatasetError(f"{path}: its summary has {(end - begin) / 1e6:.0f} MB")
@@ -225,7 +271,7 @@ def _check_unpacked(path: Path, unpacked: int) -> None:
 
 
 def _check_scanned(path: Path, file: IO[bytes], end: int) -> None:
-    """Refuse a file without an index whose chunks unpack to too much: they are all read."""
+    """Refuse a file whose chunks, whether the index names them or not, unpack to too much."""
     at, unpacked = len(_MAGIC), 0
     while at + _RECORD_BYTES <= end:
         file.seek(at)
@@ -386,7 +432,7 @@ def open_bag(path: Path) -> Iterator[BagReader]:
     with _explained(path):
         source = _storage_of(path)
         bag_limits.check_files(source)
-        reader = Reader1(source) if source.suffix == ".bag" else CheckedReader(source)
+        reader = CheckedRos1(source) if source.suffix == ".bag" else CheckedReader(source)
         reader.open()
     try:
         bag_limits.check_storages(path, reader)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import shutil
 import signal
 import sqlite3
@@ -110,6 +111,65 @@ def test_a_ros1_chunk_that_unpacks_to_too_much_is_refused(
             writer.write(connection, START_NS, bytes(size))
     with pytest.raises(DatasetError, match="unpacks to more than the 128 MB"):
         RosbagDrive(path)
+
+
+def write_ros1_bag(path: Path, chunks: list[list[int]]) -> Path:
+    """A bag of odometry messages at these times, in these chunks; each has 20 kB of zeros."""
+    writer = Writer1(path)
+    writer.set_compression(Writer1.CompressionFormat.BZ2)
+    with writer:
+        connection = writer.add_connection("/odom", "nav_msgs/msg/Odometry", msgdef="x", md5sum="y")
+        for times in chunks:
+            for time in times:
+                writer.chunk_threshold = 0 if time == times[-1] else 10**9
+                writer.write(connection, START_NS + time, bytes(20_000))
+    return path
+
+
+def test_a_ros1_index_that_names_a_chunk_twice_is_refused(tmp_path: Path) -> None:
+    """Each naming would add all messages of the chunk to the index."""
+    path = write_ros1_bag(tmp_path / "twice.bag", [[0], [1]])
+    first, *others = path.read_bytes().split(b"chunk_pos=")
+    changed = [others[0], *(others[0][:8] + other[8:] for other in others[1:])]
+    path.write_bytes(b"chunk_pos=".join([first, *changed]))
+    with pytest.raises(DatasetError, match="its index names the same chunk twice"):
+        RosbagDrive(path)
+
+
+def read_raw(path: Path) -> int:
+    with bag_reader.open_bag(path) as bag:
+        return sum(1 for _ in bag.messages(bag.topics))
+
+
+def test_ros1_messages_that_alternate_between_chunks_unpack_them_a_bounded_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bag_limits, "MAX_CHUNK_BYTES", 0)
+    honest = write_ros1_bag(tmp_path / "honest.bag", [list(range(20)), list(range(20, 40))])
+    alternating = write_ros1_bag(
+        tmp_path / "alternating.bag", [list(range(0, 40, 2)), list(range(1, 40, 2))]
+    )
+    monkeypatch.setattr(bag_reader.BagReader, "_cdr", lambda *_: b"")
+    assert read_raw(honest) == 40
+    with pytest.raises(DatasetError, match="alternate between chunks"):
+        read_raw(alternating)
+
+
+@pytest.mark.parametrize("kind", ["bag", "mcap"])
+def test_a_record_of_a_terabyte_that_is_not_on_the_disk_is_not_read(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / f"sparse.{kind}"
+    footer = mcap_record(0x02, bytes(20)) + b"\x89MCAP0\r\n"
+    begin = b"" if kind == "bag" else b"\x89MCAP0\r\n" + struct.pack("<BQ", 1, 2**40)
+    with path.open("wb") as file:
+        file.write(begin)
+        file.seek(2**40 + 100)
+        file.write(footer)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DatasetError):
+        open_drive(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
 
 
 def test_chunks_that_would_be_held_at_once_are_limited_together() -> None:
@@ -453,14 +513,18 @@ def mcap_chunk(content: bytes, claimed: int) -> bytes:
     )
 
 
-def test_chunks_without_an_index_are_limited_together(tmp_path: Path) -> None:
-    """A few kilobytes of zstd hold 100 MB of zeros, a hundred times."""
-    text = struct.pack("<I", 4) + b"ros2" + struct.pack("<I", 0)
-    chunks = mcap_chunk(b"packed", 100_000_000) * 100
-    footer = mcap_record(0x02, bytes(20))
-    magic = b"\x89MCAP0\r\n"
+MCAP_BEGIN = b"\x89MCAP0\r\n" + mcap_record(
+    0x01, struct.pack("<I", 4) + b"ros2" + struct.pack("<I", 0)
+)
+
+
+@pytest.mark.parametrize("with_summary", [False, True])
+def test_chunks_without_an_index_are_limited_together(tmp_path: Path, with_summary: bool) -> None:
+    """A few kilobytes of zstd hold 100 MB of zeros, a hundred times; a summary may name none."""
+    content = MCAP_BEGIN + mcap_chunk(b"packed", 100_000_000) * 100
+    footer = mcap_record(0x02, struct.pack("<Q", with_summary * len(content)) + bytes(12))
     file = tmp_path / "bombs.mcap"
-    file.write_bytes(magic + mcap_record(0x01, text) + chunks + footer + magic)
+    file.write_bytes(content + footer + b"\x89MCAP0\r\n")
     with pytest.raises(DatasetError, match="unpacks to 10000 MB, more than any recording"):
         open_drive(file)
 
