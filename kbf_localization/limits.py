@@ -76,6 +76,10 @@ _KINDS: dict[Range, str] = {
 }
 PARAMETERS = {name: limits for limits, names in _KINDS.items() for name in names.split()}
 """What each hyper-parameter of a map or of a parameter file may be."""
+CHOICES = {"rule": ("original", "importance-weighted", "plain")}
+"""What each hyper-parameter may be whose value is a name."""
+ParameterValue = float | str
+"""Of a hyper-parameter: a number, or one of its `CHOICES`."""
 OTHER_PARAMETERS: Range = (-1e12, 1e12)
 """Those of other names, which are kept and not used."""
 
@@ -133,9 +137,16 @@ def check_scale(value: object) -> float:
     return check_number("a scale of the image kernel", value, SCALES)
 
 
-def check_parameter(name: str, value: object) -> float:
+def check_parameter(name: str, value: object) -> ParameterValue:
     """Return the value of a parameter such as "nn.particles"; ValueError beyond its limits."""
-    limits = PARAMETERS.get(name.rpartition(".")[2], OTHER_PARAMETERS)
+    plain_name = name.rpartition(".")[2]
+    if plain_name in CHOICES:
+        for choice in CHOICES[plain_name]:
+            if value == choice:
+                return choice
+        names = ", ".join(CHOICES[plain_name])
+        raise ValueError(f"parameter {name} is {shortened(value)}: choose from {names}")
+    limits = PARAMETERS.get(plain_name, OTHER_PARAMETERS)
     return check_number(f"parameter {name}", value, limits)
 
 

@@ -13,6 +13,7 @@ from typer import Option
 from kbf_localization.atomic_write import check_writable
 from kbf_localization.cli.console import print_line, print_table
 from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.limits import MAX_PARAMETER_FILE_BYTES, ParameterValue, check_parameter
 
 if TYPE_CHECKING:
     from kbf_localization.training_map import TrainingMap
@@ -221,17 +222,16 @@ def _calibration(training_map: TrainingMap) -> list[tuple[object, ...]]:
     ]
 
 
-def read_parameters(path: Path) -> Mapping[str, float]:
+def read_parameters(path: Path) -> Mapping[str, ParameterValue]:
     """Read hyper-parameters from a file of 'kbf tune'."""
     from kbf_localization.datasets.files import read_yaml
-    from kbf_localization.limits import MAX_PARAMETER_FILE_BYTES, check_parameter
 
     content = read_yaml(path, MAX_PARAMETER_FILE_BYTES)
     table = content.get("parameters") if isinstance(content, dict) else None
     if table is None:
         raise ParameterError(f"{path}: has no 'parameters'; make it with 'kbf tune'")
     if not isinstance(table, dict):
-        raise ParameterError(f"{path}: 'parameters' must be a table of numbers")
+        raise ParameterError(f"{path}: 'parameters' must be a table of names and values")
     try:
         return {str(name): check_parameter(str(name), value) for name, value in table.items()}
     except ValueError as error:

@@ -13,6 +13,7 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import embed
+from kbf_localization.limits import ParameterValue
 from kbf_localization.mapping.build import build_map, map_of_frames
 from kbf_localization.mapping.describing import Described, describe_frames
 from kbf_localization.mapping.frames import Frames, gather_frames, select_frames
@@ -64,7 +65,7 @@ class FramePool:
         drives: Sequence[int],
         count: int,
         seed: int,
-        parameters: Mapping[str, float] | None = None,
+        parameters: Mapping[str, ParameterValue] | None = None,
     ) -> TrainingMap:
         """Return a map of `count` frames of these drives, chosen at random.
 
@@ -96,7 +97,7 @@ class FramePool:
         count: int,
         select: str,
         seed: int,
-        parameters: Mapping[str, float] | None = None,
+        parameters: Mapping[str, ParameterValue] | None = None,
     ) -> TrainingMap:
         """Return a map of `count` of the frames `own` (increasing), calibrated on them alone."""
         part, described, usable = self.part(own)

@@ -12,6 +12,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.drive import Drive
+from kbf_localization.embeddings.posterior_weights import Form
 from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.report import Table
@@ -37,7 +38,7 @@ class Variant:
 
     title: str
     parts: Ablation = Ablation()  # noqa: RUF009 (frozen)
-    bayes_rule: bool = True
+    rule: Form = "original"
     read_out: bool = True
     landmarks: bool = True
     camera_known: bool = True
@@ -48,7 +49,7 @@ VARIANTS: Mapping[str, Variant] = {
     "everything": Variant("everything"),
     "no_landmarks": Variant("no landmarks", landmarks=False),
     "random_walk": Variant("random walk in place of odometry", Ablation(odometry=False)),
-    "plain_weights": Variant("plain weights in place of the KBR", bayes_rule=False),
+    "plain_weights": Variant("plain weights in place of the KBR", rule="plain"),
     "no_null_mass": Variant("1 − κ stays with its component", Ablation(null_mass=False)),
     "no_read_out": Variant("no offsets by alignment", read_out=False),
     "learned_camera": Variant("camera calibrated from the drives", camera_known=False),
@@ -57,7 +58,7 @@ VARIANTS: Mapping[str, Variant] = {
         "no landmarks, random walk in place of odometry", Ablation(odometry=False), landmarks=False
     ),
     "no_landmarks_plain_weights": Variant(
-        "no landmarks, plain weights in place of the KBR", bayes_rule=False, landmarks=False
+        "no landmarks, plain weights in place of the KBR", rule="plain", landmarks=False
     ),
     "no_landmarks_no_null_mass": Variant(
         "no landmarks, 1 − κ stays with its component", Ablation(null_mass=False), landmarks=False
@@ -108,7 +109,7 @@ def _run(
         range(training_drives),
         poses,
         seed + 100_000 + choice,
-        {"kbf.bayes_rule": float(variant.bayes_rule)},
+        {"kbf.rule": variant.rule},
     )
     pose_filter = BeliefFilter(
         chosen, parameters_of(BeliefParameters, "kbf", chosen.parameters), variant.parts

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Flags, Rows
+from kbf_localization.embeddings.posterior_weights import Form
 from kbf_localization.errors import ParameterError
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import FramePool
@@ -55,13 +56,13 @@ WORLDS = {
 }
 """The worlds, and what they are called in the table."""
 
-VARIANTS: Mapping[str, tuple[Ablation, bool]] = {
-    "everything": (Ablation(), True),
-    "random_walk": (Ablation(odometry=False), True),
-    "plain_weights": (Ablation(), False),
-    "no_null_mass": (Ablation(null_mass=False), True),
+VARIANTS: Mapping[str, tuple[Ablation, Form]] = {
+    "everything": (Ablation(), "original"),
+    "random_walk": (Ablation(odometry=False), "original"),
+    "plain_weights": (Ablation(), "plain"),
+    "no_null_mass": (Ablation(null_mass=False), "original"),
 }
-"""Parts of the filter, and whether weights go through the kernel Bayes' rule."""
+"""Parts of the filter, and the form of the kernel Bayes' rule."""
 
 FIGURES = ("last_half_beyond_1m", "confident_wrong", "tracking", "tracking_in_tile")
 
@@ -102,8 +103,8 @@ def _run(
     """All variants of the filter in one world."""
     training_map, drive, in_tile = make_world(pool, training_drives, world, seed)
     results = []
-    for name, (parts, bayes_rule) in VARIANTS.items():
-        parameters = BeliefParameters(bayes_rule=bayes_rule)
+    for name, (parts, rule) in VARIANTS.items():
+        parameters = BeliefParameters(rule=rule)
         pose_filter = BeliefFilter(training_map, parameters, parts)
         run = replay(drive, Localizer(training_map, pose_filter))
         results.append(AmbiguityTrial(world, name, office, figures_of(run, in_tile)))

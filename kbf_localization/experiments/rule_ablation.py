@@ -51,7 +51,7 @@ CONDITIONS = {
 }
 """The maps, and what they are called in the tables."""
 
-POWERS = (1, 4, 12)
+POWERS = (1, 4, 12, 20)
 REGULARIZATIONS: Mapping[Form, tuple[float, ...]] = {
     "original": (1e-4, 1e-2, 0.5),
     "importance-weighted": (0.1, 3.0, 100.0),
@@ -112,8 +112,10 @@ def _run(
     for form, regularizations in REGULARIZATIONS.items():
         for power in POWERS:
             for value in regularizations:
-                parameters = KernelParameters(bandwidth=bandwidth, power=float(power), delta=value)
-                pose_filter = PoseKernelBayesFilter(training_map, parameters, form=form)
+                parameters = KernelParameters(
+                    bandwidth=bandwidth, power=float(power), delta=value, rule=form
+                )
+                pose_filter = PoseKernelBayesFilter(training_map, parameters)
                 errors = position_errors(replay(drive, Localizer(training_map, pose_filter)))
                 figures = _figures(errors)
                 results.append(RuleTrial(condition, choice, form, power, value, figures))

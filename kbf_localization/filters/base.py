@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
+
+import numpy as np
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.events import Event
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.training_map import MapObservation
+
+MAX_MOTION = 1e6
+"""Metres or radians; a motion beyond it is a fault of the odometry."""
+
+
+def is_known(motion: Array | None) -> TypeGuard[Array]:
+    """Return whether a motion (3,) was measured: it is there, finite and no larger than any."""
+    return motion is not None and bool((np.abs(motion) < MAX_MOTION).all())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from kbf_localization.embeddings.kernel_mean import KernelMean, herd
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.sum_rules import NonparametricSumRule
 from kbf_localization.events import Event
-from kbf_localization.filters.base import Estimate, GaussianPrior, Weights
+from kbf_localization.filters.base import Estimate, GaussianPrior, Weights, is_known
 from kbf_localization.filters.paper_filter import (
     NEGLIGIBLE,
     Belief,
@@ -132,7 +132,7 @@ class NeighbourParticleFilter:
         return estimate
 
     def _move(self, motion: Array | None) -> None:
-        if motion is not None and np.isfinite(motion).all():
+        if is_known(motion):
             noise = self._sigma * self._generator.standard_normal(self._particles.shape)
             moved = transition(unembed(self._particles), motion) + noise
             self._particles = embed(unembed(moved))
@@ -209,7 +209,7 @@ class NonparametricFilter(PoseKernelBayesFilter):
 
     def _moved_mean(self, belief: Belief, motion: Array | None) -> KernelMean:
         """Return the predictive kernel mean by the non-parametric sum rule."""
-        if motion is None or not np.isfinite(motion).all():
+        if not is_known(motion):
             return super()._moved_mean(belief, motion)
         mean = KernelMean(belief.points, belief.weights, self.space.kernel)
         moved = self._transition_rule(mean, motion)
@@ -253,7 +253,7 @@ class KernelMonteCarloFilter(PoseKernelBayesFilter):
 
     def _moved_mean(self, belief: Belief, motion: Array | None) -> KernelMean:
         """Return samples of the motion model, one from each point of the belief."""
-        if motion is None or not np.isfinite(motion).all():
+        if not is_known(motion):
             return super()._moved_mean(belief, motion)
         noise = self._sigma * self._generator.standard_normal(belief.points.shape)
         moved = transition(unembed(belief.points), motion) + noise

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import expit
 
 from kbf_localization.arrays import Array
-from kbf_localization.filters.base import Estimate, GaussianPrior
+from kbf_localization.filters.base import Estimate, GaussianPrior, is_known
 from kbf_localization.filters.hypothesis import (
     LANDMARK_ROWS,
     MAX_MEASURED,
@@ -76,9 +76,6 @@ UNVERIFIED_BIRTH = -2.0
 
 UNKNOWN_MOTION_SIGMA = 0.5
 """Standard deviation, in d₀ and φ₀, of a motion that the odometry does not report."""
-
-MAX_MOTION = 1e6
-"""Metres or radians; a motion beyond it, or one that is not finite, is unknown."""
 
 LEAST_WEIGHT = 1e-300
 """Keeps logarithms of weights finite."""
@@ -212,7 +209,7 @@ class BeliefFilter:
     def _motion(self, motion: Array | None, variances: Array | None) -> Motion:
         """Return the motion with its noise and travel; a wide random step where it is unknown."""
         scales = self._similarity.scales
-        if motion is None or not (np.abs(motion) < MAX_MOTION).all():
+        if not is_known(motion):
             return Motion(None, (UNKNOWN_MOTION_SIGMA * scales) ** 2, 1.0, 1.0)
         distance, turned = float(np.hypot(motion[0], motion[1])), abs(float(motion[2]))
         travel = self._similarity.scaled_distance(distance, turned)

@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dposv
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.embeddings.posterior_weights import block_posterior_weights
+from kbf_localization.embeddings.posterior_weights import relative_posterior_weights
 from kbf_localization.filters.hypothesis import Hypothesis
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import compose, embed, relative, wrap_angle
@@ -177,10 +177,12 @@ class LocalKernelBayes:
         if not highest > 0.0:
             return _normalized(np.maximum(prior, 0.0))
         likelihood = (similarities / highest) ** max(1, round(self.parameters.power))
-        delta = self.parameters.delta * float(np.abs(prior).max()) ** 2
-        if not self.parameters.bayes_rule:
-            return _normalized(np.maximum(prior, 0.0) * likelihood)
-        posterior = block_posterior_weights(prior, self._gram.block(rows), likelihood, delta)
+        rule, delta = self.parameters.rule, self.parameters.delta
+        if rule == "plain":
+            posterior = prior * likelihood
+        else:
+            gram = self._gram.block(rows)
+            posterior = relative_posterior_weights(prior, gram, likelihood, delta, rule)
         # The negative weights of a kernel mean are right in expectations, but measure no pose.
         posterior = np.maximum(posterior, 0.0)
         if not (np.isfinite(posterior).all() and posterior.sum() > 0.0):

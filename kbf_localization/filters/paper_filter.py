@@ -18,10 +18,10 @@ from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.linear_solver import RidgeSolver, conjugate_gradients
 from kbf_localization.embeddings.noise import GaussianNoise
-from kbf_localization.embeddings.posterior_weights import Form, relative_posterior_weights
+from kbf_localization.embeddings.posterior_weights import relative_posterior_weights
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
 from kbf_localization.events import Event
-from kbf_localization.filters.base import Estimate, GaussianPrior, Weights
+from kbf_localization.filters.base import Estimate, GaussianPrior, Weights, is_known
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import embed, unembed, wrap_angle
 from kbf_localization.motion.odometry_model import transition
@@ -54,9 +54,8 @@ class Belief:
 class PoseKernelBayesFilter:
     """Filters poses on a training map by hybrid kernel Bayesian inference (Algorithm 1).
 
-    `form` is that of the kernel Bayes' rule; `parameters.delta` is its δ or λ. `exact` computes on
-    the whole map at every step, for reference; otherwise a step computes on the part of the map
-    where the belief is.
+    `exact` computes on the whole map at every step, for reference; otherwise a step computes on the
+    part of the map where the belief is.
     """
 
     def __init__(
@@ -64,14 +63,12 @@ class PoseKernelBayesFilter:
         training_map: TrainingMap,
         parameters: KernelParameters = KernelParameters(),  # noqa: B008 (frozen)
         exact: bool = False,
-        form: Form = "original",
     ) -> None:
         self.space = PoseSpace(
             training_map.poses, parameters.bandwidth, parameters.heading_bandwidth
         )
         self._parameters = parameters
         self._exact = exact
-        self._form: Form = form
         self._power = max(1, round(parameters.power))
         kernel = self.space.kernel
         noise = np.asarray(training_map.motion_variances) * parameters.noise_inflation
@@ -137,7 +134,7 @@ class PoseKernelBayesFilter:
         mean = KernelMean(belief.points, belief.weights, self.space.kernel)
         if motion is None and self._starts:
             return mean
-        if motion is None or not np.isfinite(motion).all():
+        if not is_known(motion):
             return self._standstill_rule(mean)
         return self._motion_rule(mean, motion)
 
@@ -156,7 +153,7 @@ class PoseKernelBayesFilter:
             self._image_gram.block(prior.rows),
             likeness,
             self._parameters.delta,
-            self._form,
+            self._parameters.rule,
         )
         total = float(posterior.sum())
         if not (np.isfinite(total) and total > 1e-12 * float(np.abs(posterior).sum())):

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from kbf_localization.embeddings.posterior_weights import Form
 from kbf_localization.errors import ParameterError
-from kbf_localization.limits import Range, check_parameter
+from kbf_localization.limits import ParameterValue, Range, check_parameter
 
 
 def tunable(default: float, low: float, high: float) -> Any:
@@ -27,7 +28,7 @@ class _Checked:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             try:
-                check_parameter(name, float(value))
+                check_parameter(name, value if isinstance(value, str) else float(value))
             except ValueError as error:
                 raise ParameterError(str(error)) from error
 
@@ -38,22 +39,23 @@ class KernelBayesParameters(_Checked):
 
     `bandwidth` is σ_p of k_X in units of the map's spacing (the median distance to the third
     nearest map pose), `heading_bandwidth` σ_θ in units of φ₀; `regularization` is nε in units of
-    k_X(x, x); `delta` is δ in units of max|β_i|², so that it acts alike on narrow and wide beliefs;
-    `power` is that of the image kernel (1 is the paper's).
+    k_X(x, x); `power` is that of the image kernel (1 is the paper's). `rule` is the form of the
+    rule (`embeddings/posterior_weights.py`), and `delta` what regularizes it: δ in units of
+    max|β_i|² or, for the importance-weighted form, λ in units of max|β_i|, so that it acts alike on
+    narrow and wide beliefs.
     """
 
     bandwidth: float = tunable(1.3, 0.8, 1.8)
     heading_bandwidth: float = tunable(0.9, 0.5, 1.5)
     regularization: float = tunable(0.1, 0.03, 0.5)
     delta: float = tunable(0.5, 0.05, 3.0)
-    power: float = tunable(12.0, 6.0, 20.0)
+    power: float = tunable(12.0, 1.0, 20.0)
+    rule: Form = "original"
 
 
 @dataclass(frozen=True)
 class BeliefParameters(KernelBayesParameters):
-    """Those of `kbf`: without `bayes_rule` the weights are β_i k_i, for an ablation."""
-
-    bayes_rule: bool = True
+    """Those of `kbf`."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class ImportanceWeightedParameters(KernelParameters):
     """
 
     delta: float = tunable(5.0, 0.1, 100.0)
+    rule: Form = "importance-weighted"
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,9 @@ SEARCH_RANGES: dict[str, dict[str, Range]] = {
 Parameters = TypeVar("Parameters", bound=_Checked)
 
 
-def parameters_of(kind: type[Parameters], method: str, stored: Mapping[str, float]) -> Parameters:
+def parameters_of(
+    kind: type[Parameters], method: str, stored: Mapping[str, ParameterValue]
+) -> Parameters:
     """Return parameters from "<method>.<name>" or plain entries, and defaults for the others."""
     defaults: dict[str, Any] = vars(kind())
     known = {key.removeprefix(f"{method}."): value for key, value in stored.items()}

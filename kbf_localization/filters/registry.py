@@ -25,13 +25,14 @@ from kbf_localization.filters.parameters import (
     ParticleParameters,
     parameters_of,
 )
+from kbf_localization.limits import ParameterValue
 from kbf_localization.training_map.training_map import TrainingMap
 
 
 def make_filter(
     method: str,
     training_map: TrainingMap,
-    parameters: Mapping[str, float] | None = None,
+    parameters: Mapping[str, ParameterValue] | None = None,
     seed: int = 0,
 ) -> PoseFilter:
     """Make the filter called `method`; without `parameters`, with the map's own or the defaults."""
@@ -42,7 +43,7 @@ def make_filter(
         return PoseKernelBayesFilter(training_map, parameters_of(KernelParameters, method, stored))
     if method == "paper-iw":
         weighted = parameters_of(ImportanceWeightedParameters, method, stored)
-        return PoseKernelBayesFilter(training_map, weighted, form="importance-weighted")
+        return PoseKernelBayesFilter(training_map, weighted)
     if method == "fkbf":
         learnt = parameters_of(NonparametricParameters, method, stored)
         return NonparametricFilter(training_map, learnt)
@@ -61,7 +62,7 @@ def make_filter(
 
 
 def _registered_filter(
-    method: str, training_map: TrainingMap, parameters: Mapping[str, float], seed: int
+    method: str, training_map: TrainingMap, parameters: Mapping[str, ParameterValue], seed: int
 ) -> PoseFilter:
     """Make the filter that another package has registered under this name."""
     point = registered(method)

@@ -16,6 +16,7 @@ from kbf_localization.errors import MapError
 from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import embed
 from kbf_localization.landmarks.build import KeypointSource, KeypointStore
+from kbf_localization.limits import ParameterValue
 from kbf_localization.mapping.calibrate import calibrate, fit_kernel_scales
 from kbf_localization.mapping.describing import (
     Described,
@@ -77,7 +78,7 @@ def build_map(
     settings: DescriberSettings | None = None,
     describer: str | Recipe | Describer = "sift",
     like: TrainingMap | None = None,
-    parameters: Mapping[str, float] | None = None,
+    parameters: Mapping[str, ParameterValue] | None = None,
     floor_plan: Path | str | None = None,
     landmarks: bool = True,
     poses_from: str = "auto",
@@ -143,7 +144,7 @@ def _built(
     frames: Frames,
     rows: Rows,
     describer: Describer,
-    parameters: Mapping[str, float] | None,
+    parameters: Mapping[str, ParameterValue] | None,
     seed: int,
     landmarks: bool,
     workers: Workers,
@@ -175,7 +176,7 @@ def map_of_frames(
     described: Mapping[int, Described],
     rows: Rows,
     describer: Describer,
-    parameters: Mapping[str, float] | None = None,
+    parameters: Mapping[str, ParameterValue] | None = None,
     seed: int = 0,
     *,
     keypoints: KeypointSource | None = None,

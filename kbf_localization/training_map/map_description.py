@@ -16,6 +16,7 @@ from kbf_localization.limits import (
     MAX_MAP_SOURCES,
     OTHER_CALIBRATION,
     PLAN_RESOLUTIONS,
+    ParameterValue,
     Range,
     check_count,
     check_number,
@@ -63,7 +64,7 @@ class Description:
     layout: DescriberSettings | None
     describer: Mapping[str, Any] | None
     sources: tuple[Source, ...]
-    parameters: Mapping[str, float]
+    parameters: Mapping[str, ParameterValue]
     calibration: Calibration | None
     warnings: tuple[str, ...]
     plan: PlanPlace | None

@@ -219,7 +219,10 @@ def _write(file: h5py.File, training_map: TrainingMap) -> None:
     description = {
         "settings": None if pyramid is None else to_keys(pyramid.layout),
         "sources": [to_keys(source) for source in training_map.sources],
-        "parameters": {name: float(value) for name, value in training_map.parameters.items()},
+        "parameters": {
+            name: value if isinstance(value, str) else float(value)
+            for name, value in training_map.parameters.items()
+        },
         "calibration": to_keys(training_map.calibration),
         "warnings": list(training_map.warnings),
         "floor_plan": None if plan is None else to_keys(PlanPlace(plan.resolution, plan.origin)),

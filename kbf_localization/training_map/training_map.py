@@ -17,6 +17,7 @@ from kbf_localization.errors import MapError
 from kbf_localization.landmarks.bearings import Bearings
 from kbf_localization.landmarks.landmark_map import LandmarkMap
 from kbf_localization.landmarks.pose_solver import LandmarkFix
+from kbf_localization.limits import ParameterValue
 from kbf_localization.training_map.calibration import Calibration
 from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.describer import (
@@ -88,7 +89,7 @@ class TrainingMap:
     sources: tuple[Source, ...]
     source_of: Rows
     thumbnails: Sequence[bytes]
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     word_grids: WordGrid | None = None
     fitted: Calibration | None = None

@@ -32,11 +32,15 @@ KINDS: dict[str, type] = {
 PAGE = (PROJECT / "docs" / "tuning.md").read_text("utf-8")
 
 
-def listed(method: str) -> dict[str, tuple[float, str]]:
+def listed(method: str) -> dict[str, tuple[str, str]]:
     """Each parameter's default and search range, as the section of `method` has them."""
     section = PAGE.partition(f"## `{method}`")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| ([^|]+) \|", section, re.M)
-    return {name: (float(default), searched) for name, default, searched in rows}
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", section, re.M)
+    return {name: (default, searched) for name, default, searched in rows}
+
+
+def text_of(default: float | str) -> str:
+    return default if isinstance(default, str) else f"{default:.12g}"
 
 
 def test_every_method_has_its_section_or_no_parameters() -> None:
@@ -49,7 +53,7 @@ def test_the_page_lists_the_parameters_of_a_method(method: str) -> None:
     ranges = SEARCH_RANGES[method]
     assert listed(method) == {
         item.name: (
-            float(item.default),
+            text_of(item.default),
             "{:.12g} to {:.12g}".format(*ranges[item.name]) if item.name in ranges else "–",
         )
         for item in fields(KINDS[method])

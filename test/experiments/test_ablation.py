@@ -30,7 +30,7 @@ def test_each_variant_leaves_out_one_part():
         if name != "everything":
             switches = [
                 *(getattr(variant.parts, item.name) for item in fields(Ablation)),
-                variant.bayes_rule,
+                variant.rule == "original",
                 variant.read_out,
                 variant.landmarks,
                 variant.camera_known,
@@ -40,9 +40,9 @@ def test_each_variant_leaves_out_one_part():
 
 
 def test_a_map_remembers_that_the_rule_was_left_out():
-    assert parameters_of(BeliefParameters, "kbf", {}).bayes_rule is True
-    assert parameters_of(BeliefParameters, "kbf", {"kbf.bayes_rule": 0.0}) == replace(
-        BeliefParameters(), bayes_rule=False
+    assert parameters_of(BeliefParameters, "kbf", {}).rule == "original"
+    assert parameters_of(BeliefParameters, "kbf", {"kbf.rule": "plain"}) == replace(
+        BeliefParameters(), rule="plain"
     )
 
 

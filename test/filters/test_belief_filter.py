@@ -163,7 +163,16 @@ def test_without_odometry_the_error_is_larger(world_map, world_drive, estimates)
     assert np.mean(errors[20:]) > 1.3 * np.mean(position_errors(estimates[:60], part.poses)[20:])
 
 
-@pytest.mark.parametrize("parameters", [{"bayes_rule": False}, {"power": 1.0}, {"delta": 0.005}])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"rule": "plain"},
+        {"rule": "importance-weighted", "delta": 5.0},
+        {"power": 1.0},
+        {"power": 20.0},
+        {"delta": 0.005},
+    ],
+)
 def test_every_form_of_the_rule_tracks(world_map, world_drive, parameters):
     part = first_views(world_drive, 60)
     pose_filter = BeliefFilter(world_map, BeliefParameters(**parameters))

@@ -35,7 +35,7 @@ class CorridorView:
 
 
 def local_of(poses, **parameters):
-    plain = {"power": 1.0, "regularization": 1e-3, "bayes_rule": False}
+    plain = {"power": 1.0, "regularization": 1e-3, "rule": "plain"}
     return LocalKernelBayes(
         SimpleNamespace(poses=poses), SIMILARITY, BeliefParameters(**(plain | parameters))
     )
