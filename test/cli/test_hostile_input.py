@@ -49,7 +49,7 @@ def test_a_hostile_parameter_file_is_one_line(tmp_path: Path, name: str) -> None
     assert_one_line(build(tmp_path, "--parameters", str(path)), "parameters.yaml")
 
 
-GOOD_FILE = b"parameters:\n  kbf.bandwidth: 1.2\n  kbf.power: 8\n  nn.particles: 400.0\n"
+GOOD_FILE = b"parameters:\n  kbf.bandwidth: 1.2\n  kbf.power: 8\n  paper.rule: plain\n"
 yaml_edits = token_edits(
     b"&a ", b"*a", b"<<: ", b"[", b"{", b"- ", b": ", b"!!python/object:os.system ",
     b".inf", b".nan",    b"2001-99-99", b"9" * 5000, b"1e400", b"0x", b"\x00", b"\t", b"? ", b"|",

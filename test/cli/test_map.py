@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a drive and the map that `kbf map build` made of it."""
     folder = tmp_path_factory.mktemp("maps")
     make_cold_drive(folder / "seq1_cloudy1", 24)
-    (folder / "tuned.yaml").write_text("parameters: {power: 8}\n\n")
+    (folder / "tuned.yaml").write_text("parameters: {power: 8, rule: plain}\n\n")
     with learning_quickly():
         built = kbf_map(
             *("build", "seq1_cloudy1", "--output", "office.kbfmap", "--poses", 10),
@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_build_writes_the_map_with_its_parameters(folder: Path) -> None:
     built = load_map(folder / "office.kbfmap")
     assert len(built) == 10
-    assert built.parameters["power"] == 8.0
+    assert built.parameters == {"power": 8.0, "rule": "plain"}
 
 
 def test_info_shows_a_table_and_writes_a_plot(folder: Path) -> None:

@@ -61,9 +61,9 @@ def test_a_map_without_a_floor_plan_or_trajectories_has_none(
 
 def test_a_loaded_map_can_replace_its_own_file(number_map: TrainingMap, map_path: Path) -> None:
     save_map(number_map, map_path)
-    save_map(replace(load_map(map_path), parameters={"power": 16.0}), map_path)
+    save_map(replace(load_map(map_path), parameters={"power": 16.0, "kbf.rule": "plain"}), map_path)
     again = load_map(map_path)
-    assert again.parameters == {"power": 16.0}
+    assert again.parameters == {"power": 16.0, "kbf.rule": "plain"}
     assert list(again.thumbnails) == list(number_map.thumbnails)
     assert list(map_path.parent.iterdir()) == [map_path]
 

@@ -15,12 +15,13 @@ import pytest
 from matplotlib.cbook import is_math_text
 from matplotlib.text import Text
 
+from kbf_localization.embeddings.posterior_weights import FORMS
 from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.evaluation.map_plot import draw_map
 from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.parameters import SEARCH_RANGES, ParticleParameters
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.limits import MAX_MAP_SOURCES, PARAMETERS, check_parameter
+from kbf_localization.limits import CHOICES, MAX_MAP_SOURCES, PARAMETERS, check_parameter
 from kbf_localization.mapping import load_map
 from kbf_localization.training_map import TrainingMap, map_description, save_map
 from test.filters.synthetic_world import SETTINGS
@@ -48,6 +49,9 @@ def put(*keys: str, value: object) -> Callable[[dict[str, Any]], object]:
         put("parameters", "kbf.delta", value=float("nan")),
         put("parameters", "covariance_scale", value=-1e300),
         put("parameters", "power", value="12"),
+        put("parameters", "kbf.rule", value="printed"),
+        put("parameters", "paper.rule", value=1.0),
+        put("parameters", "rule", value=["plain"]),
         put("parameters", "power", value=True),
         put("settings", "image_width", value=16384),
         put("settings", "vocabulary_size", value=10**400),
@@ -100,6 +104,15 @@ def test_every_default_and_every_searched_value_is_within_its_limits(
             assert name in PARAMETERS
             for end in ends:
                 assert check_parameter(f"{method}.{name}", end) == end
+
+
+def test_a_map_may_name_each_form_of_the_rule_and_no_other(tiny_map: TrainingMap) -> None:
+    assert CHOICES["rule"] == FORMS
+    for form in FORMS:
+        for method in ("kbf", "paper", "paper-iw", "fkbf", "kmcf"):
+            make_filter(method, tiny_map, {f"{method}.rule": form})
+    with pytest.raises(ParameterError, match="choose from original, importance-weighted, plain"):
+        make_filter("paper", tiny_map, {"rule": "printed"})
 
 
 def test_particles_that_no_memory_holds_are_refused_before_the_filter_is_made() -> None:
