@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from kbf_localization.cli.console import SafeConsole
 from kbf_localization.cli.main import app
-from kbf_localization.cli.map import _read_parameters
+from kbf_localization.cli.map_files import read_parameters
 from kbf_localization.errors import KbfError
 from kbf_localization.limits import check_parameter
 from kbf_localization.sanitize import shown
@@ -64,7 +64,7 @@ def test_parameter_files_with_anything_in_them(
     path = tmp_path / "parameters.yaml"
     path.write_bytes(edited(GOOD_FILE, changes))
     try:
-        found = _read_parameters(path)
+        found = read_parameters(path)
     except KbfError as error:
         assert path.name in str(error)
     else:
