@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from kbf_localization.cli.mapping import parse_anchor, parse_pair, read_pairs
+from kbf_localization.cli.map_files import parse_anchor, parse_pair, read_pairs
 from kbf_localization.datasets.bag_limits import BoundedQos
 from kbf_localization.datasets.bag_reader import (
     CAMERA_INFO,

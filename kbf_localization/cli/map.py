@@ -16,12 +16,16 @@ from kbf_localization.cli.drives import Reading
 from kbf_localization.cli.map_files import (
     Force,
     KeptPlan,
+    MappingOptions,
     NoThumbnails,
     Output,
     check_output,
     on_floor_plan,
+    parse_pair,
     print_map,
+    read_pairs,
     read_parameters,
+    report_mapping,
 )
 from kbf_localization.cli.options import (
     FloorPlan,
@@ -129,7 +133,6 @@ def build(
     a learned network: `kbf map build drives/cloudy1 --descriptor 'sift*onnx' --model net.onnx
     --output office.kbfmap`
     """
-    from kbf_localization.cli.mapping import MappingOptions, report_mapping
     from kbf_localization.mapping import build_map, load_map
     from kbf_localization.training_map import save_map, without_thumbnails
 
@@ -367,7 +370,7 @@ def remove(
     from kbf_localization.mapping.editing import remove_box, remove_sources
     from kbf_localization.training_map import save_map, without_thumbnails
 
-    boxed = not all(math.isnan(corner) for corner in box)
+    boxed = not all(map(math.isnan, box))
     if not (source or boxed or thumbnails):
         raise MapError("nothing to remove: name a --source, a --box or --thumbnails")
     check_output(output, force)
@@ -460,7 +463,6 @@ def align(
     written on which they are clicked, and which shows the command to run:
     `kbf map align office.kbfmap --floor-plan plan.yaml`
     """
-    from kbf_localization.cli.mapping import parse_pair, read_pairs
     from kbf_localization.mapping import load_map
     from kbf_localization.mapping.editing import disagreement, frame_from_pairs, move_map
     from kbf_localization.training_map import save_map
@@ -478,13 +480,10 @@ def align(
     frame, errors = frame_from_pairs(pairs)
     moved = on_floor_plan(move_map(load_map(map_path), frame), floor_plan)
     save_map(moved, output, replace=force)
-    x, y, heading = frame
-    print_line(
-        f"Moved by x {x:.3f} m, y {y:.3f} m, {math.degrees(heading):.2f} degrees; the points agree "
-        f"within {errors.max():.3f} m"
-    )
-    doubt = disagreement(pairs, frame)
-    if doubt is not None:
+    x, y, degrees = frame[0], frame[1], math.degrees(frame[2])
+    moved_by = f"Moved by x {x:.3f} m, y {y:.3f} m, {degrees:.2f} degrees"
+    print_line(f"{moved_by}; the points agree within {errors.max():.3f} m")
+    if (doubt := disagreement(pairs, frame)) is not None:
         print_line(f"Warning: {doubt}", style="bold red")
     print_line(f"Map: {output}")
 

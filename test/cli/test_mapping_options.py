@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbf_localization.cli.mapping import parse_anchor, read_pairs
+from kbf_localization.cli.map_files import parse_anchor, read_pairs
 from kbf_localization.errors import ParameterError
 from test.pose_graph.world import World, circle, drive
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
 
-from kbf_localization.cli.mapping import parse_pair
+from kbf_localization.cli.map_files import parse_pair
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.evaluation.alignment_page import alignment_widget
 from kbf_localization.evaluation.report import write_simple_report
