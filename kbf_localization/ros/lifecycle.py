@@ -28,9 +28,9 @@ from rclpy.service import Service
 from rclpy.subscription import Subscription
 from rclpy.timer import Timer
 
-from kbf_localization.ros.diagnostics import SanitizingLogger
 from kbf_localization.ros.rclpy_internals import (
     RCLError,
+    SanitizingLogger,
     lifecycle_label,
     replace_change_state,
     wrap_transitions,

@@ -36,15 +36,10 @@ from kbf_localization.ros.conversions import (
     planar_covariance,
     planar_pose,
 )
-from kbf_localization.ros.diagnostics import (
-    ImageHealth,
-    Latency,
-    Rate,
-    SanitizingLogger,
-)
+from kbf_localization.ros.diagnostics import ImageHealth, Latency, Rate, StateReport
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.ros.rclpy_internals import SanitizingLogger
 from kbf_localization.ros.startup import localizer_settings
-from kbf_localization.ros.state_report import StateReport
 from kbf_localization.ros.subscription_reader import (
     UNREADABLE,
     ImageWorker,

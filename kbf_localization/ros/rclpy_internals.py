@@ -25,6 +25,8 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.lifecycle import LifecycleNodeMixin
 from rclpy.subscription import Subscription
 
+from kbf_localization.sanitize import shown_in_line
+
 RCLError: type[Exception] = _rclpy.RCLError
 RMWError: type[Exception] = _rclpy.RMWError
 
@@ -76,9 +78,25 @@ def take(
     return taken
 
 
-def hide_from_log_calls(file: str) -> None:
-    """Have rclpy identify log calls by the callers of this file: it wraps the logger."""
-    rcutils_logger._internal_callers.append(str(Path(file).resolve()))
+MAX_LINE_LENGTH = 2000
+"""Characters of a line in the log: a frame's name may be as long as a message."""
+
+
+class SanitizingLogger(rcutils_logger.RcutilsLogger):
+    """Log as rclpy does, with control characters escaped.
+
+    Names and errors come from files and from the network.
+    """
+
+    def log(self, message: object, *arguments: Any, **keywords: Any) -> bool:
+        text = str(message)
+        if len(text) > MAX_LINE_LENGTH:
+            text = f"{text[:MAX_LINE_LENGTH]}... ({len(text)} characters)"
+        return bool(super().log(shown_in_line(text), *arguments, **keywords))
+
+
+# rclpy identifies a log call by its place, which is the wrapper's caller.
+rcutils_logger._internal_callers.append(str(Path(__file__).resolve()))
 
 
 def lifecycle_label(node: LifecycleNodeMixin) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from kbf_localization.ros.diagnostics import SanitizingLogger
+from kbf_localization.ros.rclpy_internals import SanitizingLogger
 
 
 def test_the_log_shows_control_characters(capfd: pytest.CaptureFixture[str]) -> None:
