@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,11 +71,48 @@ class PlacedLandmarks:
         return len(self.descriptors)
 
 
+@dataclass(frozen=True)
+class FileRows:
+    """An array of `shape` and `dtype` from byte `offset` of a file, of which slices are read.
+
+    Where the file has gone or has been truncated since, a slice is of zeros.
+    """
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        start, stop, _ = rows.indices(len(self))
+        shape = (max(stop - start, 0), *self.shape[1:])
+        size = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        try:
+            data = _read_bytes(self.path, self.offset + size * start, size * shape[0])
+        except OSError:
+            data = b""
+        if len(data) != size * shape[0]:
+            return np.zeros(shape, self.dtype)
+        return np.frombuffer(data, self.dtype).reshape(shape)
+
+
+def _read_bytes(path: Path, start: int, count: int) -> bytes:
+    # What has taken the file's place may be a pipe, whose opening would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, count, start)
+    finally:
+        os.close(descriptor)
+
+
 class LandmarkTable:
     """Landmarks of n images.
 
-    The columns may be h5py data sets or memory maps: only the rows of the images that are asked
-    for are read.
+    The columns may be arrays or `FileRows`, of which only the rows of the images that are asked for
+    are read.
     """
 
     def __init__(

@@ -24,21 +24,20 @@ from kbf_localization.atomic_write import atomic_write
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import DescriberError, MapError
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
-from kbf_localization.landmarks.table import COLUMNS, LandmarkTable
+from kbf_localization.landmarks.table import COLUMNS, FileRows, LandmarkTable
 from kbf_localization.limits import (
     FARTHEST_M,
     MAX_MAP_BYTES,
     MAX_PLAN_PIXELS,
     check_scale,
 )
-from kbf_localization.training_map.file_rows import FileRows, FileThumbnails
 from kbf_localization.training_map.map_description import (
     Description,
     PlanPlace,
     parse_description,
     to_keys,
 )
-from kbf_localization.training_map.training_map import TrainingMap
+from kbf_localization.training_map.training_map import FileThumbnails, TrainingMap
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer, specification
 from kbf_localization.vision.registry import make_describer, use_network
@@ -297,8 +296,7 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
         sources=description.sources,
         source_of=values["source_of"].astype(np.intp),
         thumbnails=FileThumbnails(
-            path.resolve(),
-            int(thumbnails.id.get_offset() or 0),
+            _file_rows(path.resolve(), thumbnails),
             values["thumbnail_ends"],
             values["thumbnail_checksums"],
         ),
@@ -377,13 +375,17 @@ def _reference_poses(arrays: _Arrays) -> Array | None:
     return poses
 
 
+def _file_rows(path: Path, dataset: h5py.Dataset) -> FileRows:
+    """Return the rows of a data set that lies in the file in one piece; they stay there."""
+    return FileRows(path, int(dataset.id.get_offset() or 0), dataset.shape, dataset.dtype)
+
+
 def _landmarks(
     arrays: _Arrays, description: LandmarkDescription, path: Path, poses: Array
 ) -> LandmarkMap:
     """Open the landmarks, whose columns stay in the file."""
     columns = {
-        name: FileRows.of_dataset(path, arrays.dataset(key))
-        for name, key in LANDMARK_COLUMNS.items()
+        name: _file_rows(path, arrays.dataset(key)) for name, key in LANDMARK_COLUMNS.items()
     }
     starts, attitudes = arrays.read("landmark_starts"), arrays.read("landmark_attitudes")
     if len(starts) != len(poses) + 1:

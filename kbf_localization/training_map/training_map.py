@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -17,6 +19,7 @@ from kbf_localization.errors import MapError
 from kbf_localization.landmarks.bearings import Bearings
 from kbf_localization.landmarks.landmark_map import LandmarkMap
 from kbf_localization.landmarks.pose_solver import LandmarkFix
+from kbf_localization.landmarks.table import FileRows
 from kbf_localization.limits import ParameterValue
 from kbf_localization.training_map.calibration import Calibration
 from kbf_localization.vision.camera import Camera, Mount
@@ -56,6 +59,34 @@ class Source:
     frames: int
     chosen: int
     stamps_ns: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class FileThumbnails(Sequence[bytes]):
+    """JPEG bytes a pose, which stand one after the other in a file: `data` (total,) bytes.
+
+    `ends` (n,) says where each ends. Where the file has gone or has been replaced since, a
+    thumbnail is empty.
+    """
+
+    data: FileRows
+    ends: Rows
+    checksums: Rows
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        row = range(len(self))[index]
+        start = int(self.ends[row - 1]) if row else 0
+        data = self.data[start : int(self.ends[row])].tobytes()
+        return data if zlib.crc32(data) == self.checksums[row] else b""
 
 
 @dataclass(frozen=True, repr=False)
