@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
 EXIT_INTERRUPTED = 130
@@ -30,6 +30,7 @@ class _Signals:
     def __init__(self) -> None:
         self.working = False
         self.interrupted = False
+        self.decided = False
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -56,12 +57,32 @@ _signals = _Signals()
 
 def install() -> None:
     """Handle the signals from now on; again is harmless."""
+    # Registered first, it runs last.
+    atexit.unregister(_end_as_decided)
+    atexit.register(_end_as_decided)
     for number in EXIT_CODES:
         # Started by nohup or in the background, the command is not to hear of some of them.
         if signal.getsignal(number) not in (signal.SIG_IGN, _signals.hear):
             signal.signal(number, _signals.hear)
             # When Python itself ends, its handlers go; by then the exit code is decided.
             atexit.register(signal.signal, number, signal.SIG_IGN)
+
+
+def end_interrupted() -> None:
+    """Decide that the process ends with EXIT_INTERRUPTED, after all that is done at exit.
+
+    Where a Ctrl-C has passed through `exec` of a text, as those have that make data classes,
+    Python overrides the exit code of `python -m` by a SIGINT to itself.
+    """
+    _signals.decided = True
+
+
+def _end_as_decided() -> None:
+    if _signals.decided:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # closed, or none
+                stream.flush()
+        os._exit(EXIT_INTERRUPTED)
 
 
 def at_work() -> AbstractContextManager[None]:

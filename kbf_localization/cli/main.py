@@ -31,7 +31,7 @@ from kbf_localization import __version__
 from kbf_localization.child_process import ignore_drawing_settings_here
 from kbf_localization.cli.interruption import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from kbf_localization.cli.interruption import EXIT_TERMINATED as EXIT_TERMINATED
-from kbf_localization.cli.interruption import at_work, install, was_interrupted
+from kbf_localization.cli.interruption import at_work, end_interrupted, install, was_interrupted
 from kbf_localization.errors import DatasetError, KbfError, naming_missing_extras
 from kbf_localization.limits import LEAST_COMMAND_BYTES, check_address_space
 from kbf_localization.sanitize import show_errors, shown, shown_traceback
@@ -194,6 +194,7 @@ class LazyCommands(TyperGroup):
             raise typer.Exit(EXIT_KNOWN_ERROR) from error
         except KeyboardInterrupt as error:
             _say("Interrupted.")
+            end_interrupted()
             raise typer.Exit(EXIT_INTERRUPTED) from error
         except UsageError as error:
             # An argument may be the name of a file that the shell has put in for a pattern.

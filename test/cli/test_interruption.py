@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -68,6 +69,29 @@ def test_sigterm_while_importing_ends_with_143(tmp_path: Path, module: str) -> N
     done = signalled(module, signal.SIGTERM, *BUILD, cwd=tmp_path)
     assert done.returncode == 143
     assert "Traceback" not in done.stderr
+
+
+WITHIN_EXEC = """
+import os, signal, sys
+from kbf_localization.cli import main
+main.load_command = lambda name: exec("os.kill(os.getpid(), signal.SIGINT)")
+sys.argv[:] = ["kbf", "cache", "info"]
+main.main()
+"""
+
+
+def test_ctrl_c_within_a_text_that_is_executed_ends_with_130_too(tmp_path: Path) -> None:
+    """As `dataclass` executes one; Python then ends `python -m` by a signal to itself."""
+    (tmp_path / "within_exec.py").write_text(WITHIN_EXEC)
+    done = subprocess.run(
+        [sys.executable, "-m", "within_exec"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(kbf_localization.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
 
 
 AT_EXIT = """
