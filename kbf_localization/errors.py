@@ -14,6 +14,10 @@ class DatasetError(KbfError):
     """A drive cannot be read."""
 
 
+class MissingDriveError(DatasetError):
+    """There is no drive of this name."""
+
+
 class MapError(KbfError):
     """A training map cannot be read, built or written."""
 

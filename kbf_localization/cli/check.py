@@ -21,7 +21,7 @@ from kbf_localization.cli.console import print_findings, print_line, print_table
 from kbf_localization.cli.drives import Reading, print_notes
 from kbf_localization.cli.options import Source, Sources, takes_groups
 from kbf_localization.cli.progress import show_progress
-from kbf_localization.errors import DatasetError
+from kbf_localization.errors import DatasetError, MissingDriveError
 
 if TYPE_CHECKING:
     from kbf_localization.datasets.drive import Drive
@@ -62,6 +62,8 @@ def check_recordings(sources: Sources, *, reading: Reading) -> None:
             assert drive is not None
             with show_progress() as progress:
                 found = check_recording(drive, progress)
+        except MissingDriveError:
+            raise
         except DatasetError as error:
             drive, found = None, unreadable(error)
         _print_topics(source, drive)

@@ -178,7 +178,11 @@ def evaluate(
     limit_threads(1)
     from kbf_localization.datasets.drive import MEASURED
     from kbf_localization.evaluation.description_cache import opened_cache
-    from kbf_localization.evaluation.evaluate import evaluate_drives, write_results
+    from kbf_localization.evaluation.evaluate import (
+        ALIGNED_NOTE,
+        evaluate_drives,
+        write_results,
+    )
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.stopwatch import Stopwatch
     from kbf_localization.mapping import load_map
@@ -243,6 +247,8 @@ def evaluate(
     print_methods(f"{of}: {', '.join(methods)}; odometry {metrics['odometry']}", methods)
     if len(drives) > 1 and "conditions" in metrics:
         _print_lightings(metrics["conditions"])
+    if metrics.get("aligned"):
+        print_line(f"Note: {ALIGNED_NOTE}")
     for warning in metrics.get("warnings", ()):
         print_line(f"Warning: {warning}", style="bold red")
     print_line(f"{drive_s:.0f} s of driving in {run_s:.1f} s: {times:.1f} times as fast")

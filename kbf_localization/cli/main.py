@@ -32,7 +32,12 @@ from kbf_localization.child_process import ignore_drawing_settings_here
 from kbf_localization.cli.interruption import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from kbf_localization.cli.interruption import EXIT_TERMINATED as EXIT_TERMINATED
 from kbf_localization.cli.interruption import at_work, end_interrupted, install, was_interrupted
-from kbf_localization.errors import DatasetError, KbfError, naming_missing_extras
+from kbf_localization.errors import (
+    DatasetError,
+    KbfError,
+    MissingDriveError,
+    naming_missing_extras,
+)
 from kbf_localization.limits import LEAST_COMMAND_BYTES, check_address_space
 from kbf_localization.sanitize import show_errors, shown, shown_traceback
 
@@ -210,7 +215,8 @@ def _of_the_machine(error: OSError) -> bool:
 
 def _whole_recording(ctx: Any, error: KbfError) -> str:
     """Point from a drive that no map can be built from to the check of all of it."""
-    if ctx.invoked_subcommand != "map" or not isinstance(error, DatasetError):
+    unusable = isinstance(error, DatasetError) and not isinstance(error, MissingDriveError)
+    if ctx.invoked_subcommand != "map" or not unusable:
         return ""
     return " (kbf check SOURCE looks at the whole recording)"
 
@@ -255,7 +261,8 @@ def _print_version(wanted: bool) -> None:
 @app.callback(epilog="Try it: [bold]kbf demo[/bold]. Each command explains itself: kbf map --help.")
 def kbf(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Tell a mobile robot where it is, from wheel odometry and one camera."""

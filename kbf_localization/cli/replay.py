@@ -52,7 +52,12 @@ def replay(
 ) -> None:
     from kbf_localization.datasets.files import check_links
     from kbf_localization.datasets.rosbag import RosbagDrive
-    from kbf_localization.evaluation.evaluate import SourceResult, evaluate_drives, write_results
+    from kbf_localization.evaluation.evaluate import (
+        ALIGNED_NOTE,
+        SourceResult,
+        evaluate_drives,
+        write_results,
+    )
     from kbf_localization.evaluation.results import ResultsFolder
     from kbf_localization.evaluation.run import with_beliefs, wrong_beyond_m
     from kbf_localization.mapping import load_map
@@ -95,6 +100,10 @@ def replay(
         print_line(f"Note: {line}")
     print_missing_truth([drive])
     print_methods(f"{drive.name} through the node, {rate:g} times as fast", metrics["methods"])
+    if metrics.get("aligned"):
+        print_line(f"Note: {ALIGNED_NOTE}")
+    for warning in metrics.get("warnings", ()):
+        print_line(f"Warning: {warning}", style="bold red")
     print_line(f"Results: {files.shown(folder)}")
 
 

@@ -10,7 +10,7 @@ from kbf_localization.datasets.files import BAG_SUFFIXES, check_inside, check_li
 from kbf_localization.datasets.parts import DrivePart, SimulatedOdometryDrive, parse_part
 from kbf_localization.datasets.public import READERS, KittiDrive
 from kbf_localization.datasets.simulated_odometry import parse_odometry_option
-from kbf_localization.errors import DatasetError, naming_missing_extras
+from kbf_localization.errors import DatasetError, MissingDriveError, naming_missing_extras
 
 
 def open_drive(
@@ -52,7 +52,7 @@ def is_bag(path: Path) -> bool:
 def _open(path: Path, topics: dict[str, str | None], follow_links: bool) -> Drive:
     try:
         if not path.exists():
-            raise DatasetError(f"{path}: no such file or folder")
+            raise MissingDriveError(f"{path}: no such file or folder")
         for reader in READERS:
             if reader.recognizes(path):
                 if not follow_links:

@@ -75,6 +75,8 @@ class Difference:
     @property
     def verdict(self) -> str:
         """For metrics of which less is better."""
+        if self.difference == self.low == self.high == 0.0:
+            return "equal"
         if self.low <= 0.0 <= self.high:
             return "within noise"
         return "better" if self.difference < 0.0 else "worse"
@@ -243,7 +245,9 @@ def summary(labels: Sequence[str], differences: Mapping[str, Mapping[str, Differ
     for label, by_key in differences.items():
         median = by_key["position_median_m"]
         amount = length_text(abs(median.difference), fine=True)
-        if median.verdict == "within noise":
+        if median.verdict == "equal":
+            sentences.append(f"{label} and {labels[0]} have the same median error")
+        elif median.verdict == "within noise":
             sentences.append(f"{label} and {labels[0]} do not differ beyond noise ({amount})")
         else:
             sentences.append(

@@ -120,17 +120,24 @@ def errors_relative_to_map(run: Run, training_map: TrainingMap) -> Array:
 
 Metrics = dict[str, float]
 
+ALIGNED_NOTE = (
+    "The map has its own frame: the truth was moved onto the tracked poses (SE(2)) before errors "
+    "were measured. The error relative to the map needs no such alignment."
+)
+
 
 @dataclass(frozen=True, repr=False)
 class SourceResult:
     """One drive and each method's estimates, by the method's name.
 
-    `descriptions` of its images by the map's descriptor, where they were made here.
+    `descriptions` of its images by the map's descriptor, where they were made here. `truth_frame`
+    (3,) is the pose of the truth's frame in the map's, where the truth was moved by it.
     """
 
     drive: Drive
     runs: Mapping[str, Run]
     descriptions: Sequence[ImageDescription | None] = ()
+    truth_frame: Array | None = None
 
     def __repr__(self) -> str:
         return f"SourceResult({self.drive.name}: {', '.join(self.runs)})"
@@ -210,6 +217,7 @@ def in_map_frame(
                 name: replace(with_truth_in(run, frame), map_truth=truth_in_map(run, training_map))
                 for name, run in result.runs.items()
             },
+            truth_frame=frame,
         )
         for result in results
     ], True
@@ -257,6 +265,7 @@ def write_results(
     }
     if training_map.own_frame:
         metrics["aligned"] = aligned
+    notes = (ALIGNED_NOTE,) if aligned else ()
     warnings = [
         training_warning(training_map, result.drive, result.descriptions) for result in results
     ]
@@ -300,6 +309,7 @@ def write_results(
                     result.drive,
                     warning,
                     progress,
+                    notes=notes,
                 )
     if report and len(results) > 1:
         write_drives_report(folder, config, metrics, parts)
@@ -328,6 +338,8 @@ def _write_trajectories(folder: ResultsFolder, part: str, result: SourceResult) 
             write_tum(path, run.stamps_ns, run.estimates)
     poses = result.drive.poses
     if poses is not None:
+        if result.truth_frame is not None:
+            poses = compose(result.truth_frame, poses)
         with folder.writing(f"{part}trajectory_truth.tum") as path:
             write_tum(path, np.asarray(result.drive.stamps_ns), poses)
 

@@ -245,6 +245,8 @@ def metric_rows(metrics: dict[str, Any]) -> list[tuple[str, object, str]]:
 
 
 MAX_CLOSURES_DRAWN = 300
+PATHS_INCHES = 4.6, 3.4
+"""Small, so that the writing stays legible where three plots stand side by side."""
 MAX_CLOSURES_SHOWN = 6
 """Closures whose two images are shown: those with the fewest inliers, which deserve a look."""
 MAX_REJECTED_SHOWN = 2
@@ -338,7 +340,7 @@ def _keyframe_poses(estimates: PoseEstimates) -> Array:
 
 
 def _draw_paths(folder: ResultsFolder, estimates: PoseEstimates, after: bool) -> Path:
-    figure, axes = make_figure(7.0, 5.0)
+    figure, axes = make_figure(*PATHS_INCHES)
     if after:
         poses = _keyframe_poses(estimates)
         step = max(1, len(estimates.closures) // MAX_CLOSURES_DRAWN)
@@ -356,7 +358,7 @@ def _draw_paths(folder: ResultsFolder, estimates: PoseEstimates, after: bool) ->
             path = trajectory.odometry
         colour = COLOURS[number % len(COLOURS)]
         axes.plot(path[:, 0], path[:, 1], color=colour, linewidth=1.0, label=trajectory.name)
-    axes.set_aspect("equal")
+    axes.set_aspect("equal", adjustable="datalim")
     axes.set_xlabel("x (m)")
     axes.set_ylabel("y (m)")
     axes.legend(fontsize="small")
@@ -364,7 +366,7 @@ def _draw_paths(folder: ResultsFolder, estimates: PoseEstimates, after: bool) ->
 
 
 def _draw_sigmas(folder: ResultsFolder, estimates: PoseEstimates) -> Path:
-    figure, axes = make_figure(7.0, 3.0)
+    figure, axes = make_figure(*PATHS_INCHES)
     for number, trajectory in enumerate(estimates.trajectories):
         sigmas = [
             position_sigma(block) if np.isfinite(block).all() else np.nan

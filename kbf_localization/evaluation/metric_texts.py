@@ -35,6 +35,11 @@ METRIC_TEXTS = {
         "The largest distance to the true position, the time before the first fix included. "
         "Lower is better; before the first fix it may be anything.",
     ),
+    "relative_to_map_median_m": MetricText(
+        "error relative to the map, median",
+        "Error of the pose relative to the nearest map image, on a map in its own frame: what a "
+        "robot that returns to a place notices. Lower is better; independent of the map's errors.",
+    ),
     "aligned_rmse_m": MetricText(
         "position error, aligned, RMSE",
         "As the RMSE above, after the estimated path was moved and turned onto the truth: evo's "
@@ -210,7 +215,7 @@ def percent_text(fraction: float) -> str:
     percent = 100.0 * fraction
     if percent == 0.0 or percent == 100.0:
         return f"{percent:.0f} %"
-    if percent > 99.0:
+    if percent >= 99.95:
         # 99.96 % is not all.
         return f"{math.floor(100 * percent) / 100:g} %"
     return f"{percent:.2g} %" if percent < 10.0 else f"{percent:.1f} %"

@@ -107,7 +107,7 @@ def trajectory_metrics(*runs: Run) -> dict[str, float]:
         if len(sigmas):
             metrics["within_three_sigma_share"] = float(np.mean(sigmas <= 3.0))
             metrics["nees_mean"] = float(np.mean(sigmas**2))
-        metrics |= _evo_metrics(runs)
+        metrics |= _evo_metrics(runs) | _relative_to_map(runs)
     if any(run.has_state for run in runs):
         metrics |= _state_metrics(runs, known, tracking)
     measured = [run.inliers for run in runs if run.inliers is not None]
@@ -142,6 +142,14 @@ def _evo_metrics(runs: Sequence[Run]) -> dict[str, float]:
         for key, errors in found.items()
         if sum(map(len, errors))
     }
+
+
+def _relative_to_map(runs: Sequence[Run]) -> dict[str, float]:
+    """Return the median error relative to the nearest map image, on a map in its own frame."""
+    away = [run.estimates - run.map_truth for run in runs if run.map_truth is not None]
+    errors = np.hypot(*np.concatenate([np.empty((0, 3)), *away])[:, :2].T)
+    known = errors[np.isfinite(errors)]
+    return {"relative_to_map_median_m": float(np.median(known))} if len(known) else {}
 
 
 def _state_metrics(runs: Sequence[Run], known: Array, tracking: Array) -> dict[str, float]:

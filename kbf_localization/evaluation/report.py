@@ -84,6 +84,8 @@ def write_report(
     drive: Drive,
     warning: str | None = None,
     progress: Progress = no_progress,
+    *,
+    notes: Sequence[str] = (),
 ) -> Path:
     """Write the report of one drive with its replay player, which shows the first run at first.
 
@@ -97,9 +99,10 @@ def write_report(
     )
     if drive.condition:
         subtitle += f" · {drive.condition}"
-    notes = "".join(f"<li>{escape(line)}</li>" for line in (CAMERA_NOTE, *drive.warnings[:20]))
+    lines = (CAMERA_NOTE, *notes, *drive.warnings[:20])
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     body = _warning_html(warning) if warning else ""
-    body += _verdict_html(runs) + _page_part("drive.html") + _section("Notes", f"<ul>{notes}</ul>")
+    body += _verdict_html(runs) + _page_part("drive.html") + _section("Notes", f"<ul>{items}</ul>")
     return _write(folder, name, title, config, body, DRIVE_SCRIPTS, data, subtitle)
 
 

@@ -50,7 +50,8 @@ def test_what_cannot_be_opened_is_unusable_and_its_topics_are_shown(bag: Path) -
 
 
 def test_the_worst_of_several_recordings_decides(bag: Path) -> None:
-    result = kbf("check", bag, bag.parent / "absent")
+    (bag.parent / "empty").mkdir()
+    result = kbf("check", bag, bag.parent / "empty")
     assert result.exit_code == 2
     assert "Usable, with warnings" in result.output and "Unusable" in result.output
 
@@ -60,5 +61,12 @@ def test_the_clocks_alone_are_checked_by_name(bag: Path) -> None:
 
 
 def test_an_error_of_map_build_points_to_the_check(tmp_path: Path) -> None:
-    message = refused("map", "build", tmp_path / "absent", "--output", tmp_path / "m.kbfmap")
+    (tmp_path / "empty").mkdir()
+    message = refused("map", "build", tmp_path / "empty", "--output", tmp_path / "m.kbfmap")
     assert "kbf check SOURCE looks at the whole recording" in message
+
+
+def test_a_mistyped_name_is_one_line_without_further_advice(tmp_path: Path) -> None:
+    for command in (("check",), ("map", "build", "--output", tmp_path / "m.kbfmap")):
+        message = refused(*command, tmp_path / "absent")
+        assert message == f"Error: {tmp_path / 'absent'}: no such file or folder"

@@ -84,8 +84,10 @@ def test_covariances_on_a_bent_map_are_judged_relative_to_its_images() -> None:
     variance = run.covariances[0, 0, 0]
     assert aligned
     assert metrics["nees_mean"] == pytest.approx((0.12**2 + 0.05**2) / variance)
+    assert metrics["relative_to_map_median_m"] == pytest.approx(np.hypot(0.12, 0.05))
     without = SimpleNamespace(poses=poses, reference_poses=None, own_frame=True)
     (result,), _ = in_map_frame([SourceResult(drive, {"kbf": run})], without)
     metrics = trajectory_metrics(result.runs["kbf"])
     assert "nees_mean" not in metrics
     assert "within_three_sigma_share" not in metrics
+    assert "relative_to_map_median_m" not in metrics

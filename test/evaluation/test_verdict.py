@@ -152,7 +152,10 @@ def test_fractions_are_per_cent_and_nearly_all_is_not_all() -> None:
 def test_every_figure_is_explained() -> None:
     driven = np.array([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
     run = replace(
-        run_of([0.1, 0.2], ["localizing", "tracking"]), inliers=np.array([0, 60]), truth=driven
+        run_of([0.1, 0.2], ["localizing", "tracking"]),
+        inliers=np.array([0, 60]),
+        truth=driven,
+        map_truth=driven,
     )
     figures = trajectory_metrics(run)
     assert set(figures) == set(METRIC_TEXTS)

@@ -160,10 +160,16 @@ function shadeLost(context, method, x, top, height, right) {
   context.restore();
 }
 
+// The low end of a logarithmic axis of errors: few frames are below it. From 1 mm, to which errors are told, to 1 cm.
+function lowestShown(series) {
+  const all = Float32Array.from(series.flatMap((errors) => Array.from(errors).filter(Number.isFinite))).sort();
+  return Math.min(0.01, Math.max(0.001, all[Math.floor(0.05 * all.length)] || 0));
+}
+
 function drawErrorsOverTime(canvas, methods) {
   const high = Math.max(...methods.map((method) => largest(method.errors, 0.2)));
   const chart = axes(canvas, {
-    x: [0, data.seconds[data.seconds.length - 1] || 1], y: [0.01, high * 1.2], logY: true,
+    x: [0, data.seconds[data.seconds.length - 1] || 1], y: [lowestShown(methods.map((method) => method.errors)), high * 1.2], logY: true,
     xLabel: "time (s)", yLabel: "position error (m)", top: 24,
   });
   const { context, x, y, area } = chart;
@@ -182,7 +188,7 @@ function drawDistribution(canvas, methods) {
   const sorted = methods.map((method) => Float32Array.from(method.errors.filter(Number.isFinite)).sort());
   const high = Math.max(1.5, ...sorted.map((errors) => errors[errors.length - 1] || 0));
   const { context, x, y, area } = axes(canvas, {
-    x: [0.01, high], y: [0, 1], logX: true, xLabel: "position error (m)", yLabel: "fraction of frames",
+    x: [lowestShown(sorted), high], y: [0, 1], logX: true, xLabel: "position error (m)", yLabel: "fraction of frames",
   });
   context.strokeStyle = theme.colour("muted");
   context.setLineDash([3, 3]);
@@ -199,7 +205,7 @@ function drawDistribution(canvas, methods) {
 function drawSigma(canvas, method) {
   const pairs = [];
   method.errors.forEach((error, row) => {
-    if (Number.isFinite(error) && method.sigmas[row] > 0) pairs.push([method.sigmas[row], Math.max(error, 0.003)]);
+    if (Number.isFinite(error) && method.sigmas[row] > 0) pairs.push([method.sigmas[row], Math.max(error, 0.001)]);
   });
   const sigmas = pairs.map((pair) => pair[0]), errors = pairs.map((pair) => pair[1]);
   const low = smallest(sigmas, 0.05), high = largest(sigmas, 0.5);

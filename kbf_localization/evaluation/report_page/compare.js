@@ -19,7 +19,7 @@
   function draw(drive, canvas) {
     const high = Math.max(...drive.errors.map((errors) => largest(errors, 0.2)));
     const { context, x, y, area } = axes(canvas, {
-      x: [0, drive.seconds[drive.seconds.length - 1] || 1], y: [0.01, high * 1.2], logY: true,
+      x: [0, drive.seconds[drive.seconds.length - 1] || 1], y: [lowestShown(drive.errors), high * 1.2], logY: true,
       xLabel: "time (s)", yLabel: "position error (m)",
     });
     drive.errors.forEach((errors, run) => {

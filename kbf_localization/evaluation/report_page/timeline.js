@@ -21,7 +21,7 @@ const timeline = (() => {
 
   function drawCurve(context, width, height, x, method, worst, events) {
     const values = data.hasTruth ? method.errors : method.evidence;
-    const low = data.hasTruth ? 0 : smallest(values, 0), top = largest(values, data.hasTruth ? 0.3 : 1);
+    const low = data.hasTruth ? 0 : smallest(values, 0), top = largest(values, data.hasTruth ? 0.05 : 1);
     const fraction = (value) => (data.hasTruth ? Math.sqrt(Math.max(value, 0) / top) : (value - low) / (top - low));
     const y = (value) => height - 4 - fraction(value) * (height - TOP - 14);
     shadeLost(context, method, x, 0, height, width);
