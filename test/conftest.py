@@ -190,8 +190,8 @@ def browser() -> "Iterator[Chromium]":
     executable = find_chromium()
     if executable is None:
         pytest.skip("no Chromium here: install the package chromium to test the pages")
-    with chromium(executable) as one:
-        yield one
+    with chromium(executable) as browser:
+        yield browser
 
 
 @contextmanager

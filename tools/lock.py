@@ -159,7 +159,7 @@ def resolved(requirements: list[str], python: str, pins: dict[str, str]) -> dict
 
 
 def upgrade() -> None:
-    """Pin the groups anew; a dependency belongs to the first group that needs it."""
+    """Pin the groups again; a dependency belongs to the first group that needs it."""
     with tempfile.TemporaryDirectory() as folder:
         solver = Path(folder) / "solver.txt"
         solver.write_text(pip_requirements(read_pins("lock", False)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the commands on maps share: their options and files, and how they show a map."""
+"""Parts of all commands on maps: their options and files, and how they show a map."""
 
 from __future__ import annotations
 

@@ -388,10 +388,10 @@ def _accepted_shown(estimates: PoseEstimates) -> list[tuple[Closure, str]]:
 
 def _rejected_shown(estimates: PoseEstimates) -> list[tuple[Closure, str]]:
     """Return those with most inliers of each reason: which would have misled most."""
-    ordered = sorted(estimates.rejected, key=lambda one: -one.closure.inliers)
+    ordered = sorted(estimates.rejected, key=lambda rejected: -rejected.closure.inliers)
     by_reason: dict[str, list[tuple[Closure, str]]] = {}
-    for one in ordered:
-        by_reason.setdefault(one.reason, []).append((one.closure, f"{one.reason}: "))
+    for rejected in ordered:
+        by_reason.setdefault(rejected.reason, []).append((rejected.closure, f"{rejected.reason}: "))
     return [shown for group in by_reason.values() for shown in group[:MAX_REJECTED_SHOWN]]
 
 

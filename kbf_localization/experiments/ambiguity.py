@@ -241,7 +241,9 @@ def check_worlds(text: str | None) -> list[str]:
 def findings(trials: Sequence[AmbiguityTrial]) -> ExperimentResult:
     """Return a table of variants by worlds, and every trial."""
     metrics = nested_summaries(
-        ((one.world, one.variant, name), one.figures[name]) for one in trials for name in FIGURES
+        ((trial.world, trial.variant, name), trial.figures[name])
+        for trial in trials
+        for name in FIGURES
     )
     rows = [
         (
@@ -256,8 +258,8 @@ def findings(trials: Sequence[AmbiguityTrial]) -> ExperimentResult:
         *("Tracking [%]", "Tracking in a tile [%]"),
     )
     raw = (
-        (one.world, one.variant, one.office, *(one.figures[name] for name in FIGURES))
-        for one in trials
+        (trial.world, trial.variant, trial.office, *(trial.figures[name] for name in FIGURES))
+        for trial in trials
     )
     return ExperimentResult(
         "Places that look alike",

@@ -32,7 +32,7 @@ from kbf_localization.progress import Progress
 from kbf_localization.simulator.optics import USUAL_CAMERA, SimulatedCamera
 from kbf_localization.simulator.simulated_drives import simulate
 
-BEGIN_S, LASTING_S = 15.0, 10.0
+BEGIN_S, DURATION_S = 15.0, 10.0
 """When a fault that passes begins, and how long it is there."""
 SLIP_S = 1.0
 """How long wheels slip, by a metre or by 30°: several times the usual speed."""
@@ -93,7 +93,7 @@ def _frozen(motions: Array, seconds: Array) -> Array:
 
 
 def _during(seconds: Array) -> Flags:
-    return (seconds >= BEGIN_S) & (seconds < BEGIN_S + LASTING_S)
+    return (seconds >= BEGIN_S) & (seconds < BEGIN_S + DURATION_S)
 
 
 def _seconds(drive: Drive) -> Array:
@@ -138,19 +138,21 @@ def _shifted_clock(drive: Drive) -> Drive:
     return AlteredDrive(drive, stamps_ns=drive.stamps_ns + later, odometry=odometry)
 
 
-def _never_near(one: Drive, two: Drive) -> Drives:
+def _never_near(drive: Drive, other: Drive) -> Drives:
     """Return a quarter of a drive, and the longest part of another that no closure can join."""
-    part = DrivePart(one, Part("first quarter", last=0.25))
-    assert part.poses is not None and two.poses is not None
-    between = two.poses[:, None] - part.poses[None]
+    part = DrivePart(drive, Part("first quarter", last=0.25))
+    assert part.poses is not None and other.poses is not None
+    between = other.poses[:, None] - part.poses[None]
     near = np.hypot(between[..., 0], between[..., 1]) < MAX_DISTANCE_M
     apart = ~(near & (np.abs(wrap_angle(between[..., 2])) < MAX_TURN_RAD)).any(axis=1)
     if not apart.any():
         raise ParameterError("drives this short meet everywhere; give more --frames")
     ends = np.flatnonzero(np.diff(np.r_[False, apart, False]))
     first, last = max(zip(ends[::2], ends[1::2]), key=lambda span: int(span[1] - span[0]))
-    seconds = _seconds(two)[[first, last - 1]]
-    return part, DrivePart(two, Part("away", float(seconds[0]), float(seconds[1]), in_seconds=True))
+    seconds = _seconds(other)[[first, last - 1]]
+    return part, DrivePart(
+        other, Part("away", float(seconds[0]), float(seconds[1]), in_seconds=True)
+    )
 
 
 def _two_wings(drive: Drive) -> Drive:
@@ -227,55 +229,61 @@ class FaultOffice:
 
     def faults(self) -> dict[str, Callable[[], Fault]]:
         """Return the faults by their names; drives with another camera are rendered when asked."""
-        one, two = self.drives()
+        first, second = self.drives()
         metre, turn = (1.0, 0.0, 0.0), (0.0, 0.0, float(np.radians(30.0)))
 
         def both(alter: Callable[[Array, Array], Array]) -> list[Drive]:
-            return [_with_odometry(drive, alter) for drive in (one, two)]
+            return [_with_odometry(drive, alter) for drive in (first, second)]
 
         def slipped(slip: tuple[float, float, float]) -> Fault:
             alter = lambda motions, seconds: _slipping(slip, motions, seconds)  # noqa: E731
-            return Fault([one, _with_odometry(two, alter)], r"slip|jumps")
+            return Fault([first, _with_odometry(second, alter)], r"slip|jumps")
 
-        missing = np.flatnonzero(~_during(_seconds(two)))
+        missing = np.flatnonzero(~_during(_seconds(second)))
         return {
-            "undisturbed": lambda: Fault([one, two], None),
+            "undisturbed": lambda: Fault([first, second], None),
             "odometry 5 % too long": lambda: Fault(
                 both(_too_long), r"as the wheels report", observable=False
             ),
             "odometry of one drive 5 % too long": lambda: Fault(
-                [one, _with_odometry(two, _too_long)], r"more distance than"
+                [first, _with_odometry(second, _too_long)], r"more distance than"
             ),
             "heading drift doubled": lambda: Fault(both(_drifting), r"too far left"),
             "images missing for 10 s": lambda: Fault(
-                [one, AlteredDrive(two, indices=missing)], r"no images? from"
+                [first, AlteredDrive(second, indices=missing)], r"no images? from"
             ),
-            "lens covered for 10 s": lambda: Fault([one, _covered(two, 12.0, False)], r"covered"),
-            "lens covered throughout": lambda: Fault([one, _covered(two, 12.0, True)], r"covered"),
+            "lens covered for 10 s": lambda: Fault(
+                [first, _covered(second, 12.0, False)], r"covered"
+            ),
+            "lens covered throughout": lambda: Fault(
+                [first, _covered(second, 12.0, True)], r"covered"
+            ),
             "no texture at all": lambda: Fault(
-                [_covered(drive, 128.0, True) for drive in (one, two)], r"covered|blank"
+                [_covered(drive, 128.0, True) for drive in (first, second)], r"covered|blank"
             ),
             "wheel slip of 1 m": lambda: slipped(metre),
             "wheel slip of 30°": lambda: slipped(turn),
             "odometry frozen for 10 s": lambda: Fault(
-                [one, _with_odometry(two, _frozen)], r"report no motion"
+                [first, _with_odometry(second, _frozen)], r"report no motion"
             ),
             "images 0.2 s late": lambda: Fault(
                 self.drives("late", SimulatedCamera(time_offset_s=0.2)), r"stamps are 0\.\d+ s late"
             ),
             "two buildings": lambda: Fault(
-                [one, self.drives("other", other=True)[0]], r"nothing joins"
+                [first, self.drives("other", other=True)[0]], r"nothing joins"
             ),
-            "two identical floors": lambda: Fault([one, two], None, observable=False),
-            "two identical wings in a drive": lambda: Fault([_two_wings(one)], r"look alike"),
-            "drives that never meet": lambda: Fault(_never_near(one, two), r"nothing joins"),
-            "the same drive twice": lambda: Fault([one, one], r"same drive"),
+            "two identical floors": lambda: Fault([first, second], None, observable=False),
+            "two identical wings in a drive": lambda: Fault([_two_wings(first)], r"look alike"),
+            "drives that never meet": lambda: Fault(_never_near(first, second), r"nothing joins"),
+            "the same drive twice": lambda: Fault([first, first], r"same drive"),
             "the same drive twice, another clock": lambda: Fault(
-                [one, _shifted_clock(one)], r"same drive"
+                [first, _shifted_clock(first)], r"same drive"
             ),
-            "a drive that stands still": lambda: Fault([one, _standing(two)], r"nothing joins"),
-            "a drive that stands still, alone": lambda: Fault([_standing(one)], r"stands still"),
-            "two images": lambda: Fault([_first_images(one, 2)], r"no place was recognized"),
+            "a drive that stands still": lambda: Fault(
+                [first, _standing(second)], r"nothing joins"
+            ),
+            "a drive that stands still, alone": lambda: Fault([_standing(first)], r"stands still"),
+            "two images": lambda: Fault([_first_images(first, 2)], r"no place was recognized"),
             "camera looks 90° to the left": lambda: Fault(
                 self.drives("left", SimulatedCamera(yaw_rad=float(np.pi / 2))), r"camera"
             ),

@@ -226,11 +226,11 @@ def _support(closures: Sequence[Closure], keyframes: Keyframes, poses: Array) ->
     # In the order of the pieces, so that closures of both directions compare.
     swap = keyframes.piece_of[first] > keyframes.piece_of[second]
     swap |= (pieces[0] == pieces[1]) & (first > second)
-    one, other = np.where(swap, second, first), np.where(swap, first, second)
+    here, other = np.where(swap, second, first), np.where(swap, first, second)
     seen = np.where(swap[:, None], relative(motions, np.zeros(3)), motions)
     distance = np.hypot(motions[:, 0], motions[:, 1])
     for number in range(len(closures)):
-        gap = np.abs(keyframes.path_m[one] - keyframes.path_m[one[number]])
+        gap = np.abs(keyframes.path_m[here] - keyframes.path_m[here[number]])
         gap_other = np.abs(keyframes.path_m[other] - keyframes.path_m[other[number]])
         path = gap + gap_other
         near = np.flatnonzero(
@@ -241,7 +241,7 @@ def _support(closures: Sequence[Closure], keyframes: Keyframes, poses: Array) ->
         )
         if not len(near):
             continue
-        moved = relative(poses[one[number]], poses[one[near]])
+        moved = relative(poses[here[number]], poses[here[near]])
         moved_other = relative(poses[other[near]], poses[other[number]])
         predicted = compose(compose(moved, seen[near]), moved_other)
         away = predicted - seen[number]
@@ -326,9 +326,9 @@ def redundancy(closures: Sequence[Closure], keyframes: Keyframes) -> Array:
     """Return how many closures (c,), itself included, see the same points as each."""
     first, second, _ = _stacked(closures)
     swap = first > second
-    one, other = np.where(swap, second, first), np.where(swap, first, second)
-    pieces = keyframes.piece_of[one], keyframes.piece_of[other]
-    paths = keyframes.path_m[one], keyframes.path_m[other]
+    here, other = np.where(swap, second, first), np.where(swap, first, second)
+    pieces = keyframes.piece_of[here], keyframes.piece_of[other]
+    paths = keyframes.path_m[here], keyframes.path_m[other]
     counts = np.ones(len(closures))
     for number in range(len(closures)):
         near = np.ones(len(closures), dtype=bool)

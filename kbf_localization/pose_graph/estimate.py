@@ -135,14 +135,14 @@ def _refuse_repeated(drives: Sequence[Drive]) -> None:
                 )
 
 
-def _same_recording(one: Drive, other: Drive) -> bool:
+def _same_recording(drive: Drive, other: Drive) -> bool:
     """Tell whether two drives are one, by images' times and by wheels, whatever the clock says."""
-    if len(one) != len(other) or len(one.odometry.poses) != len(other.odometry.poses):
+    if len(drive) != len(other) or len(drive.odometry.poses) != len(other.odometry.poses):
         return False
-    later = other.stamps_ns[0] - one.stamps_ns[0]
+    later = other.stamps_ns[0] - drive.stamps_ns[0]
     return bool(
-        np.array_equal(one.stamps_ns + later, other.stamps_ns)
-        and (later == 0 or np.array_equal(one.odometry.poses, other.odometry.poses))
+        np.array_equal(drive.stamps_ns + later, other.stamps_ns)
+        and (later == 0 or np.array_equal(drive.odometry.poses, other.odometry.poses))
     )
 
 
@@ -170,7 +170,10 @@ class Evidence:
             states=states,
             local=self.local * (scale, scale, 1.0),
             closures=[closure.scaled(scale) for closure in self.closures],
-            rejected=[Rejected(one.closure.scaled(scale), one.reason) for one in self.rejected],
+            rejected=[
+                Rejected(rejected.closure.scaled(scale), rejected.reason)
+                for rejected in self.rejected
+            ],
         )
 
 
@@ -457,12 +460,12 @@ class _Estimator:
 
 def look_alike_lines(rejected: Sequence[Rejected], poses: Array) -> list[str]:
     """Name closures that agree with each other against path and final poses (n, 3)."""
-    found = [one.closure for one in rejected if one.reason == LOOK_ALIKE]
+    found = [item.closure for item in rejected if item.reason == LOOK_ALIKE]
     # Wheels that slipped contradict closures which the final poses fit.
-    found = [one for one, wrong in zip(found, misfits(found, poses)) if wrong]
+    found = [closure for closure, wrong in zip(found, misfits(found, poses)) if wrong]
     if len(found) < MIN_LOOK_ALIKE:
         return []
-    first, second = ([getattr(one, end) for one in found] for end in ("first", "second"))
+    first, second = ([getattr(closure, end) for closure in found] for end in ("first", "second"))
     apart = np.median(np.hypot(*(poses[first] - poses[second])[:, :2].T))
     return [
         f"places about {apart:.0f} m apart look alike in {len(found)} pairs of images; they are "

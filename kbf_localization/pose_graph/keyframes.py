@@ -176,14 +176,14 @@ def still_stretches(drive: Drive, odometry: DriveOdometry) -> list[tuple[int, in
     return found
 
 
-def has_moved(one: Keypoints, other: Keypoints, width: int) -> bool | None:
+def has_moved(keypoints: Keypoints, other: Keypoints, width: int) -> bool | None:
     """Tell whether the camera moved between two images; None where they show too little."""
-    if min(len(one), len(other)) < MIN_COMMON_MATCHES:
+    if min(len(keypoints), len(other)) < MIN_COMMON_MATCHES:
         return None
-    rows, columns, _ = mutual_matches(squared_distances(one.descriptors, other.descriptors))
+    rows, columns, _ = mutual_matches(squared_distances(keypoints.descriptors, other.descriptors))
     if len(rows) < MIN_COMMON_MATCHES:
-        return True if min(len(one), len(other)) >= MANY_KEYPOINTS else None
-    away = np.linalg.norm(one.pixels[rows] - other.pixels[columns], axis=1)
+        return True if min(len(keypoints), len(other)) >= MANY_KEYPOINTS else None
+    away = np.linalg.norm(keypoints.pixels[rows] - other.pixels[columns], axis=1)
     return bool(np.median(away) > MOVED_PX_WIDTHS * width)
 
 

@@ -192,8 +192,8 @@ def _camera(
     pairs = []
     for piece in np.unique(keyframes.piece_of):
         rows = np.flatnonzero(keyframes.piece_of == piece)
-        for one, other in choose_pairs(keyframes.odometry[rows]):
-            a, b = int(rows[one]), int(rows[other])
+        for row, other in choose_pairs(keyframes.odometry[rows]):
+            a, b = int(rows[row]), int(rows[other])
             if abs(keyframes.path_m[a] - keyframes.path_m[b]) > 1.5:
                 continue
             first, second, _ = mutual_matches(

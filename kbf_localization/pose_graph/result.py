@@ -146,7 +146,9 @@ class HeldOut:
         """Return folds that leave out every third stretch, those that still join all pieces."""
         if not closures:
             return []
-        later = np.array([max(one.first, one.second) for one in closures], dtype=np.intp)
+        later = np.array(
+            [max(closure.first, closure.second) for closure in closures], dtype=np.intp
+        )
         stretch = np.floor(keyframes.path_m[later] / STRETCH_M).astype(np.intp)
         _, number = np.unique(
             np.stack((keyframes.piece_of[later], stretch), axis=1), axis=0, return_inverse=True

@@ -107,7 +107,7 @@ def drive_through(
     plan: FloorPlan, rng: np.random.Generator, start_ns: int, frames: int
 ) -> Trajectory:
     """Return `frames` images of a robot that makes the office's tour."""
-    track = _follow(_way(plan, rng, frames), rng, round(frames * FRAME_S / _STEP_S) + 8)
+    track = _follow(_path(plan, rng, frames), rng, round(frames * FRAME_S / _STEP_S) + 8)
     clock = np.arange(len(track)) * _STEP_S
     times = np.arange(frames) * FRAME_S + np.clip(rng.normal(0, 0.0015, frames), -0.02, 0.02) + 0.05
     poses = np.stack([np.interp(times, clock, column) for column in track.T], axis=-1)
@@ -116,7 +116,7 @@ def drive_through(
     return named(stamps, poses, labels)
 
 
-def _way(plan: FloorPlan, rng: np.random.Generator, frames: int) -> Array:
+def _path(plan: FloorPlan, rng: np.random.Generator, frames: int) -> Array:
     """Return a drive's waypoints: round the plan's rooms from a random start, beside the others.
 
     Drives of equally many frames see the same rooms, as many as they have time for, so that one

@@ -88,7 +88,7 @@ def test_a_known_offset_is_found_to_some_milliseconds(seconds: float) -> None:
     assert found.correlation > 0.95 and found.correlation >= found.uncorrected
 
 
-def test_simulated_drives_are_told_to_20_ms(office_drives: tuple[Path, Path]) -> None:
+def test_the_offset_of_simulated_drives_is_within_20_ms(office_drives: tuple[Path, Path]) -> None:
     for path in office_drives:
         drive = open_drive(path)
         images = list(drive.images())

@@ -372,5 +372,5 @@ def test_a_window_without_room_draws_without_complaint(browser: Chromium, page: 
 
 
 def test_events_are_explained_in_words(opened: Chromium) -> None:
-    told = opened.run("document.getElementById('event-texts').textContent")
-    assert "odometry jump" in told and "reset or has jumped" in told
+    shown = opened.run("document.getElementById('event-texts').textContent")
+    assert "odometry jump" in shown and "reset or has jumped" in shown

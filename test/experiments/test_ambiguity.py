@@ -71,7 +71,7 @@ def test_the_drive_begins_with_its_longest_stretch_in_the_tile(pool):
     inside = part.truth[:, 0] < middle
     length = int(np.argmin(inside)) if not inside.all() else len(inside)
     runs = "".join("x" if flag else " " for flag in whole.truth[:, 0] < middle).split()
-    assert length == max(len(one) for one in runs)
+    assert length == max(len(run) for run in runs)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_every_variant_runs_in_every_world(pool, monkeypatch):
     setup = Setup("synthetic", (Fold((named, named), named),))
     worlds = ["look_alikes_4", "tiles_near"]
     trials = run_trials([setup], worlds, seed=0, workers=Serial())
-    assert [(one.world, one.variant) for one in trials] == [
+    assert [(trial.world, trial.variant) for trial in trials] == [
         (world, variant) for world in worlds for variant in ambiguity.VARIANTS
     ]
     found = findings(trials)

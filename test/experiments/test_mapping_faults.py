@@ -27,7 +27,7 @@ def faults(tmp_path_factory):
     """Two drives of 4 s; what passes is there from 1 to 2 s."""
     patch = pytest.MonkeyPatch()
     patch.setattr(mapping_faults, "BEGIN_S", 1.0)
-    patch.setattr(mapping_faults, "LASTING_S", 1.0)
+    patch.setattr(mapping_faults, "DURATION_S", 1.0)
     patch.setattr(mapping_faults, "SLIP_S", 0.5)
     folder = tmp_path_factory.mktemp("office")
     yield FaultOffice(folder, 3, 20, (64, 48), Serial(), no_progress)
@@ -88,12 +88,12 @@ def test_a_covered_lens_hides_all_but_noise(faults, drives) -> None:
 
 def test_no_closure_can_join_drives_that_never_meet(faults, drives) -> None:
     lap = drive("lap", circle(1.0), World.of_seed(1, 10))
-    one, two = mapping_faults._never_near(*2 * [replace(lap, poses=lap.truth)])
-    away = relative(one.poses[:, None], two.poses[None])
+    first, second = mapping_faults._never_near(*2 * [replace(lap, poses=lap.truth)])
+    away = relative(first.poses[:, None], second.poses[None])
     near = np.hypot(away[..., 0], away[..., 1]) < MAX_DISTANCE_M
     assert not (near & (np.abs(away[..., 2]) < MAX_TURN_RAD)).any()
     # The robot faces each direction once in a lap: all but a quarter and a radian to either side.
-    assert len(two) == pytest.approx(len(lap) * (0.75 - 2.0 / (2.0 * np.pi)), abs=2)
+    assert len(second) == pytest.approx(len(lap) * (0.75 - 2.0 / (2.0 * np.pi)), abs=2)
     with pytest.raises(ParameterError, match="give more --frames"):
         mapping_faults._never_near(*drives)
 

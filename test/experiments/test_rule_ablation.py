@@ -58,6 +58,9 @@ def test_every_setting_runs_on_every_map(pool, monkeypatch) -> None:
     found = findings(trials)
     assert set(found.metrics) == set(CONDITIONS)
     # Forms differ, on the same maps.
-    assert len({one.figures["position_rmse_m"] for one in trials if one.condition == "even"}) == 3
+    assert (
+        len({trial.figures["position_rmse_m"] for trial in trials if trial.condition == "even"})
+        == 3
+    )
     header, rows = found.csv["rules.csv"]
     assert all(len(row) == len(header) for row in rows)

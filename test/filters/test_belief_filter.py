@@ -45,13 +45,15 @@ def test_tracks_a_drive_from_anywhere(estimates, world_drive):
 
 
 def test_probabilities_are_those_of_a_distribution(estimates):
-    for one in estimates:
-        total = sum(hypothesis.probability for hypothesis in one.hypotheses)
+    for estimate in estimates:
+        total = sum(hypothesis.probability for hypothesis in estimate.hypotheses)
         assert 0.0 <= total <= 1.0 + 1e-9
-        assert one.weights.values.sum() <= 1.0 + 1e-9 and (one.weights.values >= 0.0).all()
-        numbers = [hypothesis.number for hypothesis in one.hypotheses]
+        assert (
+            estimate.weights.values.sum() <= 1.0 + 1e-9 and (estimate.weights.values >= 0.0).all()
+        )
+        numbers = [hypothesis.number for hypothesis in estimate.hypotheses]
         assert len(set(numbers)) == len(numbers)
-        assert np.linalg.eigvalsh(one.covariance).min() > 0.0
+        assert np.linalg.eigvalsh(estimate.covariance).min() > 0.0
 
 
 def test_the_same_images_give_the_same_estimates(estimates, world_map, world_drive):
@@ -60,12 +62,12 @@ def test_the_same_images_give_the_same_estimates(estimates, world_map, world_dri
         pose_filter.reset()
         again = run(pose_filter, world_map, first_views(world_drive, 20))
         np.testing.assert_array_equal(
-            [one.pose for one in again], [one.pose for one in estimates[:20]]
+            [estimate.pose for estimate in again], [estimate.pose for estimate in estimates[:20]]
         )
 
 
 def test_smoothing_its_steps_reduces_the_error(estimates, world_drive):
-    found = smooth([one.step for one in estimates])
+    found = smooth([estimate.step for estimate in estimates])
     errors = position_errors(found, world_drive.poses)
     filtered = position_errors(estimates, world_drive.poses)
     assert np.sqrt(np.mean(errors**2)) < np.sqrt(np.mean(filtered**2))
@@ -101,7 +103,9 @@ def test_starts_from_a_given_pose_and_gives_a_wrong_one_up(world_map, world_driv
 def test_another_worlds_images_are_not_believed(world_map):
     elsewhere = drive(World(seed=77), loop(80, phase=1.0), seed=5)
     found = run(BeliefFilter(world_map), world_map, elsewhere)
-    confident = [one.confidence.probability > 0.9 and one.evidence > 0.0 for one in found]
+    confident = [
+        estimate.confidence.probability > 0.9 and estimate.evidence > 0.0 for estimate in found
+    ]
     assert np.mean(confident) < 0.05
 
 
@@ -133,14 +137,14 @@ def run_with_landmarks(world_map, world_drive, count, turned=0.0):
 
 def test_a_camera_turned_on_its_mount_is_named_and_not_trusted(world_map, world_drive):
     found = run_with_landmarks(world_map, world_drive, 40, turned=0.35)
-    assert all(Event.CAMERA_TURNED in one.events for one in found[30:])
-    assert all(one.confidence.probability == 0.0 for one in found[30:])
+    assert all(Event.CAMERA_TURNED in estimate.events for estimate in found[30:])
+    assert all(estimate.confidence.probability == 0.0 for estimate in found[30:])
     assert found[-1].camera_yaw == pytest.approx(0.35, abs=0.1)
 
 
 def test_landmarks_give_centimetres(world_map, world_drive):
     found = run_with_landmarks(world_map, world_drive, 60)
-    assert not any(Event.CAMERA_TURNED in one.events for one in found)
+    assert not any(Event.CAMERA_TURNED in estimate.events for estimate in found)
     errors = position_errors(found, world_drive.poses[:60])
     assert np.median(errors) < 0.015
     assert found[-1].confidence.probability > 0.99
@@ -200,8 +204,8 @@ def _survives(training_map, world_drive):
         view = BLACK if rng.random() < 0.4 else world_drive.views[int(rng.integers(60))]
         if number == 20:
             pose_filter.reset(GaussianPrior(np.zeros(3), np.diag([100.0, 100.0, 10.0])))
-        one = pose_filter.step(motions[int(rng.integers(4))], training_map.observe(view))
-        assert np.isfinite(one.pose).all()
-        assert np.isfinite(one.covariance).all()
-        assert np.linalg.eigvalsh(one.covariance).min() > 0.0
-        assert 0.0 <= one.confidence.probability <= 1.0
+        estimate = pose_filter.step(motions[int(rng.integers(4))], training_map.observe(view))
+        assert np.isfinite(estimate.pose).all()
+        assert np.isfinite(estimate.covariance).all()
+        assert np.linalg.eigvalsh(estimate.covariance).min() > 0.0
+        assert 0.0 <= estimate.confidence.probability <= 1.0

@@ -48,9 +48,11 @@ def component(x, sigma=0.2, number=1, heading=0.0):
 
 def test_the_sum_rule_is_the_integral_of_the_kernel_over_the_gaussian():
     local = local_of(CORRIDOR)
-    one = component(5.0)
-    projection = KernelStep(local).project([one], CorridorView(CORRIDOR, 5.0), search=False)
-    draws = np.random.default_rng(0).multivariate_normal(one.pose, one.covariance, 20_000)
+    hypothesis = component(5.0)
+    projection = KernelStep(local).project([hypothesis], CorridorView(CORRIDOR, 5.0), search=False)
+    draws = np.random.default_rng(0).multivariate_normal(
+        hypothesis.pose, hypothesis.covariance, 20_000
+    )
     kernel = GaussianKernel(np.diag(local.widths**2))
     mean = KernelMean(embed(draws), None, kernel)
     expected = mean.evaluate(embed(CORRIDOR[projection.rows])) / kernel.at_zero()
@@ -73,9 +75,9 @@ def test_coverage_is_one_on_the_map_and_falls_to_nothing_beside_it():
 
 def test_the_posterior_mean_is_that_of_bayes_rule_by_quadrature():
     step = KernelStep(local_of(CORRIDOR))
-    one = component(5.0, 0.3)
+    hypothesis = component(5.0, 0.3)
     view = CorridorView(CORRIDOR, 5.4)
-    projection = step.project([one], view, search=False)
+    projection = step.project([hypothesis], view, search=False)
     prior = projection.weights[:, 0]
     alpha = local_of(CORRIDOR).posterior_weights(view, projection.rows, prior)
     grid = np.linspace(0.0, 12.0, 5000)

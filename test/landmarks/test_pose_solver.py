@@ -100,9 +100,9 @@ def test_the_fix_does_not_depend_on_the_prior():
     room = Room.of_seed(9)
     found, _ = room.image(spatial(TRUTH), 0.3, np.random.default_rng(10))
     solver = LandmarkSolver(room.table(MAP), MAP)
-    one = measure(solver, found)
+    fix = measure(solver, found)
     other = measure(solver, found, prior=TRUTH - np.array([0.3, 0.2, 0.1]))
-    np.testing.assert_allclose(one.pose, other.pose, atol=1e-4)
+    np.testing.assert_allclose(fix.pose, other.pose, atol=1e-4)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

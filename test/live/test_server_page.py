@@ -133,11 +133,11 @@ def test_inlier_matches_are_drawn_on_both_images_and_the_map_is_zoomed(browser: 
         browser.page.goto(f"http://127.0.0.1:{port}/")
         drawn = "!camera.hidden && !match.hidden && view.landmarks.length === 2"
         browser.wait_for(drawn, PATIENCE)
-        one, both = (
+        single, both = (
             browser.run(f"({ink})('match-matches')"),
             browser.run(f"({ink})('camera-matches')"),
         )
-        assert 0 < one < both
+        assert 0 < single < both
         caption = "document.getElementById('match-caption').textContent"
         assert browser.run(caption) == "map image 7: 1 of them"
         scale = browser.run("view.scale")

@@ -25,12 +25,12 @@ def _points_for_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_points_for_images")
 def test_a_jump_and_a_gap_in_given_poses_are_mended_and_named() -> None:
-    one = drive("laser", circle(1.6), WORLD)
-    true = compose(FRAME, one.truth)
+    recorded = drive("laser", circle(1.6), WORLD)
+    true = compose(FRAME, recorded.truth)
     given = true.copy()
     given[40:55] += [0.9, -0.7, 0.0]
     given[70:90] = np.nan
-    source = with_poses([replace(one, poses=given)], refine=True)
+    source = with_poses([replace(recorded, poses=given)], refine=True)
     found = source.drives[0].poses
     assert found is not None
     assert np.hypot(*(found - true)[:, :2].T).max() < 0.1
@@ -42,12 +42,12 @@ def test_a_jump_and_a_gap_in_given_poses_are_mended_and_named() -> None:
 
 
 def test_given_poses_hold_with_what_their_source_claims() -> None:
-    one = replace(drive("amcl", circle(0.3), WORLD), poses=circle(0.3))
-    usual = given_anchors([one], step_m=2.0)
+    recorded = replace(drive("amcl", circle(0.3), WORLD), poses=circle(0.3))
+    usual = given_anchors([recorded], step_m=2.0)
     assert usual[0].sigma == pytest.approx(GIVEN_SIGMA)
-    claimed = np.tile(np.diag([0.2, 0.3, 0.1]) ** 2, (len(one), 1, 1))
-    object.__setattr__(one, "pose_covariances", claimed)
-    assert given_anchors([one], step_m=2.0)[0].sigma == pytest.approx((0.2, 0.3, 0.1))
+    claimed = np.tile(np.diag([0.2, 0.3, 0.1]) ** 2, (len(recorded), 1, 1))
+    object.__setattr__(recorded, "pose_covariances", claimed)
+    assert given_anchors([recorded], step_m=2.0)[0].sigma == pytest.approx((0.2, 0.3, 0.1))
 
 
 def test_without_given_poses_there_is_nothing_to_refine() -> None:

@@ -32,7 +32,7 @@ def test_closures_that_agree_against_the_path_are_of_places_that_look_alike() ->
     alone = _closure(40, 120, 0.0)
     kept, rejected, _ = supported([*alike, alone], keyframes, keyframes.odometry)
     assert kept == []
-    assert [one.reason for one in rejected] == [LOOK_ALIKE] * 3 + [AGAINST_ODOMETRY]
+    assert [item.reason for item in rejected] == [LOOK_ALIKE] * 3 + [AGAINST_ODOMETRY]
 
 
 def test_closures_along_the_path_need_two_others() -> None:
@@ -42,4 +42,4 @@ def test_closures_along_the_path_need_two_others() -> None:
     kept, rejected, support = supported([*near, alone], keyframes, keyframes.odometry)
     assert kept == near
     assert support.tolist() == [2, 2, 2]
-    assert [one.reason for one in rejected] == [UNSUPPORTED]
+    assert [item.reason for item in rejected] == [UNSUPPORTED]

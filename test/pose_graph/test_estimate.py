@@ -25,14 +25,14 @@ def _points_for_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _errors(found, drives) -> tuple[np.ndarray, np.ndarray]:
     """Errors of the estimate, and of the raw odometry, after alignment; NaN where unknown."""
-    truth = np.concatenate([one.truth for one in drives])
-    poses = np.concatenate([one.poses for one in found.trajectories])
+    truth = np.concatenate([lap.truth for lap in drives])
+    poses = np.concatenate([trajectory.poses for trajectory in found.trajectories])
     known = np.isfinite(poses).all(axis=1)
     moved = compose(fit_rigid(poses[known, :2], truth[known, :2]), poses)
     raw = []
-    for one, own in zip(found.trajectories, drives):
-        frame = fit_rigid(one.odometry[:, :2], own.truth[:, :2])
-        raw.append(compose(frame, one.odometry)[:, :2] - own.truth[:, :2])
+    for trajectory, own in zip(found.trajectories, drives):
+        frame = fit_rigid(trajectory.odometry[:, :2], own.truth[:, :2])
+        raw.append(compose(frame, trajectory.odometry)[:, :2] - own.truth[:, :2])
     away = moved[:, :2] - truth[:, :2]
     return np.hypot(*away.T), np.hypot(*np.concatenate(raw).T)
 
@@ -98,9 +98,9 @@ def test_drives_that_never_meet_are_named() -> None:
 
 
 def test_the_same_drive_twice_is_refused() -> None:
-    one = drive("one", circle(0.2), WORLD)
+    lap = drive("one", circle(0.2), WORLD)
     with pytest.raises(MapError, match="same drive"):
-        estimate_poses([one, one])
+        estimate_poses([lap, lap])
 
 
 def test_a_wheel_slip_of_a_metre_is_cut_and_closed() -> None:
@@ -164,16 +164,16 @@ def test_a_robot_that_stands_still_has_one_place() -> None:
 
 
 def test_an_anchor_puts_the_map_into_its_frame() -> None:
-    one = drive("one", circle(0.3), WORLD)
+    lap = drive("one", circle(0.3), WORLD)
     pose = (10.0, -4.0, 1.0)
-    found = estimate_poses([one], anchors=[Anchor(0, int(one.stamps_ns[12]), pose)])
+    found = estimate_poses([lap], anchors=[Anchor(0, int(lap.stamps_ns[12]), pose)])
     assert found.trajectories[0].poses[12] == pytest.approx(pose, abs=1e-3)
 
 
 def test_odometry_that_is_too_long_is_scaled() -> None:
-    one = drive("one", circle(0.3), WORLD)
-    plain = estimate_poses([one]).trajectories[0].poses
-    scaled = estimate_poses([one], odometry_scale=0.5).trajectories[0].poses
+    lap = drive("one", circle(0.3), WORLD)
+    plain = estimate_poses([lap]).trajectories[0].poses
+    scaled = estimate_poses([lap], odometry_scale=0.5).trajectories[0].poses
     assert scaled[-1, :2] == pytest.approx(0.5 * plain[-1, :2], abs=1e-6)
 
 

@@ -102,14 +102,14 @@ def test_hypotheses_are_ellipses_of_two_standard_deviations() -> None:
     turn = np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
     covariance = np.diag([0.0, 0.0, 0.01])
     covariance[:2, :2] = turn @ np.diag([0.09, 0.01]) @ turn.T
-    one = HypothesisEstimate(np.array([1.0, 2.0, 3.0]), covariance, 0.25, 7)
-    clear, ellipse, arrow, words = hypothesis_markers(Header(), [one]).markers
+    hypothesis = HypothesisEstimate(np.array([1.0, 2.0, 3.0]), covariance, 0.25, 7)
+    clear, ellipse, arrow, words = hypothesis_markers(Header(), [hypothesis]).markers
     assert clear.action == Marker.DELETEALL
     assert {marker.id for marker in (ellipse, arrow, words)} == {7}
     assert (ellipse.scale.x, ellipse.scale.y) == pytest.approx((4 * 0.3, 4 * 0.1))
     along = planar_pose(ellipse.pose)[2]
     assert np.sin(along - 0.5) == pytest.approx(0.0, abs=1e-9)
-    np.testing.assert_allclose(planar_pose(arrow.pose), one.pose)
+    np.testing.assert_allclose(planar_pose(arrow.pose), hypothesis.pose)
     assert arrow.color.a == 0.25 and words.text == "25 %"
 
 

@@ -100,9 +100,9 @@ class Signalled:
 
 @pytest.fixture
 def signalled(world: World) -> Iterator[Signalled]:
-    one = Signalled(world)
-    yield one
-    one.robot.close()
+    signalled = Signalled(world)
+    yield signalled
+    signalled.robot.close()
 
 
 class HangingNode(NodeProcess):

@@ -83,9 +83,9 @@ def test_what_the_map_keeps_makes_it_again(network: Path, images: list[np.ndarra
 
 
 def test_a_network_for_a_fixed_number_of_images(images: list[np.ndarray], tmp_path: Path) -> None:
-    one = OnnxDescriber(networks.random_convolutions(tmp_path / "1.onnx", batch=1))
+    single = OnnxDescriber(networks.random_convolutions(tmp_path / "1.onnx", batch=1))
     four = OnnxDescriber(networks.random_convolutions(tmp_path / "4.onnx", batch=4))
-    a, b = one.describe(images[0]).features, four.describe(images[0]).features
+    a, b = single.describe(images[0]).features, four.describe(images[0]).features
     np.testing.assert_allclose(a.view(np.int8), b.view(np.int8), atol=1)
 
 

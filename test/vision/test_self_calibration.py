@@ -62,7 +62,9 @@ def scene(
             in_base = (points - [x, y, height]) @ base
             pixels.append(camera.project(mount.to_optical(in_base)))
         seen = np.flatnonzero(np.isfinite(np.hstack(pixels)).all(axis=1))[:40]
-        first, second = (one[seen] + rng.normal(0.0, 0.4, (len(seen), 2)) for one in pixels)
+        first, second = (
+            projected[seen] + rng.normal(0.0, 0.4, (len(seen), 2)) for projected in pixels
+        )
         wrong = rng.random(len(seen)) < outliers
         second[wrong] = rng.uniform((0, 0), (camera.width, camera.height), (wrong.sum(), 2))
         result.append(MatchedPair(poses[rows[0]], poses[rows[1]], first, second))
@@ -127,12 +129,12 @@ def test_deviations_cover_the_errors_of_the_poses() -> None:
         rng = np.random.default_rng(100 + seed)
         pairs = [
             MatchedPair(
-                one.first_pose + rng.normal(0.0, (0.01, 0.01, 0.004)),
-                one.second_pose + rng.normal(0.0, (0.01, 0.01, 0.004)),
-                one.first_pixels,
-                one.second_pixels,
+                pair.first_pose + rng.normal(0.0, (0.01, 0.01, 0.004)),
+                pair.second_pose + rng.normal(0.0, (0.01, 0.01, 0.004)),
+                pair.first_pixels,
+                pair.second_pixels,
             )
-            for one in scene(
+            for pair in scene(
                 PLAIN, Mount.ahead(), winding_path(), seed=seed, outliers=0.0, pairs=25
             )
         ]

@@ -100,7 +100,7 @@ def test_rows_are_compared_with_rows_as_queries_are() -> None:
         np.testing.assert_array_equal(gallery.compare(query, columns)[0], expected)
 
 
-def test_a_glance_is_the_kernel_of_the_first_200_bins() -> None:
+def test_coarse_scores_are_the_kernel_of_the_first_200_bins() -> None:
     """Of more rows than are compared at a time."""
     histograms = np.zeros((2300, SETTINGS.bins), dtype=np.uint8)
     top = np.random.default_rng(1).integers(1, 60, (2300, 200), dtype=np.uint8)
