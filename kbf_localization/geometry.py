@@ -21,26 +21,29 @@ def wrap_angle(angle: ArrayLike) -> Array:
 def compose(pose: ArrayLike, motion: ArrayLike) -> Array:
     """Return the pose reached from `pose` by `motion` in the frame of `pose` (⊕)."""
     pose, motion = np.asarray(pose, dtype=np.float64), np.asarray(motion, dtype=np.float64)
-    cos, sin = np.cos(pose[..., 2]), np.sin(pose[..., 2])
-    return np.stack(
-        (
-            pose[..., 0] + cos * motion[..., 0] - sin * motion[..., 1],
-            pose[..., 1] + sin * motion[..., 0] + cos * motion[..., 1],
-            wrap_angle(pose[..., 2] + motion[..., 2]),
-        ),
-        axis=-1,
-    )
+    x, y, heading = pose[..., 0], pose[..., 1], pose[..., 2]
+    ahead, left = motion[..., 0], motion[..., 1]
+    cos, sin = np.cos(heading), np.sin(heading)
+    turned = wrap_angle(heading + motion[..., 2])
+    # Filled, not stacked: filters compose single poses, of which most time would be np.stack's.
+    found = np.empty((*turned.shape, 3))
+    found[..., 0] = x + cos * ahead - sin * left
+    found[..., 1] = y + sin * ahead + cos * left
+    found[..., 2] = turned
+    return found
 
 
 def relative(origin: ArrayLike, pose: ArrayLike) -> Array:
     """Return `pose` relative to `origin` (⊖): compose(origin, relative(origin, pose)) == pose."""
     origin, pose = np.asarray(origin, dtype=np.float64), np.asarray(pose, dtype=np.float64)
     cos, sin = np.cos(origin[..., 2]), np.sin(origin[..., 2])
-    dx, dy = pose[..., 0] - origin[..., 0], pose[..., 1] - origin[..., 1]
-    return np.stack(
-        (cos * dx + sin * dy, -sin * dx + cos * dy, wrap_angle(pose[..., 2] - origin[..., 2])),
-        axis=-1,
-    )
+    away = pose - origin
+    dx, dy = away[..., 0], away[..., 1]
+    found = np.empty_like(away)
+    found[..., 0] = cos * dx + sin * dy
+    found[..., 1] = cos * dy - sin * dx
+    found[..., 2] = wrap_angle(away[..., 2])
+    return found
 
 
 def invert(pose: ArrayLike) -> Array:
@@ -80,9 +83,11 @@ def process_noise(start: Array, end: Array, variances: Array) -> Array:
 def embed(poses: ArrayLike) -> Array:
     """Embed poses as points (x, y, cos θ, sin θ) of R⁴, on which Gaussian kernels are defined."""
     poses = np.asarray(poses, dtype=np.float64)
-    return np.stack(
-        (poses[..., 0], poses[..., 1], np.cos(poses[..., 2]), np.sin(poses[..., 2])), axis=-1
-    )
+    points = np.empty((*poses.shape[:-1], 4))
+    points[..., :2] = poses[..., :2]
+    np.cos(poses[..., 2], out=points[..., 2])
+    np.sin(poses[..., 2], out=points[..., 3])
+    return points
 
 
 def unembed(points: ArrayLike) -> Array:

@@ -1,6 +1,7 @@
 """Planar geometry against homogeneous matrices and by its own algebra."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,21 @@ def test_position_sigma_is_along_the_longest_axis(values: list[float]) -> None:
     covariance = root @ root.T
     longest = np.linalg.eigvalsh(covariance[:2, :2])[-1]
     np.testing.assert_allclose(position_sigma(covariance) ** 2, longest, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("shapes", [((7, 3), (3,)), ((3,), (7, 3)), ((4, 1, 3), (5, 3))])
+def test_many_poses_at_once_are_each_by_itself_to_the_bit(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    rng = np.random.default_rng(3)
+    first, second = (rng.normal(0.0, 4.0, shape) for shape in shapes)
+    a, b = (part.reshape(-1, 3) for part in np.broadcast_arrays(first, second))
+    for function in (compose, relative):
+        together = function(first, second).reshape(-1, 3)
+        np.testing.assert_array_equal(together, [function(x, y) for x, y in zip(a, b)])
+    np.testing.assert_array_equal(
+        embed(first).reshape(-1, 4), [embed(x) for x in first.reshape(-1, 3)]
+    )
 
 
 @given(poses, poses)

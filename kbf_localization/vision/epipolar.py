@@ -237,8 +237,8 @@ class EpipolarProblem:
         if key not in self._seen:
             camera, half = self.camera(state), len(matches.pair)
             pixels = np.concatenate([matches.first, matches.second])
-            rays = np.ascontiguousarray(camera.rays(pixels).T)
-            areas = camera.pixels_per_radian(pixels) ** -2
+            by_pixel, scales = camera.rays_and_scales(pixels)
+            rays, areas = np.ascontiguousarray(by_pixel.T), scales**-2
             if len(self._seen) >= KEPT_LENSES:
                 self._seen.pop(next(iter(self._seen)))
             self._seen[key] = MatchRays(rays[:, :half], rays[:, half:], areas[:half], areas[half:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -54,6 +55,9 @@ class Camera(Protocol):
 
     def pixels_per_radian(self, pixels: ArrayLike) -> Array:
         """Return the local scale (k,): the square root of pixels² per steradian."""
+
+    def rays_and_scales(self, pixels: ArrayLike) -> tuple[Array, Array]:
+        """Return `rays` (k, 3) and `pixels_per_radian` (k,) of pixels (k, 2)."""
 
     def resized(self, width: int, height: int) -> Camera:
         """Return the camera of the same image brought to another size."""
@@ -137,6 +141,9 @@ class LensCamera(ABC):
         """Return pixels (k, 2) in focal lengths from the centre."""
         return np.asarray((pixels - (self.cx, self.cy)) / (self.fx, self.fy))
 
+    def rays_and_scales(self, pixels: ArrayLike) -> tuple[Array, Array]:
+        return self.rays(pixels), self.pixels_per_radian(pixels)
+
     @abstractmethod
     def rays(self, pixels: ArrayLike) -> Array: ...
 
@@ -188,14 +195,20 @@ def check_coefficients(values: object, counts: Iterable[int], limit: float) -> t
 
 def check_coverage(camera: LensCamera) -> None:
     """Refuse a model whose distortion leaves most of the image without rays."""
-    columns = np.linspace(0.0, camera.width - 1.0, _GRID)
-    rows = np.linspace(0.0, camera.height - 1.0, _GRID)
-    grid = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2)
-    covered = float(camera.covers(grid).mean())
+    covered = float(camera.covers(_pixel_grid(camera.width, camera.height)).mean())
     if covered < MIN_COVERAGE:
         raise ParameterError(
             f"the camera's distortion is absurd: only {covered:.0%} of the image can be seen by it"
         )
+
+
+@lru_cache(maxsize=8)
+def _pixel_grid(width: int, height: int) -> Array:
+    """Return pixels (k, 2) evenly over an image: self-calibration tries hundreds of cameras."""
+    columns, rows = (np.linspace(0.0, length - 1.0, _GRID) for length in (width, height))
+    grid = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2)
+    grid.flags.writeable = False
+    return grid
 
 
 def number_of(values: Mapping[str, object], key: str) -> object:

@@ -160,6 +160,9 @@ class PanoramaCamera:
             seen = seen & within(self, pixels)
         return np.asarray(np.where(seen[:, None], pixels, np.nan))
 
+    def rays_and_scales(self, pixels: ArrayLike) -> tuple[Array, Array]:
+        return self.rays(pixels), self.pixels_per_radian(pixels)
+
     def pixels_per_radian(self, pixels: ArrayLike) -> Array:
         pixels = as_pixels(pixels)
         cos, _ = self._level_and_down(pixels[:, 1])

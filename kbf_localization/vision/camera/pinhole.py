@@ -57,8 +57,12 @@ class PinholeCamera(LensCamera):
         return cls(width, height, fx, fy, (width - 1) / 2, (height - 1) / 2)
 
     def rays(self, pixels: ArrayLike) -> Array:
+        return _through_focal_plane(self._undistort(self._normalized(as_pixels(pixels))))
+
+    def rays_and_scales(self, pixels: ArrayLike) -> tuple[Array, Array]:
+        # Undistorted once for both: that takes longest.
         flat = self._undistort(self._normalized(as_pixels(pixels)))
-        return unit(np.column_stack([flat, np.ones(len(flat))]))
+        return _through_focal_plane(flat), self._scales(flat)
 
     def project(self, points: ArrayLike, inside: bool = True) -> Array:
         points = as_points(points)
@@ -71,7 +75,10 @@ class PinholeCamera(LensCamera):
         return np.asarray(np.where(seen[:, None], pixels, np.nan))
 
     def pixels_per_radian(self, pixels: ArrayLike) -> Array:
-        flat = self._undistort(self._normalized(as_pixels(pixels)))
+        return self._scales(self._undistort(self._normalized(as_pixels(pixels))))
+
+    def _scales(self, flat: Array) -> Array:
+        """Return pixels per radian (k,) at undistorted points (k, 2) at focal length 1."""
         if self._is_radial:
             squares = (flat**2).sum(axis=1)
             factor, slope = self._radial(squares)
@@ -226,6 +233,11 @@ class PinholeCamera(LensCamera):
             known &= (radius >= 0.0) & (radius <= self._reach)
             factor = np.where(target > 0.0, radius / target, 1.0)
         return np.asarray(np.where(known[:, None], distorted * factor[:, None], np.nan))
+
+
+def _through_focal_plane(flat: Array) -> Array:
+    """Return unit rays (k, 3) through points (k, 2) at focal length 1."""
+    return unit(np.column_stack([flat, np.ones(len(flat))]))
 
 
 def _through(homography: Array, flat: Array) -> Array:

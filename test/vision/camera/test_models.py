@@ -131,6 +131,14 @@ def test_the_scale_is_the_root_of_the_solid_angle_by_differences(camera: Camera)
 
 
 @each_camera
+def test_rays_and_scales_together_are_those_of_each_to_the_bit(camera: Camera) -> None:
+    pixels = pixels_of(camera)
+    rays, scales = camera.rays_and_scales(pixels)
+    np.testing.assert_array_equal(rays, camera.rays(pixels))
+    np.testing.assert_array_equal(scales, camera.pixels_per_radian(pixels))
+
+
+@each_camera
 def test_a_resized_camera_has_the_rays_of_the_resized_pixels(camera: Camera) -> None:
     small = camera.resized(camera.width // 2, camera.height // 2)
     pixels = pixels_of(camera)
