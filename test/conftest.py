@@ -98,6 +98,27 @@ def pytest_report_header(config: pytest.Config) -> str:
     return "ROS: no rclpy, so the tests in test/ros and those marked `ros` are left out"
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Let one worker compile what the tests import, where that was never done; the others wait.
+
+    Each of them would compile the same, which takes twice as long as the imports do.
+    """
+    if session.config.pluginmanager.hasplugin("dsession"):
+        yield  # xdist's own process imports no tests
+        return
+    folder = Path(os.environ["PYTHONPYCACHEPREFIX"])
+    folder.mkdir(parents=True, exist_ok=True)
+    compiled = folder / "compiled"
+    with (folder / "compiled.lock").open("w") as lock:
+        if not compiled.exists():
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if compiled.exists():
+                fcntl.flock(lock, fcntl.LOCK_UN)
+        yield
+        compiled.touch()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if ROS_FOLDERS & set(item.path.parents):
