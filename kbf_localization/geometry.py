@@ -39,7 +39,7 @@ def relative(origin: ArrayLike, pose: ArrayLike) -> Array:
     cos, sin = np.cos(origin[..., 2]), np.sin(origin[..., 2])
     away = pose - origin
     dx, dy = away[..., 0], away[..., 1]
-    found = np.empty_like(away)
+    found: Array = np.empty_like(away)
     found[..., 0] = cos * dx + sin * dy
     found[..., 1] = cos * dy - sin * dx
     found[..., 2] = wrap_angle(away[..., 2])
