@@ -201,10 +201,10 @@ def localization(
             setup = rendered_drives(folder, trajectories, pixels, seed, workers, progress)
         print_line(f"Data: {setup.description}")
         record.note(data=setup.description)
-        results, tunings = run_trials(
+        outcome = run_trials(
             setup, **settings, journals=record.folder.path, workers=workers, progress=progress
         )
-    record.finish(findings(results, tunings, setup.description))
+    record.finish(findings(outcome, setup.description))
 
 
 @app.command()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbf_localization.arrays import Array
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.open import open_drive
@@ -31,9 +32,10 @@ from kbf_localization.experiments.trials import (
     plus_minus,
     summaries,
 )
-from kbf_localization.filters.methods import TITLES
+from kbf_localization.filters.methods import METHODS, TITLES
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
+from kbf_localization.motion.odometry_model import maximum_likelihood_noise, noise_between
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.simulated_drives import simulate, simulate_along
@@ -54,10 +56,17 @@ class Fold:
     training: tuple[Drive, ...]
     test: Drive
 
-    def describe(self, seed: int, workers: Workers, progress: Progress) -> FramePool:
+    def describe(
+        self, seed: int, workers: Workers, progress: Progress, landmarks: bool = True
+    ) -> FramePool:
         """All frames, the test's last, with words of the training drives alone."""
         return describe_drives(
-            self.training, [self.test], seed=seed, workers=workers, progress=progress
+            self.training,
+            [self.test],
+            seed=seed,
+            landmarks=landmarks,
+            workers=workers,
+            progress=progress,
         )
 
 
@@ -213,6 +222,27 @@ FIGURES = (
 Tunings = Mapping[str, Mapping[int, Mapping[str, Tuned]]]
 """What was tuned, by the test drive's name, the map's size and the method."""
 
+NOISES = {
+    "maximum_likelihood": ("by maximum likelihood, as in the paper", maximum_likelihood_noise),
+    "robust": ("robust, as in maps", noise_between),
+}
+"""Estimates of the motion noise, with their titles."""
+
+Noises = Mapping[str, Mapping[str, Array]]
+"""Variances (4,) of the motion noise, by the test drive's name and the estimate."""
+
+WITHOUT_LANDMARKS = frozenset(METHODS) - {"kbf"}
+"""Methods that use none: where only these run, maps are made without, and much sooner."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Every trial, what was tuned, and the motion noise of the training drives."""
+
+    trials: Sequence[Trial]
+    tunings: Tunings
+    noises: Noises
+
 
 def run_trials(
     setup: Setup,
@@ -226,16 +256,19 @@ def run_trials(
     journals: Path,
     workers: Workers,
     progress: Progress = no_progress,
-) -> tuple[list[Trial], Tunings]:
+) -> Outcome:
     """All methods, tuned on the training drives alone, on `trials` random choices of poses.
 
     They are tuned at each size, or once, with `tune_at` poses: the parameters have no scale.
     """
     results: list[Trial] = []
     tuned: dict[str, dict[int, Mapping[str, Tuned]]] = {}
+    noises: dict[str, Mapping[str, Array]] = {}
+    landmarks = not WITHOUT_LANDMARKS.issuperset(methods)
     for fold in setup.folds:
-        pool = fold.describe(seed, workers, progress)
+        pool = fold.describe(seed, workers, progress, landmarks)
         drives = list(range(len(fold.training)))
+        noises[fold.test.name] = _motion_noises(pool, len(drives))
         own = tuned[fold.test.name] = {}
         for poses in sizes:
             if tune_at is None or not own:
@@ -262,7 +295,17 @@ def run_trials(
             ]
             doing = f"testing on {fold.test.name} at {poses} poses"
             results += tracked(workers.map(task, items), doing, progress, len(items))
-    return results, tuned
+    return Outcome(results, tuned, noises)
+
+
+def _motion_noises(pool: FramePool, training_drives: int) -> dict[str, Array]:
+    """Return each estimate of the motion noise on all frames of the training drives."""
+    rows = np.flatnonzero(pool.frames.drive_of < training_drives)
+    steps = pool.frames.part(rows)
+    return {
+        name: estimate(steps.poses, steps.motions, steps.next_poses)
+        for name, (_, estimate) in NOISES.items()
+    }
 
 
 def _test(
@@ -292,9 +335,9 @@ def _test(
     return Trial(fold, poses, name, choice, figures)
 
 
-def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> ExperimentResult:
+def findings(outcome: Outcome, data: str) -> ExperimentResult:
     """Errors against the map's size, every trial, and what was tuned, on such `data`."""
-    metrics = summaries(trials, FIGURES)
+    metrics = summaries(outcome.trials, FIGURES)
     rows = [
         (
             f"n = {size}, {TITLES.get(method, method)}",
@@ -302,7 +345,7 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Experiment
             plus_minus(figures["position_median_m"], 2),
             f"{100 * figures['share_beyond_1m']['mean']:.1f} %",
             f"{100 * figures['end_beyond_1m']['mean']:.0f} %",
-            plus_minus(figures["highest_weight_median_m"], 2),
+            plus_minus(figures["highest_weight_rmse_m"], 2),
         )
         for size, by_method in metrics.items()
         for method, figures in by_method.items()
@@ -313,7 +356,7 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Experiment
         "Median [m]",
         "Beyond 1 m",
         "At the end",
-        "Median, highest weight",
+        "RMSE, highest weight",
     )
     raw = (
         (
@@ -323,11 +366,11 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Experiment
             trial.choice,
             *(trial.figures.get(key) for key in FIGURES),
         )
-        for trial in trials
+        for trial in outcome.trials
     )
     tuned = (
         (fold, poses, method, found.rmse_m, name, value)
-        for fold, by_size in tunings.items()
+        for fold, by_size in outcome.tunings.items()
         for poses, by_method in by_size.items()
         for method, found in by_method.items()
         for name, value in (*found.parameters.items(), ("defaults_rmse_m", found.default_rmse_m))
@@ -337,13 +380,26 @@ def findings(trials: Sequence[Trial], tunings: Tunings, data: str) -> Experiment
     return ExperimentResult(
         "Robot localization",
         metrics,
-        tables=[Table("Robot localization, mean ± std over choices of poses", columns, rows)],
+        tables=[
+            Table("Robot localization, mean ± std over choices of poses", columns, rows),
+            _noise_table(outcome.noises),
+        ],
         csv={
             "localization.csv": ((*of_drive, "choice", *FIGURES), raw),
             "tuned.csv": ((*of_drive, "cross_validated_rmse_m", "parameter", "value"), tuned),
         },
         plots={"localization.png": (_draw(metrics), caption)},
     )
+
+
+def _noise_table(noises: Noises) -> Table:
+    rows = [
+        (f"{fold}: {NOISES[name][0]}", *(f"{sigma:.2g}" for sigma in np.sqrt(variances)))
+        for fold, by_name in noises.items()
+        for name, variances in by_name.items()
+    ]
+    columns = ("Test drive and estimate", "σ_x [m]", "σ_y [m]", "σ_c", "σ_s")
+    return Table("Motion noise of one step, from the training drives", columns, rows)
 
 
 def _draw(metrics: Mapping[str, Any]) -> Figure:

@@ -24,7 +24,7 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
     pool = pool_of([drive(world, loop(30, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(Fold, "describe", lambda *_: pool)
     named = SimpleNamespace(name="tested")
-    trials, tunings = localization.run_trials(
+    outcome = localization.run_trials(
         Setup("synthetic", (Fold((named, named), named),)),
         trials=1,
         sizes=(15, 25),
@@ -35,17 +35,20 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
         journals=tmp_path,
         workers=Serial(),
     )
-    found = localization.findings(trials, tunings, "synthetic")
+    found = localization.findings(outcome, "synthetic")
     metrics = found.metrics
     assert list(metrics) == ["15", "25"]
     assert set(metrics["15"]) == {*METHODS, "kbf_untuned", "paper_untuned", "paper-iw_untuned"}
     rmse = metrics["25"]["nai"]["position_rmse_m"]
     of_trials = [
         trial.figures["position_rmse_m"]
-        for trial in trials
+        for trial in outcome.trials
         if trial.method == "nai" and trial.poses == 25
     ]
     assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
+    # Odometry without faults: both estimates of its noise are the mean of the squared errors.
+    noises = outcome.noises["tested"]
+    np.testing.assert_allclose(noises["robust"], noises["maximum_likelihood"], rtol=1e-12)
     found.write(ResultsFolder(tmp_path), {})
     assert (tmp_path / "localization.png").read_bytes().startswith(b"\x89PNG")
     assert len((tmp_path / "localization.csv").read_text().splitlines()) == 1 + 2 * (
