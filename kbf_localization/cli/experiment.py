@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+from rich.markup import escape
 from typer import Argument, Option
 
-from kbf_localization.cli.console import command_line, print_line, print_table
+from kbf_localization.cli.console import command_line, format_cell, print_line, print_table
 from kbf_localization.cli.options import (
     ImageSize,
     Jobs,
@@ -82,7 +83,8 @@ class Record:
         """Write all files, and print the tables."""
         report = found.write(self.folder, self._config)
         for table in found.tables:
-            print_table(table.title, table.columns, table.rows)
+            rows = [[escape(format_cell(cell)) for cell in row] for row in table.rows]
+            print_table(escape(table.title), table.columns, rows)
         print_line(f"Results: {report}")
 
 

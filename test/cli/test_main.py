@@ -199,3 +199,8 @@ def test_columns_of_figures_are_flush_right_and_prose_is_flush_left(
         assert [row[column] for row in cells] == [
             flush.format(text) for text in ((row[column].strip()) for row in cells)
         ]
+
+
+def test_units_in_brackets_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("T", ("What", "RMSE [m]"), [("a", 0.5)])
+    assert "RMSE [m]" in capsys.readouterr().out
