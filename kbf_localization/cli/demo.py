@@ -222,7 +222,10 @@ def _animate(
         else:
             with folder.writing("kidnap.mp4") as video, folder.writing("kidnap.gif") as small:
                 codec = save_video(video, small, frames)
-    return {} if carried is None else {"kidnapping": {**asdict(carried), "video": codec}}
+    if carried is None:
+        return {}
+    # "film" is the former name of "video", until the next release.
+    return {"kidnapping": {**asdict(carried), "video": codec, "film": codec}}
 
 
 def _conclude(folder: ResultsFolder, metrics: dict[str, Any], seconds: float) -> None:
