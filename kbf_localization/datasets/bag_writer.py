@@ -87,6 +87,10 @@ class _BagWriter(Writer):
     }
 
 
+_LAST_SECOND = 2**31 - 1
+"""Of a builtin_interfaces/Time."""
+
+
 def write_bag(
     drive: Drive,
     path: Path,
@@ -106,6 +110,7 @@ def write_bag(
     _check_names(names or {})
     if storage not in STORAGES:
         raise DatasetError(f"--storage {storage}: choose one of {', '.join(STORAGES)}")
+    _check_stamps(drive)
     with new_folder(path) as folder:
         plugin = StoragePlugin[storage.upper()]
         with _BagWriter(folder, version=Writer.VERSION_LATEST, storage_plugin=plugin) as writer:
@@ -113,6 +118,15 @@ def write_bag(
                 writer.set_custom_data(CONDITION_NOTE, drive.condition)
             writer.set_custom_data(ODOMETRY_NOTE, drive.odometry_origin)
             _Messages(writer, raw, names or {}).write(drive, progress)
+
+
+def _check_stamps(drive: Drive) -> None:
+    newest_s = max(int(drive.stamps_ns[-1]), int(drive.odometry.stamps_ns[-1])) // 1_000_000_000
+    if newest_s > _LAST_SECOND:
+        raise DatasetError(
+            f"{drive.name}: its stamps reach {newest_s} s, and ROS's messages hold {_LAST_SECOND}, "
+            "which is in 2038: are they in seconds since 1970?"
+        )
 
 
 def _check_names(names: Mapping[str, str]) -> None:

@@ -111,6 +111,9 @@ _JPEG_QUALITY = 90
 _FIRST_STAMP_NS = 1_152_200_000_000_000_000
 _HOUR_NS = 3_600_000_000_000
 _MAX_DRIVE = 1_500_000
+_BLOCK, _BLOCK_HOURS = 1000, 100
+"""Drives of a block are an hour apart, blocks so many hours: the last drive is in 2023, and ROS's
+seconds end in 2038."""
 """An hour each: stamps stay within 64 bits of nanoseconds."""
 
 
@@ -147,7 +150,7 @@ def simulate(
     plan = plan_office(seed)
     drives = []
     for k, number in enumerate(_drive_numbers(first_drive, runs)):
-        start = _FIRST_STAMP_NS + number * _HOUR_NS
+        start = _FIRST_STAMP_NS + _hours(number) * _HOUR_NS
         trajectory = drive_through(plan, np.random.default_rng([seed, 20, number]), start, frames)
         name = f"seq1_{conditions[k]}{k + 1}"
         drives.append(_Drive(name, trajectory, conditions[k], number, float(turned[k])))
@@ -203,7 +206,7 @@ def simulate_along(
     longest = max(real, key=len)
     for k, drive in enumerate(_drive_numbers(first_drive, extra_drives), start=1):
         number = len(real) + drive
-        start = int(longest.stamps_ns[-1]) + (drive + 1) * _HOUR_NS
+        start = int(longest.stamps_ns[-1]) + (_hours(drive) + 1) * _HOUR_NS
         further = perturbed(longest, np.random.default_rng([seed, 21, number]), start)
         name = f"further_{condition}{k}"
         drives.append(_Drive(name, further.first(frames), condition, number, camera_turned_rad))
@@ -214,6 +217,12 @@ def _drive_numbers(first: int, count: int) -> range:
     if not 0 <= first <= _MAX_DRIVE:
         raise DatasetError(f"drive {first}: the first number is 0 to {_MAX_DRIVE}")
     return range(first, first + count)
+
+
+def _hours(number: int) -> int:
+    """Return how long after the first drive this one begins."""
+    block, within = divmod(number, _BLOCK)
+    return block * _BLOCK_HOURS + within
 
 
 @dataclass(frozen=True)

@@ -105,3 +105,16 @@ def test_an_unknown_storage_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="--storage tape: choose one of mcap, sqlite3"):
         write_bag(MemoryDrive(), tmp_path / "bag", storage="tape")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_stamps_beyond_those_of_ros_are_named(tmp_path: Path) -> None:
+    """Its seconds have 32 bits; a folder's may be milliseconds by mistake."""
+
+    class Late(MemoryDrive):
+        @property
+        def stamps_ns(self) -> np.ndarray:
+            return super().stamps_ns + 2**31 * 10**9
+
+    with pytest.raises(DatasetError, match="its stamps reach 3299696507 s, and ROS's messages"):
+        write_bag(Late(), tmp_path / "bag")
+    assert list(tmp_path.iterdir()) == []

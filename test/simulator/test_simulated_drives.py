@@ -8,7 +8,9 @@ import cv2
 import numpy as np
 import pytest
 
+from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
 from kbf_localization.parallel import Cores
 from kbf_localization.simulator.simulated_drives import simulate, simulate_along
@@ -69,6 +71,14 @@ def test_conditions_may_differ_between_the_drives_of_one_office(tmp_path: Path) 
     )
     assert [folder.name for folder in folders] == ["seq1_cloudy1", "seq1_sunny2", "seq1_night3"]
     assert [ColdDrive(folder).condition for folder in folders] == ["cloudy", "sunny", "night"]
+
+
+@pytest.mark.parametrize("first_drive", [0, 1_000_000, 1_499_999])
+def test_every_drive_can_be_written_to_a_bag(tmp_path: Path, first_drive: int) -> None:
+    """Whose stamps end in 2038."""
+    (folder,) = simulate(tmp_path, runs=1, frames=2, size=SMALL, first_drive=first_drive)
+    write_bag(ColdDrive(folder), tmp_path / "bag")
+    assert len(open_drive(tmp_path / "bag")) == 2
 
 
 @pytest.fixture
