@@ -43,9 +43,6 @@ KeptPlan = Annotated[
 ]
 _ANCHOR = re.compile(r"([^,@]+),([^,@]+),([^,@]+)@(.+):([^:]+?)s?")
 
-MIN_LANDMARKS = 12
-"""Inliers below which a fix is not used: an image with fewer landmarks gives none."""
-
 
 def on_floor_plan(training_map: TrainingMap, path: Path | None) -> TrainingMap:
     """Return the map with this YAML file's floor plan instead of its own; None: its own."""
@@ -163,6 +160,8 @@ def _landmarks(training_map: TrainingMap) -> list[tuple[object, ...]]:
     """Return rows on the landmarks and the camera."""
     import numpy as np
 
+    from kbf_localization.filters.hypothesis import MIN_INLIERS
+
     landmarks = training_map.landmarks
     if landmarks is None:
         return [("Landmarks", "none", "'kbf map add-landmarks' makes them")]
@@ -177,8 +176,8 @@ def _landmarks(training_map: TrainingMap) -> list[tuple[object, ...]]:
         (
             "Landmarks",
             f"{np.median(counts):.0f} per image",
-            f"measure poses to centimetres at {100.0 * np.mean(counts >= MIN_LANDMARKS):.0f} % of "
-            f"the images; the others have fewer than {MIN_LANDMARKS}",
+            f"measure poses to centimetres at {100.0 * np.mean(counts >= MIN_INLIERS):.0f} % of "
+            f"the images; the others have fewer than {MIN_INLIERS}",
         ),
         (
             "Camera",

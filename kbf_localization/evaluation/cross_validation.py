@@ -44,7 +44,7 @@ CHOICES_OF_POSES = 2
 
 
 @dataclass(frozen=True)
-class Association:
+class Candidate:
     """A setting to try: `parameters` of `method`, on maps of `poses` poses."""
 
     method: str
@@ -70,7 +70,7 @@ class _Trial:
     drives: tuple[int, ...]
     final: bool
 
-    def __call__(self, candidate: Association) -> float:
+    def __call__(self, candidate: Candidate) -> float:
         squared = np.concatenate(list(self._squared_errors(candidate)))
         if not len(squared):
             raise DatasetError(
@@ -79,7 +79,7 @@ class _Trial:
             )
         return float(np.sqrt(squared.mean()))
 
-    def _squared_errors(self, candidate: Association) -> Iterator[Array]:
+    def _squared_errors(self, candidate: Candidate) -> Iterator[Array]:
         """Run a whole localizer on a map built with the candidate: what is tuned is what runs."""
         stored = {f"{candidate.method}.{key}": value for key, value in candidate.parameters.items()}
         for trained, tested in permutations(self.drives, 2):
@@ -197,19 +197,19 @@ def _fingerprint(pool: FramePool, drives: Sequence[int], seed: int) -> str:
     return digest.hexdigest()
 
 
-def _candidates(method: str, poses: int, budget: int, seed: int) -> list[Association]:
+def _candidates(method: str, poses: int, budget: int, seed: int) -> list[Candidate]:
     generator = np.random.default_rng((seed, poses))
     drawn = [random_parameters(method, generator) for _ in range(budget - 1)]
     # A method without parameters has nothing to try but its defaults.
     settings = [{}, *filter(None, drawn)]
     return [
-        Association(method, poses, number, parameters) for number, parameters in enumerate(settings)
+        Candidate(method, poses, number, parameters) for number, parameters in enumerate(settings)
     ]
 
 
 def _scores(
     trial: _Trial,
-    candidates: Sequence[Association],
+    candidates: Sequence[Candidate],
     known: Journal,
     workers: Workers | None,
     progress: Progress,
@@ -249,10 +249,10 @@ class Journal:
                 if isinstance(key, str) and score >= 0.0:
                     self._scores[key] = score
 
-    def score(self, candidate: Association, final: bool) -> float | None:
+    def score(self, candidate: Candidate, final: bool) -> float | None:
         return self._scores.get(self._key(candidate, final))
 
-    def add(self, candidate: Association, final: bool, rmse_m: float) -> None:
+    def add(self, candidate: Candidate, final: bool, rmse_m: float) -> None:
         key = self._key(candidate, final)
         self._scores[key] = rmse_m
         if self._path is not None:
@@ -260,6 +260,6 @@ class Journal:
                 # On a new line, even after a line that was interrupted.
                 file.write("\n" + json.dumps({"key": key, "rmse_m": rmse_m}) + "\n")
 
-    def _key(self, candidate: Association, final: bool) -> str:
+    def _key(self, candidate: Candidate, final: bool) -> str:
         values = {name: round(value, 9) for name, value in sorted(candidate.parameters.items())}
         return json.dumps([self._context, candidate.method, candidate.poses, final, values])

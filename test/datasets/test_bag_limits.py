@@ -543,19 +543,24 @@ def test_an_index_whose_chunks_unpack_to_too_much_together_is_refused(tmp_path: 
         open_drive(file)
 
 
-def test_a_chunk_of_empty_messages_takes_no_more_memory_than_its_bytes_and_places() -> None:
-    """20,000 messages without data: 31 bytes each, and 16 for place and time."""
-    count = 20_000
-    record = mcap_record(0x05, struct.pack("<HIQQ", 1, 0, 5, 5))
-    content = record * count
-    chunk = SimpleNamespace(
-        message_start_time=0,
+def plain_chunk(content: bytes, start: int) -> tuple[SimpleNamespace, io.BytesIO]:
+    """What a bag's index says of a chunk that is not compressed, and the chunk's file."""
+    described = SimpleNamespace(
+        message_start_time=start,
         chunk_start_offset=0,
         compression="",
         compressed_size=len(content),
         uncompressed_size=len(content),
     )
-    file = io.BytesIO(mcap_chunk(content, len(content)))
+    return described, io.BytesIO(mcap_chunk(content, len(content)))
+
+
+def test_a_chunk_of_empty_messages_takes_no_more_memory_than_its_bytes_and_places() -> None:
+    """20,000 messages without data: 31 bytes each, and 16 for place and time."""
+    count = 20_000
+    record = mcap_record(0x05, struct.pack("<HIQQ", 1, 0, 5, 5))
+    content = record * count
+    chunk, file = plain_chunk(content, start=0)
     tracemalloc.start()
     try:
         messages = chunk_messages(chunk, {1: "connection"}, 0, 10, file)
@@ -575,14 +580,7 @@ def test_a_chunks_messages_come_in_the_order_of_time_and_within_the_limits_asked
         for row, time in enumerate(times)
     ]
     content = mcap_record(0x03, b"a schema").join(records)
-    chunk = SimpleNamespace(
-        message_start_time=3,
-        chunk_start_offset=0,
-        compression="",
-        compressed_size=len(content),
-        uncompressed_size=len(content),
-    )
-    file = io.BytesIO(mcap_chunk(content, len(content)))
+    chunk, file = plain_chunk(content, start=3)
     _, *found = chunk_messages(chunk, {1: "connection"}, 3, 9, file)
     assert [(message.timestamp, message.data) for message in found] == [
         (3, b"\1"),

@@ -9,7 +9,7 @@ import pytest
 from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.evaluation.cross_validation import (
     CHOICES_OF_POSES,
-    Association,
+    Candidate,
     Journal,
     _Trial,
     expected_seconds,
@@ -137,12 +137,12 @@ def test_an_interrupted_search_is_taken_up(pool, tmp_path, monkeypatch):
 
 def test_the_journal_tells_settings_and_rounds_apart(tmp_path):
     journal = Journal(tmp_path / "journal")
-    candidate = Association("kbf", 100, 1, {"power": 8.0})
+    candidate = Candidate("kbf", 100, 1, {"power": 8.0})
     journal.add(candidate, False, 1.5)
     again = Journal(tmp_path / "journal")
     assert again.score(candidate, False) == 1.5
     assert again.score(candidate, True) is None
-    assert again.score(Association("kbf", 100, 1, {"power": 9.0}), False) is None
+    assert again.score(Candidate("kbf", 100, 1, {"power": 9.0}), False) is None
 
 
 def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
@@ -177,7 +177,7 @@ def test_the_journal_of_other_drives_or_words_or_another_seed_is_not_taken_up(
 
 def test_a_damaged_journal_gives_what_is_whole_in_it(tmp_path):
     path = tmp_path / "journal"
-    candidate, other = (Association("kbf", 30, 0, {"power": power}) for power in (8.0, 9.0))
+    candidate, other = (Candidate("kbf", 30, 0, {"power": power}) for power in (8.0, 9.0))
     Journal(path).add(candidate, False, 0.25)
     whole = path.read_text().strip()
     forged = [whole.replace("0.25", number) for number in ("NaN", "-3.0", "1" + "0" * 400, "[]")]

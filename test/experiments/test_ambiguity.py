@@ -22,13 +22,12 @@ from kbf_localization.experiments.ambiguity import (
 )
 from kbf_localization.experiments.localization import Fold, Setup
 from kbf_localization.parallel import Serial
-from test.filters.synthetic_world import drive, loop, pool_of
+from test.filters.synthetic_world import pool_of_laps
 
 
 @pytest.fixture(scope="module")
 def pool(world):
-    frames = (240, 160, 30)
-    return pool_of([drive(world, loop(n, wobble=0.02 * i), seed=i) for i, n in enumerate(frames)])
+    return pool_of_laps(world, (240, 160, 30))
 
 
 def similarity(pool, first, second):

@@ -16,13 +16,12 @@ from kbf_localization.experiments.rule_ablation import (
 )
 from kbf_localization.parallel import Serial
 from kbf_localization.training_map import TrainingMap
-from test.filters.synthetic_world import drive, loop, pool_of
+from test.filters.synthetic_world import loop, pool_of_laps
 
 
 @pytest.fixture(scope="module")
 def pool(world):
-    frames = (240, 240, 40)
-    return pool_of([drive(world, loop(n, wobble=0.02 * i), seed=i) for i, n in enumerate(frames)])
+    return pool_of_laps(world, (240, 240, 40))
 
 
 def test_most_poses_of_an_uneven_map_are_in_one_place() -> None:

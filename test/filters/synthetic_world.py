@@ -217,6 +217,11 @@ def pool_of(drives: Sequence[SyntheticDrive]) -> FramePool:
     return FramePool(frames, described, DESCRIBER)
 
 
+def pool_of_laps(world: World, frames: Sequence[int]) -> FramePool:
+    """The frames of drives round the loop, each of so many frames and a little beside the last."""
+    return pool_of([drive(world, loop(n, wobble=0.02 * i), seed=i) for i, n in enumerate(frames)])
+
+
 def synthetic_map(world, count=150, seed=1) -> TrainingMap:
     """A map of `count` poses chosen at random from two drives round the loop."""
     return map_of(drives_of_the_map(world, seed), count, seed)

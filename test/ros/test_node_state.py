@@ -1,6 +1,8 @@
 """The states that an operator sees: status, diagnostics, log and marker agree."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -78,45 +80,43 @@ def test_a_view_that_the_map_lacks_degrades_the_state(lost_robot: Robot, node: N
     assert re.fullmatch(UNCONFIRMED, state_lines(node)[-1])
 
 
+@contextmanager
+def altered(robot: Robot, name: str, value: float) -> Iterator[None]:
+    """Set a parameter of a robot that tracks; with its former value it tracks again."""
+    former = robot.get_parameter(name)
+    assert robot.set_parameter(name, value).successful
+    try:
+        yield
+    finally:
+        assert robot.set_parameter(name, former).successful
+    assert robot.frame() is not None
+    assert robot.state_at(robot.stamp_ns) == "tracking"
+
+
 def test_a_withheld_transform_is_no_tracking(lost_robot: Robot) -> None:
     """By a bound of the transform that is narrower than those of the state."""
     robot = lost_robot
     robot.drive_until_tracking()
-    assert robot.set_parameter("dead_reckoning_max_seconds", 0.5).successful
-    try:
+    with altered(robot, "dead_reckoning_max_seconds", 0.5):
         robot.move(metres=0.2, seconds=1.0)
         robot.wait_until_driven()
         assert robot.wait_for(lambda: robot.state == "degraded")
         assert "more than dead_reckoning_max_seconds" in robot.status.message
-    finally:
-        assert robot.set_parameter("dead_reckoning_max_seconds", 5.0).successful
-    assert robot.frame() is not None
-    assert robot.state_at(robot.stamp_ns) == "tracking"
 
 
 def test_a_pose_that_is_not_precise_enough_is_no_tracking(lost_robot: Robot) -> None:
     robot = lost_robot
     robot.drive_until_tracking()
-    assert robot.set_parameter("max_tracking_sigma", 0.001).successful
-    try:
+    with altered(robot, "max_tracking_sigma", 0.001):
         assert robot.frame() is not None
         assert robot.state_at(robot.stamp_ns) == "localizing"
-    finally:
-        assert robot.set_parameter("max_tracking_sigma", 0.5).successful
-    assert robot.frame() is not None
-    assert robot.state_at(robot.stamp_ns) == "tracking"
 
 
 def test_silent_odometry_is_no_tracking(lost_robot: Robot) -> None:
     """Without odometry the transform is not sent, however well the last image fitted."""
     robot = lost_robot
     robot.drive_until_tracking()
-    assert robot.set_parameter("watchdog_timeout", 0.5).successful
-    try:
+    with altered(robot, "watchdog_timeout", 0.5):
         assert robot.wait_for(lambda: robot.state == "degraded")
         assert robot.status.level == DiagnosticStatus.WARN
         assert robot.status.message.startswith("degraded: no odometry for 1 s"), robot.status
-    finally:
-        assert robot.set_parameter("watchdog_timeout", 5.0).successful
-    assert robot.frame() is not None
-    assert robot.state_at(robot.stamp_ns) == "tracking"

@@ -73,18 +73,22 @@ class PanoramaCamera:
         cls, width: int, height: int, horizontal_rad: float = FULL_TURN
     ) -> PanoramaCamera:
         """Return a cylinder of square pixels, level and looking ahead in its middle."""
-        check_size(width, height)
-        rate = width / horizontal_rad
-        return cls(width, height, rate, rate, (width - 1) / 2, (height - 1) / 2, TANGENT)
+        return cls._level(width, height, horizontal_rad, TANGENT)
 
     @classmethod
     def equirectangular(
         cls, width: int, height: int, horizontal_rad: float = FULL_TURN
     ) -> PanoramaCamera:
         """Return an equirectangular image of square pixels, level and looking ahead."""
+        return cls._level(width, height, horizontal_rad, LINEAR)
+
+    @classmethod
+    def _level(
+        cls, width: int, height: int, horizontal_rad: float, vertical: str
+    ) -> PanoramaCamera:
         check_size(width, height)
         rate = width / horizontal_rad
-        return cls(width, height, rate, rate, (width - 1) / 2, (height - 1) / 2, LINEAR)
+        return cls(width, height, rate, rate, (width - 1) / 2, (height - 1) / 2, vertical)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> PanoramaCamera:
