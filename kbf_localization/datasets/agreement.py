@@ -27,13 +27,14 @@ class Agreement:
     `scale` is the known length over the odometry's; `direction_rad` the angle, in the robot's own
     frame, by which the known motion points to the left of the odometry's; `turn` the known turn
     over the odometry's, None without turns. `error_m` is the distance between the two motions'
-    ends after a metre.
+    ends after a metre. `inverse_scale` is the scale of the known poses' inverses.
     """
 
     scale: float
     direction_rad: float
     turn: float | None
     error_m: float
+    inverse_scale: float
     motions: int
 
 
@@ -47,9 +48,14 @@ def agreement(poses: Array | None, stamps_ns: Stamps, odometry: OdometryLog) -> 
         return None
     by_wheels = interpolate(odometry.stamps_ns, odometry.poses, stamps_ns[rows])
     ends = _ends(by_wheels)
-    known = relative(poses[rows][ends[:-1]], poses[rows][ends[1:]])
+    at_ends = poses[rows][ends]
+    known = relative(at_ends[:-1], at_ends[1:])
     driven = relative(by_wheels[ends[:-1]], by_wheels[ends[1:]])
-    known_m, driven_m = (np.hypot(motion[:, 0], motion[:, 1]) for motion in (known, driven))
+    inverses = relative(at_ends, np.zeros(3))
+    inverse = relative(inverses[:-1], inverses[1:])
+    known_m, driven_m, inverse_m = (
+        np.hypot(*motion[:, :2].T) for motion in (known, driven, inverse)
+    )
     far = driven_m > 0.5 * STEP_M
     if far.sum() < MIN_MOTIONS:
         return None
@@ -66,6 +72,7 @@ def agreement(poses: Array | None, stamps_ns: Stamps, odometry: OdometryLog) -> 
         _circular_median(between),
         turn,
         float(np.median(error)),
+        float(np.median(inverse_m[far] / driven_m)),
         int(far.sum()),
     )
 
@@ -74,7 +81,12 @@ def disagreements(found: Agreement | None) -> list[str]:
     """Say what is wrong between known poses and odometry, and the mistake that explains it."""
     if found is None:
         return []
-    if not 1.0 / (1.0 + MAX_SCALE_ERROR) < found.scale < 1.0 + MAX_SCALE_ERROR:
+    if not _is_one(found.scale):
+        if _is_one(found.inverse_scale):
+            return [
+                "the inverses of the known poses travel as far as the odometry: are they from "
+                "world to robot or camera, as COLMAP stores them? Give the poses in the world"
+            ]
         return [
             f"the known poses travel {found.scale:.3g} times as far as the odometry"
             f"{_unit(found.scale)}"
@@ -94,6 +106,10 @@ def disagreements(found: Agreement | None) -> list[str]:
     return []
 
 
+def _is_one(scale: float) -> bool:
+    return 1.0 / (1.0 + MAX_SCALE_ERROR) < scale < 1.0 + MAX_SCALE_ERROR
+
+
 def _ends(poses: Array) -> Rows:
     """Return rows (k,) of poses (t, 3), each a step of STEP_M or more along the path further."""
     steps = np.hypot(*np.diff(poses[:, :2], axis=0).T)
@@ -110,7 +126,7 @@ def _circular_median(angles: Array) -> float:
 def _unit(scale: float) -> str:
     """Name the unit that explains a ratio of lengths, in words that follow it."""
     for unit, per_metre in UNITS.items():
-        for whose, factor in (("known poses", scale), ("odometry's", 1.0 / max(scale, 1e-12))):
+        for whose, factor in (("known", scale), ("odometry's", 1.0 / max(scale, 1e-12))):
             if abs(factor / per_metre - 1.0) < MAX_SCALE_ERROR:
                 return f": are the {whose} positions in {unit}? Both must be in metres"
     return "; both must be in metres"

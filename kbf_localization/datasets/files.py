@@ -84,7 +84,7 @@ def parse_lines(
             refused.append(number)
             reason = reason or (f": {error}" if isinstance(error, LineError) else "")
     first = refused[0] if refused else 0
-    return parsed, counted(path, len(refused), f"lines {fault}, first line {first}{reason}")
+    return parsed, counted(path, len(refused), f"lines {fault}, the first is line {first}{reason}")
 
 
 def in_time_order(

@@ -175,6 +175,8 @@ class ImageFilesDrive(ImageFiles):
             for stamp, file in zip(stamps_ns, files, strict=True)
             if file.name in there[file.parent]
         ]
+        if files and not found:
+            raise DatasetError(f"{self.path}: none of its {len(files)} images is there: {files[0]}")
         gone = f"of {len(files)} images are not on disk; left out"
         self._warnings += counted(self.path, len(files) - len(found), gone)
         given = [stamp for stamp, _ in found]

@@ -227,7 +227,11 @@ def _poses(drive: Drive) -> Iterator[Finding]:
     if found is None:
         return
     wrong = disagreements(found)
-    level, advice = _worse(bool(wrong), "; ".join(wrong))
+    level, advice = Level.GOOD, ""
+    if wrong:
+        # A map from such poses is of no use, whichever of the two is wrong.
+        level = Level.UNUSABLE
+        advice = "; ".join([*wrong, "mend them, or build with --poses-from odometry"])
     turn = "" if found.turn is None else f", turns {found.turn:.2f}"
     yield Finding(
         "known poses over odometry",

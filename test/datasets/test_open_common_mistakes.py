@@ -50,7 +50,10 @@ def test_what_is_right_is_not_doubted(tmp_path: Path, camera: bool) -> None:
 
 def test_missing_columns_are_counted_and_the_expected_named(tmp_path: Path) -> None:
     message = refusal(own_folder(tmp_path, table(camera=False)[:, :3]))
-    assert "groundtruth.txt: 100 lines hold no pose, first line 1: 3 columns; expected" in message
+    assert (
+        "groundtruth.txt: 100 lines hold no pose, the first is line 1: 3 columns; expected"
+        in message
+    )
     assert "'stamp tx ty tz qx qy qz qw'" in message
 
 
@@ -95,7 +98,21 @@ def test_positions_in_another_unit_are_known_by_the_odometry(
     rows[:, 1:4] *= factor
     message = warnings(own_folder(tmp_path, rows))
     assert f"{factor:.3g} times as far as the odometry" in message
-    assert f"known poses positions in {unit}?" in message
+    assert f"are the known positions in {unit}?" in message
+
+
+def test_a_list_of_images_that_are_elsewhere_names_the_first(tmp_path: Path) -> None:
+    folder = own_folder(tmp_path, table(camera=False))
+    (folder / "a.png").rename(folder / "b.png")
+    assert refusal(folder).endswith(f"none of its 100 images is there: {folder / 'a.png'}")
+
+
+def test_inverse_poses_are_known_by_the_odometry(tmp_path: Path) -> None:
+    """COLMAP stores poses from world to camera."""
+    rows = table(camera=False)
+    inverse = Rotation.from_quat(rows[:, 4:]).inv()
+    rows[:, 1:4], rows[:, 4:] = -inverse.apply(rows[:, 1:4] + [20.0, 5.0, 0.0]), inverse.as_quat()
+    assert "as COLMAP stores them" in warnings(own_folder(tmp_path, rows))
 
 
 def test_a_camera_that_looks_down_is_not_blamed_on_stamps(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def _few(laps: Recorded) -> Recorded:
         (_jumping, "path by odometry", Level.WARNING, "jumps 1 times, by up to (2.9|3.0)"),
         (_standing, "path by odometry", Level.UNUSABLE, "does not move"),
         (_slow_wheels, "odometry", Level.WARNING, "10 readings/s"),
-        (_in_millimetres, "known poses over odometry", Level.WARNING, "in millimetres"),
+        (_in_millimetres, "known poses over odometry", Level.UNUSABLE, "in millimetres"),
         (_half_a_lap, "places seen again", Level.WARNING, "two drives"),
         (_frozen, "repeated images", Level.WARNING, "repeats images"),
         (_gap, "gaps between images", Level.WARNING, "1 gaps of more than 1 s and 1 m"),
