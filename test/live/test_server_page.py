@@ -196,3 +196,25 @@ def test_a_finger_scrolls_the_page_and_sets_a_pose_only_when_asked(browser: Chro
         assert page.evaluate("view.scale") > 2.0 * scale
         page.context.close()
     assert set_poses == [pytest.approx((1.0, 1.0, np.pi / 2), abs=0.02)]
+
+
+def test_a_pose_set_far_off_the_map_is_answered_by_its_distance(browser: Chromium) -> None:
+    board, set_poses = Board(), []
+    board.put("poses", {"poses": [0.0, 0.0, 0.0, 4.0, 3.0, 1.0]})
+    settings = LiveSettings(port=0, set_pose=lambda *pose: set_poses.append(pose))
+    with serving(board, settings) as port:
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for("view.poses.length > 0 && hint.startsWith('Click')", PATIENCE)
+        browser.run("sendPose([4, -1, 0])")
+        assert "That is 4.0 m from the nearest map pose" in browser.page.inner_text("#hint")
+        browser.run("sendPose([0.3, 0.4, 0])")
+        assert browser.page.inner_text("#hint").startswith("Click where the robot is")
+
+
+def test_an_uncertainty_of_millimetres_is_not_nothing(browser: Chromium) -> None:
+    board = Board()
+    values = {"state": "tracking", "sigma_m": "0.0042"}
+    board.put("status", {"message": "tracking", "level": 0, "values": values})
+    with serving(board, LiveSettings(port=0)) as port:
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for("sigma.textContent === '± 4 mm'", PATIENCE)

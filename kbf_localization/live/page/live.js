@@ -4,11 +4,12 @@
 const RETRY_MS = 1000, SILENT_MS = 3000, HISTORY_MS = 120000;
 const IMAGES = { 1: "camera", 2: "match" };
 const WRONG_TOKEN = 4401;
+const OFF_MAP_M = 1; // Two standard deviations of a pose that is set here.
 
 const element = (id) => document.getElementById(id);
 const view = new MapView(element("map"), null);
 const shown = {};
-let socket = null, history = [], heardAt = 0;
+let socket = null, history = [], heardAt = 0, hint = "";
 
 function text(id, words) { element(id).textContent = words; }
 
@@ -33,7 +34,10 @@ function duration(seconds) {
   return seconds < 100 ? `for ${Math.floor(seconds)} s` : seconds < 6000 ? `for ${Math.floor(seconds / 60)} min` : `for ${Math.floor(seconds / 3600)} h`;
 }
 
-function length(metres) { return metres < 1 ? `± ${Math.round(100 * metres)} cm` : `± ${metres.toFixed(1)} m`; }
+function length(metres) {
+  if (metres < 0.00995) return `± ${Math.max(1, Math.round(1000 * metres))} mm`;
+  return metres < 0.995 ? `± ${Math.round(100 * metres)} cm` : `± ${metres.toFixed(1)} m`;
+}
 
 const receive = {
   hello({ can_set_pose: allowed }) {
@@ -43,7 +47,8 @@ const receive = {
     element("set-pose").hidden = !allowed || !matchMedia("(any-pointer: coarse)").matches;
     const set = touch ? "Press “set pose”, touch where the robot is, slide to where it looks, and lift. " : "Click where the robot is, and drag to where it looks, to set its pose; Esc cancels. ";
     const move = touch ? "Two fingers zoom and move the map." : `The wheel zooms, ${allowed ? "Shift and drag move" : "dragging moves"} the map.`;
-    text("hint", (allowed ? set : "For looking only. ") + move);
+    hint = (allowed ? set : "For looking only. ") + move;
+    text("hint", hint);
   },
   node({ name, present }) {
     text("node", name);
@@ -136,7 +141,7 @@ function drawHistory() {
   canvas.height = Math.round(height * ratio);
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
-  const left = 34, right = width - 52, top = 8, bottom = height - 26;
+  const left = 34, right = width - 58, top = 8, bottom = height - 26;
   const now = Date.now(), x = (at) => right - (right - left) * (now - at) / HISTORY_MS;
   history.forEach((entry, k) => {
     const until = k + 1 < history.length ? history[k + 1].at : now;
@@ -181,7 +186,10 @@ function plot(context, name, x, y, tint, dash) {
 }
 
 function sendPose(pose) {
-  if (socket && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ pose }));
+  if (!socket || socket.readyState !== WebSocket.OPEN) return;
+  socket.send(JSON.stringify({ pose }));
+  const { metres } = view.nearest(pose[0], pose[1]);
+  text("hint", metres > OFF_MAP_M && Number.isFinite(metres) ? `That is ${metres.toFixed(1)} m from the nearest map pose: images cannot confirm it there.` : hint);
 }
 
 // The token stands behind the address's #, which no server and no log gets to see.

@@ -240,7 +240,7 @@ class MapView {
     const scrolls = event.pointerType === "touch" && !this.armed && this.fingers.size === 1;
     if (this.moves || scrolls) { this.moves = !scrolls; this.setting = null; this.draw(); return; }
     const [x, y] = this.place(event);
-    this.setting = [x, y, this.nearestHeading(x, y)];
+    this.setting = [x, y, this.nearest(x, y).heading];
     this.draw();
   }
 
@@ -273,12 +273,12 @@ class MapView {
 
   cancel() { this.arm(false); this.setting = null; this.draw(); }
 
-  // A click without a drag takes the heading of the map's nearest image.
-  nearestHeading(x, y) {
-    let best = Infinity, found = 0;
+  // The nearest map pose: its distance in metres and its heading, which a click without a drag takes.
+  nearest(x, y) {
+    const found = { metres: Infinity, heading: 0 };
     for (let i = 0; i < this.poses.length; i += 3) {
-      const distance = Math.hypot(this.poses[i] - x, this.poses[i + 1] - y);
-      if (distance < best) { best = distance; found = this.poses[i + 2]; }
+      const metres = Math.hypot(this.poses[i] - x, this.poses[i + 1] - y);
+      if (metres < found.metres) Object.assign(found, { metres, heading: this.poses[i + 2] });
     }
     return found;
   }
