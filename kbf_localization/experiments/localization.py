@@ -340,7 +340,7 @@ def findings(outcome: Outcome, data: str) -> ExperimentResult:
     metrics = summaries(outcome.trials, FIGURES)
     rows = [
         (
-            f"n = {size}, {TITLES.get(method, method)}",
+            f"n = {size}, {_title(method)}",
             plus_minus(figures["position_rmse_m"], 2),
             plus_minus(figures["position_median_m"], 2),
             f"{100 * figures['share_beyond_1m']['mean']:.1f} %",
@@ -392,6 +392,12 @@ def findings(outcome: Outcome, data: str) -> ExperimentResult:
     )
 
 
+def _title(method: str) -> str:
+    if method in UNTUNED:
+        return f"{TITLES[UNTUNED[method]]}, not tuned"
+    return TITLES.get(method, method)
+
+
 def _noise_table(noises: Noises) -> Table:
     rows = [
         (f"{fold}: {NOISES[name][0]}", *(f"{sigma:.2g}" for sigma in np.sqrt(variances)))
@@ -413,7 +419,7 @@ def _draw(metrics: Mapping[str, Any]) -> Figure:
     for axes, (key, label) in zip(panels, labels.items(), strict=True):
         for index, method in enumerate(methods):
             figures = {size: by_method[method][key] for size, by_method in metrics.items()}
-            draw_curve(axes, TITLES[method], figures, index)
+            draw_curve(axes, _title(method), figures, index)
         draw_sizes(axes, metrics, "Training poses n")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0.0)
