@@ -360,22 +360,20 @@ class WordAligner:
 
     def __init__(self, vocabulary: Vocabulary, settings: DescriberSettings) -> None:
         self.shape = settings.reduced_grid_shape
-        self._embedding = _word_embedding(vocabulary)
+        embedding = _word_embedding(vocabulary)
+        # The last row is what lies outside of a zoomed image.
+        self._embedding = np.concatenate((embedding, np.zeros_like(embedding[:1])))
         rows, columns = self.shape
         self._rows = np.arange(0, rows, ROW_STEP)
         self._max_shift = min(round(MAX_SHIFT * columns), max(columns - MIN_OVERLAP_COLUMNS, 0))
-        self._sources = [self._zoomed_indices(zoom) for zoom in ZOOMS]
-        self._diagonals = np.stack([self._diagonal_means(source) for source in self._sources])
+        sources = [self._zoomed_indices(zoom) for zoom in ZOOMS]
+        self._cells = np.concatenate([self._zoomed_cells(source) for source in sources])
+        self._diagonals = np.stack([self._diagonal_means(source) for source in sources])
 
     def view(self, grid: WordGrid) -> Floats:
         """Return the embedded image at all zooms, (zooms · columns, features)."""
-        words = np.reshape(grid, self.shape)
-        parts = []
-        for down, right in self._sources:
-            inside = (down >= 0)[:, None] & (right >= 0)[None, :]
-            zoomed = self._embedding[words[np.ix_(down, right)]] * inside[:, :, None]
-            parts.append(zoomed.transpose(1, 0, 2).reshape(self.shape[1], -1))
-        return np.concatenate(parts)
+        words = np.append(np.reshape(grid, -1).astype(np.intp), len(self._embedding) - 1)
+        return self._embedding[words[self._cells]].reshape(len(self._cells), -1)
 
     def align(self, view: Floats, grids: WordGrid) -> Alignments:
         """Align a `view` with images (m, rows · columns)."""
@@ -413,6 +411,12 @@ class WordAligner:
             source[(source < 0) | (source >= length)] = -1
             indices.append(source)
         return indices[0], indices[1]
+
+    def _zoomed_cells(self, source: tuple[Rows, Rows]) -> Rows:
+        """Return cells (columns, rows) of the flat grid; -1 for outside."""
+        down, right = source
+        inside = (right >= 0)[:, None] & (down >= 0)
+        return np.where(inside, right[:, None] + down * self.shape[1], -1)
 
     def _diagonal_means(self, source: tuple[Rows, Rows]) -> Floats:
         """Return weights (columns², shifts) that average column products along diagonals."""

@@ -105,6 +105,29 @@ def test_scores_are_the_mean_agreement_of_the_words_laid_over_each_other(
     assert best == round(found.shift[0] * COLUMNS) == 6
 
 
+def test_a_view_has_the_zoomed_image_and_nothing_beyond_its_edges(aligner: WordAligner) -> None:
+    """Each cell by itself: the word at the place that a zoom brings there, or zeros."""
+    grid = window(scene(5)).reshape(ROWS, COLUMNS)
+    view = aligner.view(grid.reshape(-1)).reshape(len(ZOOMS), COLUMNS, len(range(0, ROWS, 2)), -1)
+    constant = np.arange(60)[:, None] * np.ones(ROWS * COLUMNS, dtype=np.intp)
+    embedded = [aligner.view(words).reshape(view.shape)[3, 0, 0] for words in constant]
+    outside = 0
+    for number, zoom in enumerate(ZOOMS):
+        for column in range(COLUMNS):
+            for place, row in enumerate(range(0, ROWS, 2)):
+                right, down = (
+                    round((length - 1) / 2 + (at - (length - 1) / 2) * np.exp(-zoom))
+                    for at, length in ((column, COLUMNS), (row, ROWS))
+                )
+                seen = view[number, column, place]
+                if 0 <= right < COLUMNS and 0 <= down < ROWS:
+                    assert (seen == embedded[grid[down, right]]).all()
+                else:
+                    assert not seen.any()
+                    outside += 1
+    assert outside > 0
+
+
 def test_no_images_and_a_single_word_are_no_error(aligner: WordAligner) -> None:
     view = aligner.view(np.zeros(ROWS * COLUMNS, dtype=np.uint8))
     assert len(aligner.align(view, np.zeros((0, ROWS * COLUMNS), dtype=np.uint8)).shift) == 0
