@@ -22,10 +22,9 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from kbf_localization.arrays import Array, Counts, Floats, Image, Rows
+from kbf_localization.arrays import Array, Counts, Flags, Floats, Image, Rows
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.vision.dense_sift import LEVEL_WEIGHTS, DescriberSettings, dense_sift
 from kbf_localization.vision.describer import (
@@ -244,7 +243,8 @@ def _row_sums(counts: Counts) -> Array:
     return np.asarray(sums, dtype=np.float64).reshape(-1)
 
 
-def _weighted_blocks(settings: DescriberSettings) -> list[tuple[slice, float]]:
+@lru_cache(maxsize=8)
+def _weighted_blocks(settings: DescriberSettings) -> tuple[tuple[slice, float], ...]:
     """Return columns and their common weight; neighbouring levels of equal weight are one block."""
     blocks: list[tuple[slice, float]] = []
     for columns, divisor, weight in zip(
@@ -258,7 +258,7 @@ def _weighted_blocks(settings: DescriberSettings) -> list[tuple[slice, float]]:
             blocks[-1] = (slice(blocks[-1][0].start, columns.stop), scaled)
         else:
             blocks.append((columns, scaled))
-    return blocks
+    return tuple(blocks)
 
 
 _log = logging.getLogger(__name__)
@@ -373,7 +373,8 @@ class WordAligner:
     def view(self, grid: WordGrid) -> Floats:
         """Return the embedded image at all zooms, (zooms · columns, features)."""
         words = np.append(np.reshape(grid, -1).astype(np.intp), len(self._embedding) - 1)
-        return self._embedding[words[self._cells]].reshape(len(self._cells), -1)
+        found: Floats = self._embedding[words[self._cells]]
+        return found.reshape(len(self._cells), -1)
 
     def align(self, view: Floats, grids: WordGrid) -> Alignments:
         """Align a `view` with images (m, rows · columns)."""
@@ -385,21 +386,22 @@ class WordAligner:
         pairs = products.transpose(0, 2, 1, 3).reshape(len(ZOOMS), count, columns**2)
         return self._peaks(np.matmul(pairs, self._diagonals).transpose(1, 0, 2))
 
-    def _peaks(self, scores: NDArray[np.floating[Any]]) -> Alignments:
+    def _peaks(self, scores: Floats) -> Alignments:
         """Return the maxima of scores (m, zooms, shifts), refined by parabolas."""
-        count, _, shifts = scores.shape
-        best = scores.reshape(count, -1).argmax(axis=1) if count else np.zeros(0, dtype=np.intp)
+        count, zooms, shifts = scores.shape
+        flat = scores.reshape(count, zooms * shifts)
+        best = flat.argmax(axis=1)
         at_zoom, at_shift = np.divmod(best, shifts)
-        each = np.arange(count)
-        shift = at_shift + _vertex(scores[each, at_zoom], at_shift) - self._max_shift
-        zoom = at_zoom + _vertex(scores[each, :, at_shift], at_zoom)
+        # Among the scores of all images, side by side.
+        at = np.arange(0, flat.size, zooms * shifts) + best
+        every = flat.reshape(-1)
+        across = _vertices(every, at, 1, (at_shift > 0) & (at_shift < shifts - 1))
+        along = _vertices(every, at, shifts, (at_zoom > 0) & (at_zoom < zooms - 1))
         step = float(ZOOMS[1] - ZOOMS[0])
         return Alignments(
-            shift=shift / self.shape[1],
-            zoom=float(ZOOMS[0]) + step * zoom,
-            prominence=np.asarray(
-                scores[each, at_zoom, at_shift] - scores.mean(axis=(1, 2)), dtype=np.float64
-            ),
+            shift=(at_shift + across - self._max_shift) / self.shape[1],
+            zoom=float(ZOOMS[0]) + step * (at_zoom + along),
+            prominence=np.asarray(every[at] - scores.mean(axis=(1, 2)), dtype=np.float64),
         )
 
     def _zoomed_indices(self, zoom: float) -> tuple[Rows, Rows]:
@@ -441,14 +443,18 @@ def _word_embedding(vocabulary: Vocabulary) -> Floats:
     return np.asarray(reduced / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-def _vertex(scores: NDArray[np.floating[Any]], at: Rows) -> Array:
-    """Return offsets (m,) in (-½, ½) of the parabola's top from the highest of scores (m, k)."""
-    count, length = scores.shape
-    offsets = np.zeros(count)
-    inner = np.flatnonzero((at > 0) & (at < length - 1))
-    low, top, high = (scores[inner, at[inner] + step] for step in (-1, 0, 1))
+def _vertices(scores: Floats, at: Rows, step: int, inner: Flags) -> Array:
+    """Return offsets (m,) in (-½, ½) of the parabolas' tops from the highest scores, `at` (m,).
+
+    The neighbours are `step` before and after in scores (k,), where `inner` (m,) says so.
+    """
+    offsets = np.zeros(len(at))
+    if not inner.any():
+        return offsets
+    places = at[inner]
+    low, top, high = scores[places - step], scores[places], scores[places + step]
     bend = low - 2.0 * top + high
-    offsets[inner] = np.where(
-        bend < 0.0, np.clip(0.5 * (low - high) / np.where(bend < 0.0, bend, -1.0), -0.5, 0.5), 0.0
-    )
+    peaked = bend < 0.0
+    found = 0.5 * (low - high) / np.where(peaked, bend, -1.0)
+    offsets[inner] = np.where(peaked, np.minimum(np.maximum(found, -0.5), 0.5), 0.0)
     return offsets
