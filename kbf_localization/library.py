@@ -62,8 +62,8 @@ class Evaluation:
         """
         relative_errors = relative_metrics(self.results, self.training_map)
         aligned, _ = in_map_frame(self.results, self.training_map)
-        figures = metrics_by_method(aligned)
-        return {name: own | relative_errors[name] for name, own in figures.items()}
+        metrics = metrics_by_method(aligned)
+        return {name: own | relative_errors[name] for name, own in metrics.items()}
 
     def save(self, folder: Path | str, progress: Progress = no_progress) -> Path:
         """Write metrics, trajectories and report into `folder`; the report's path."""
@@ -76,8 +76,8 @@ class Evaluation:
     def __repr__(self) -> str:
         drives = ", ".join(result.drive.name for result in self.results)
         medians = ", ".join(
-            f"{method} {figures['position_median_m']:.2f} m"
-            for method, figures in self.metrics.items()
+            f"{method} {metrics['position_median_m']:.2f} m"
+            for method, metrics in self.metrics.items()
         )
         return f"Evaluation(of {drives}; median errors: {medians})"
 

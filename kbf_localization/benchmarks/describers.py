@@ -61,7 +61,7 @@ MAPPED_DRIVES = 2
 
 FRAMES, POSES, SIZE, SEED = 400, 400, (320, 240), 5
 NETWORK_SIZE, FILTERS = (120, 160), (16, 32, 64)
-FIGURES = {
+METRICS = {
     "rmse_m": "position_rmse_m",
     "median_m": "position_median_m",
     "tracking_share": "share_tracking",
@@ -207,10 +207,10 @@ def run(progress: Progress = no_progress) -> dict[str, Any]:
     """Return plain numbers for each descriptor, and the case search_100k."""
     cores = make_workers(-1)
     with tempfile.TemporaryDirectory() as folder:
-        figures = _localization(Path(folder), cores, progress)
+        metrics = _localization(Path(folder), cores, progress)
     # In a worker, which has one thread of BLAS as the node has.
     (search,) = cores.map(_search, [ROWS])
-    return {**figures, f"search_{ROWS // 1000}k": search}
+    return {**metrics, f"search_{ROWS // 1000}k": search}
 
 
 def _localization(folder: Path, cores: Workers, progress: Progress) -> dict[str, float]:
@@ -246,7 +246,7 @@ def _localization(folder: Path, cores: Workers, progress: Progress) -> dict[str,
         for result in variant.results:
             kbf, nearest = (trajectory_metrics(result.runs[method]) for method in METHODS)
             part = f"{name}_{result.drive.condition}"
-            found |= {f"{part}_kbf_{figure}": float(kbf[key]) for figure, key in FIGURES.items()}
+            found |= {f"{part}_kbf_{figure}": float(kbf[key]) for figure, key in METRICS.items()}
             found[f"{part}_nearest_beyond_1m_share"] = float(nearest["share_beyond_1m"])
     return found
 

@@ -101,7 +101,7 @@ def _measure_keypoints(folder: Path, progress: Progress) -> dict[str, Any]:
     images = [image for _, image in ColdDrive(drive).images(range(FRAMES)) if image is not None]
     detectors = {"": detect_keypoints, "_opencv": opencv_keypoints()}
     spent = _in_turns(detectors, images, "timing keypoints", progress)
-    figures: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "keypoints_320x240": case(
             spent[""], spent["_opencv"], f"OpenCV SIFT.detectAndCompute, {KEYPOINTS} keypoints"
         )
@@ -109,10 +109,10 @@ def _measure_keypoints(folder: Path, progress: Progress) -> dict[str, Any]:
     for name, detect in detectors.items():
         matched, errors = _shift_errors(detect, images)
         right = errors < RIGHT_PX
-        figures[f"keypoints_right_matches{name}"] = float(right.sum()) / len(images)
-        figures[f"keypoints_right_fraction{name}"] = float(right.mean()) if matched else 0.0
-        figures[f"keypoints_median_error_px{name}"] = float(np.median(errors[right]))
-    return figures
+        metrics[f"keypoints_right_matches{name}"] = float(right.sum()) / len(images)
+        metrics[f"keypoints_right_fraction{name}"] = float(right.mean()) if matched else 0.0
+        metrics[f"keypoints_median_error_px{name}"] = float(np.median(errors[right]))
+    return metrics
 
 
 def _shift_errors(detect: Detect, images: Sequence[Image]) -> tuple[int, Array]:
@@ -163,7 +163,7 @@ def _measure_fixes(progress: Progress) -> dict[str, Any]:
 
     methods = {"": ours, "_opencv": reference}
     spent = _in_turns(methods, seen, "timing landmark fixes", progress)
-    figures: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "fix": case(
             spent[""],
             spent["_opencv"],
@@ -173,9 +173,9 @@ def _measure_fixes(progress: Progress) -> dict[str, Any]:
     for name, method in methods.items():
         found = [(method(image), image.pose) for image in seen]
         errors = [np.hypot(*(pose - true)[:2]) for pose, true in found if pose is not None]
-        figures[f"fix_found_fraction{name}"] = len(errors) / len(seen)
-        figures[f"fix_median_error_m{name}"] = float(np.median(errors)) if errors else np.inf
-    return figures
+        metrics[f"fix_found_fraction{name}"] = len(errors) / len(seen)
+        metrics[f"fix_median_error_m{name}"] = float(np.median(errors)) if errors else np.inf
+    return metrics
 
 
 def _room(rng: np.random.Generator) -> tuple[LandmarkTable, list[_Seen]]:

@@ -29,7 +29,7 @@ GLOBAL_STARTS = 9
 STEPS_AFTER_START = 20
 STEP_M = 0.05
 ODOMETRY_SIGMA = 0.002
-Figures = dict[str, "dict[str, Any] | float"]
+Metrics = dict[str, "dict[str, Any] | float"]
 _Times = tuple[float, float]
 """Milliseconds by the clock, and of this process's processor time."""
 
@@ -64,7 +64,7 @@ def _memory_mb(name: str) -> float:
     return float("nan")
 
 
-def run(progress: Progress = no_progress) -> Figures:
+def run(progress: Progress = no_progress) -> Metrics:
     """Return the cases at 1,000 and 100,000 poses of one corridor, as dense in both.
 
     The maps are stored and loaded as a user's are. Times are by the clock, `…_cpu_ms` this
@@ -79,12 +79,12 @@ def run(progress: Progress = no_progress) -> Figures:
             save_map(made, path)
             del made
             drives.append(_Drive(load_map(path), corridor))
-        figures = _tracking(drives[0], drives[1], progress)
-        figures |= _global_updates(drives[1], progress)
+        metrics = _tracking(drives[0], drives[1], progress)
+        metrics |= _global_updates(drives[1], progress)
         progress(0, 1, "starting on the large map")
-        figures |= _started(path, drives[1])
+        metrics |= _started(path, drives[1])
         progress(1, 1, "starting on the large map")
-    return figures
+    return metrics
 
 
 class _Drive:
@@ -119,7 +119,7 @@ class _Drive:
         return _timed(self.filter.step, motion, self.map.observe(self.see()))
 
 
-def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
+def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Metrics:
     """Time steps on both maps in turn, so that whatever else the machine does slows both."""
     small_times, large_times, passes = [], [], []
     for drive in (small, large):
@@ -143,7 +143,7 @@ def _tracking(small: _Drive, large: _Drive, progress: Progress) -> Figures:
     }
 
 
-def _global_updates(drive: _Drive, progress: Progress) -> Figures:
+def _global_updates(drive: _Drive, progress: Progress) -> Metrics:
     """Time first and second updates after global starts, with plain passes in between."""
     first, second, passes = [], [], []
     drive.map.observe(drive.see()).coarse_similarities()
@@ -163,7 +163,7 @@ def _global_updates(drive: _Drive, progress: Progress) -> Figures:
     }
 
 
-def _started(path: Path, drive: _Drive) -> Figures:
+def _started(path: Path, drive: _Drive) -> Metrics:
     """Return memory and time of a process that does nothing but start on the map and track."""
     drive.put(0.6 * drive.length_m)
     views = [drive.see()]
@@ -183,14 +183,14 @@ def _timed(function: Callable[..., object], *arguments: Any) -> _Times:
 
 
 def _case(ours: Sequence[_Times], reference: Sequence[_Times], what: str) -> dict[str, Any]:
-    figures = case(np.array(ours)[:, 0], np.array(reference)[:, 0], what)
+    metrics = case(np.array(ours)[:, 0], np.array(reference)[:, 0], what)
     for name, times in (("ours", ours), ("reference", reference)):
         clock_ms, cpu_ms = np.transpose(times)
-        figures[f"{name}_p99_ms"] = float(np.percentile(clock_ms, 99))
-        figures[f"{name}_cpu_ms"] = float(np.median(cpu_ms))
-        figures[f"{name}_mean_cpu_ms"] = float(np.mean(cpu_ms))
-        figures[f"{name}_p99_cpu_ms"] = float(np.percentile(cpu_ms, 99))
-    return figures
+        metrics[f"{name}_p99_ms"] = float(np.percentile(clock_ms, 99))
+        metrics[f"{name}_cpu_ms"] = float(np.median(cpu_ms))
+        metrics[f"{name}_mean_cpu_ms"] = float(np.mean(cpu_ms))
+        metrics[f"{name}_p99_cpu_ms"] = float(np.percentile(cpu_ms, 99))
+    return metrics
 
 
 def _short(count: int) -> str:

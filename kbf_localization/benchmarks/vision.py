@@ -125,7 +125,7 @@ def _measure_error(folder: Path, progress: Progress) -> dict[str, float]:
     rows = select_frames(first.poses, MAP_POSES, "coverage", seed=0)
     known = _images(first, rows.tolist())
     seen = _images(second, range(len(second)))
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     methods: dict[str, Describe] = {
         "": lambda image: dense_sift(image, settings),
         "_opencv": opencv_descriptors(settings, settings.grid_step),
@@ -134,10 +134,10 @@ def _measure_error(folder: Path, progress: Progress) -> dict[str, float]:
     for suffix, describe in tracked(methods.items(), "localizing by the nearest image", progress):
         nearest = _nearest(describe, known, seen, settings)
         errors = np.hypot(*(first.poses[rows[nearest]] - second.poses)[:, :2].T)
-        figures[f"nai_rmse_m{suffix}"] = float(np.sqrt(np.mean(errors**2)))
-        figures[f"nai_median_m{suffix}"] = float(np.median(errors))
-    figures["nai_rmse_ratio"] = figures["nai_rmse_m"] / figures["nai_rmse_m_opencv"]
-    return figures
+        metrics[f"nai_rmse_m{suffix}"] = float(np.sqrt(np.mean(errors**2)))
+        metrics[f"nai_median_m{suffix}"] = float(np.median(errors))
+    metrics["nai_rmse_ratio"] = metrics["nai_rmse_m"] / metrics["nai_rmse_m_opencv"]
+    return metrics
 
 
 def _nearest(

@@ -85,16 +85,16 @@ def _processor() -> str:
 def _print(metrics: Mapping[str, Mapping[str, Any]]) -> None:
     rows: list[tuple[object, ...]] = []
     for name, cases in metrics.items():
-        for case, figures in cases.items():
-            if isinstance(figures, Mapping):
+        for case, values in cases.items():
+            if isinstance(values, Mapping):
                 ours, reference = (
-                    _with_unit(key, figures.get(key)) for key in ("ours_ms", "reference_ms")
+                    _with_unit(key, values.get(key)) for key in ("ours_ms", "reference_ms")
                 )
-                ratio = figures.get("ratio")
+                ratio = values.get("ratio")
                 faster = None if ratio is None else f"{format_cell(ratio)} times"
-                rows.append((f"{name}.{case}", ours, reference, faster, figures.get("reference")))
+                rows.append((f"{name}.{case}", ours, reference, faster, values.get("reference")))
             else:
-                rows.append((f"{name}.{case}", _with_unit(case, figures), None, None, None))
+                rows.append((f"{name}.{case}", _with_unit(case, values), None, None, None))
     columns = ("Benchmark", "Ours", "Reference", "As fast", "Measured against")
     print_table("Benchmarks", columns, rows)
 

@@ -53,8 +53,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     table = Table(title=title, title_justify="left")
     cells = [[format_cell(cell) for cell in row] for row in rows]
     for index, column in enumerate(columns):
-        figures = index > 0 and all(FIGURE.fullmatch(row[index]) for row in cells)
-        table.add_column(escape(column), justify="right" if figures else "left", overflow="fold")
+        metrics = index > 0 and all(FIGURE.fullmatch(row[index]) for row in cells)
+        table.add_column(escape(column), justify="right" if metrics else "left", overflow="fold")
     for row in cells:
         table.add_row(*row)
     console.print(table)

@@ -29,7 +29,7 @@ from kbf_localization.vision.dense_sift import DESCRIPTOR_LENGTH
 from kbf_localization.vision.describer import as_grey
 from kbf_localization.vision.keypoints import Keypoints
 
-FIGURES = ("position_rmse_m", "position_median_m", "share_beyond_1m")
+METRICS = ("position_rmse_m", "position_median_m", "share_beyond_1m")
 
 
 @dataclass(frozen=True)
@@ -199,28 +199,28 @@ def _with_orb(pool: FramePool) -> FramePool:
 
 
 def findings(trials: Sequence[Trial]) -> ExperimentResult:
-    """Return the figures over offices and choices, and every trial."""
-    metrics = summaries(trials, FIGURES)
+    """Return the metrics over offices and choices, and every trial."""
+    metrics = summaries(trials, METRICS)
     rows = [
         (
             f"n = {size}, {VARIANTS[name].title}",
-            plus_minus(figures["position_rmse_m"], 2),
-            plus_minus(figures["position_median_m"], 3),
-            plus_minus(figures["share_beyond_1m"], 1, 100.0),
+            plus_minus(values["position_rmse_m"], 2),
+            plus_minus(values["position_median_m"], 3),
+            plus_minus(values["share_beyond_1m"], 1, 100.0),
         )
         for size, by_variant in metrics.items()
-        for name, figures in by_variant.items()
+        for name, values in by_variant.items()
     ]
     title = "Each part left out in turn, mean ± std over offices and choices"
     columns = ("Map and filter", "RMSE [m]", "Median [m]", "Beyond 1 m [%]")
-    header = ("variant", "poses", "office", "choice", *FIGURES)
+    header = ("variant", "poses", "office", "choice", *METRICS)
     raw = (
         (
             trial.method,
             trial.poses,
             trial.place,
             trial.choice,
-            *(trial.figures[key] for key in FIGURES),
+            *(trial.metrics[key] for key in METRICS),
         )
         for trial in trials
     )

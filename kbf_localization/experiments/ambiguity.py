@@ -64,17 +64,17 @@ VARIANTS: Mapping[str, tuple[Ablation, Form]] = {
 }
 """Parts of the filter, and the form of the kernel Bayes' rule."""
 
-FIGURES = ("last_half_beyond_1m", "confident_wrong", "tracking", "tracking_in_tile")
+METRICS = ("last_half_beyond_1m", "confident_wrong", "tracking", "tracking_in_tile")
 
 
 @dataclass(frozen=True)
 class AmbiguityTrial:
-    """`figures` of a variant of the filter in a world made of an office."""
+    """`metrics` of a variant of the filter in a world made of an office."""
 
     world: str
     variant: str
     office: int
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 def run_trials(
@@ -107,7 +107,7 @@ def _run(
         parameters = BeliefParameters(rule=rule)
         pose_filter = BeliefFilter(training_map, parameters, parts)
         run = replay(drive, Localizer(training_map, pose_filter))
-        results.append(AmbiguityTrial(world, name, office, figures_of(run, in_tile)))
+        results.append(AmbiguityTrial(world, name, office, metrics_of(run, in_tile)))
     return results
 
 
@@ -212,8 +212,8 @@ def _points(poses: Array) -> Array:
     return embed(poses) * (1.0, 1.0, HEADING_METRES, HEADING_METRES)
 
 
-def figures_of(run: Run, in_tile: Flags) -> dict[str, float]:
-    """Return the figures of one run; *tracking* in a tile is confident without a reason."""
+def metrics_of(run: Run, in_tile: Flags) -> dict[str, float]:
+    """Return the metrics of one run; *tracking* in a tile is confident without a reason."""
     errors = position_errors(run)
     tracking = np.array([state == "tracking" for state in run.states])
     rows: Rows = np.flatnonzero(in_tile[: len(run)])
@@ -241,29 +241,29 @@ def check_worlds(text: str | None) -> list[str]:
 def findings(trials: Sequence[AmbiguityTrial]) -> ExperimentResult:
     """Return a table of variants by worlds, and every trial."""
     metrics = nested_summaries(
-        ((trial.world, trial.variant, name), trial.figures[name])
+        ((trial.world, trial.variant, name), trial.metrics[name])
         for trial in trials
-        for name in FIGURES
+        for name in METRICS
     )
     rows = [
         (
             f"{WORLDS[world]}; {ABLATIONS[variant].title}",
-            *(plus_minus(figures[name], 1, 100.0) for name in FIGURES),
+            *(plus_minus(values[name], 1, 100.0) for name in METRICS),
         )
         for world, by_variant in metrics.items()
-        for variant, figures in by_variant.items()
+        for variant, values in by_variant.items()
     ]
     columns = (
         *("World and filter", "Last half beyond 1 m [%]", "Confident and wrong [%]"),
         *("Tracking [%]", "Tracking in a tile [%]"),
     )
     raw = (
-        (trial.world, trial.variant, trial.office, *(trial.figures[name] for name in FIGURES))
+        (trial.world, trial.variant, trial.office, *(trial.metrics[name] for name in METRICS))
         for trial in trials
     )
     return ExperimentResult(
         "Places that look alike",
         metrics,
         tables=[Table("Places that look alike, mean ± std over offices", columns, rows)],
-        csv={"ambiguity.csv": (("world", "variant", "office", *FIGURES), raw)},
+        csv={"ambiguity.csv": (("world", "variant", "office", *METRICS), raw)},
     )

@@ -42,7 +42,7 @@ KINDS = {
 }
 """The kinds of drives: their light, and by how much the camera is turned."""
 
-FIGURES = (
+METRICS = (
     "confident_wrong_share",
     "seconds_to_lost",
     "seconds_to_recover",
@@ -136,7 +136,7 @@ class Outcome:
     fault: str
     building: str
     case: int
-    figures: Mapping[str, float | None]
+    metrics: Mapping[str, float | None]
 
 
 def run_faults(
@@ -167,7 +167,7 @@ def _run(
 
 
 def score(run: Run, case: Case) -> dict[str, float | None]:
-    """Return the figures of one run.
+    """Return the metrics of one run.
 
     Fractions are over the images since the fault began. *Lost* is timed from there, or from the
     first *tracking* after it where that came later; recovery, *tracking* within a metre of the
@@ -242,15 +242,15 @@ def experiment_result(outcomes: Sequence[Outcome], buildings: int) -> Experiment
     rows = [
         (
             FAULT_TITLES[fault],
-            cell(figures["confident_wrong_share"], 100.0),
-            cell(figures["seconds_to_lost"]),
-            cell(figures["seconds_to_recover"]),
-            cell(figures["false_lost"]),
-            cell(figures["tracking_share"], 100.0),
-            cell(figures["disturbed_rmse_m"]),
-            cell(figures["dead_reckoned_rmse_m"]),
+            cell(values["confident_wrong_share"], 100.0),
+            cell(values["seconds_to_lost"]),
+            cell(values["seconds_to_recover"]),
+            cell(values["false_lost"]),
+            cell(values["tracking_share"], 100.0),
+            cell(values["disturbed_rmse_m"]),
+            cell(values["dead_reckoned_rmse_m"]),
         )
-        for fault, figures in metrics.items()
+        for fault, values in metrics.items()
     ]
     columns = (
         *("Fault", "Confident and wrong [%]", "Until lost [s]", "To recover [s]"),
@@ -262,7 +262,7 @@ def experiment_result(outcomes: Sequence[Outcome], buildings: int) -> Experiment
             outcome.fault,
             outcome.building,
             outcome.case,
-            *(outcome.figures[name] for name in FIGURES),
+            *(outcome.metrics[name] for name in METRICS),
         )
         for outcome in outcomes
     )
@@ -270,7 +270,7 @@ def experiment_result(outcomes: Sequence[Outcome], buildings: int) -> Experiment
         "Faults",
         metrics,
         tables=[Table(title, columns, rows)],
-        csv={"faults.csv": (("fault", "building", "run", *FIGURES), runs)},
+        csv={"faults.csv": (("fault", "building", "run", *METRICS), runs)},
         plots={"faults.png": (_draw(metrics), "States since the fault began, means over all runs")},
     )
 
@@ -279,9 +279,9 @@ def metrics_of(outcomes: Sequence[Outcome]) -> dict[str, dict[str, dict[str, flo
     """Return {"<fault>": {metric: {"mean", "std", "worst"}}}, None where it never applied."""
     metrics: dict[str, dict[str, dict[str, float | None]]] = {}
     for fault in dict.fromkeys(outcome.fault for outcome in outcomes):
-        own = [outcome.figures for outcome in outcomes if outcome.fault == fault]
+        own = [outcome.metrics for outcome in outcomes if outcome.fault == fault]
         metrics[fault] = {
-            name: _summary(name, [figures[name] for figures in own]) for name in FIGURES
+            name: _summary(name, [values[name] for values in own]) for name in METRICS
         }
     return metrics
 

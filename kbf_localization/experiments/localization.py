@@ -205,7 +205,7 @@ UNTUNED = {f"{method}_untuned": method for method in ("kbf", "paper", "paper-iw"
 END_FRAMES = 100
 """The last images of a test drive, in which a method that has lost itself for good is wrong."""
 
-FIGURES = (
+METRICS = (
     "position_rmse_m",
     "position_median_m",
     "share_beyond_1m",
@@ -326,29 +326,29 @@ def _test(
     run = replay(pool.drive(training_drives), Localizer(chosen, pose_filter), method)
     assert run.truth is not None and run.highest_weight is not None
     heaviest = np.linalg.norm((run.highest_weight - run.truth)[:, :2], axis=1)
-    figures = {
+    metrics = {
         **trajectory_metrics(run),
         "end_beyond_1m": float(np.mean(position_errors(run)[-END_FRAMES:] > 1.0)),
         "highest_weight_rmse_m": float(np.sqrt(np.mean(heaviest**2))),
         "highest_weight_median_m": float(np.median(heaviest)),
     }
-    return Trial(fold, poses, name, choice, figures)
+    return Trial(fold, poses, name, choice, metrics)
 
 
 def findings(outcome: Outcome, data: str) -> ExperimentResult:
     """Errors against the map's size, every trial, and what was tuned, on such `data`."""
-    metrics = summaries(outcome.trials, FIGURES)
+    metrics = summaries(outcome.trials, METRICS)
     rows = [
         (
             f"n = {size}, {_title(method)}",
-            plus_minus(figures["position_rmse_m"], 2),
-            plus_minus(figures["position_median_m"], 2),
-            f"{100 * figures['share_beyond_1m']['mean']:.1f} %",
-            f"{100 * figures['end_beyond_1m']['mean']:.0f} %",
-            plus_minus(figures["highest_weight_rmse_m"], 2),
+            plus_minus(values["position_rmse_m"], 2),
+            plus_minus(values["position_median_m"], 2),
+            f"{100 * values['share_beyond_1m']['mean']:.1f} %",
+            f"{100 * values['end_beyond_1m']['mean']:.0f} %",
+            plus_minus(values["highest_weight_rmse_m"], 2),
         )
         for size, by_method in metrics.items()
-        for method, figures in by_method.items()
+        for method, values in by_method.items()
     ]
     columns = (
         "Map and method",
@@ -364,7 +364,7 @@ def findings(outcome: Outcome, data: str) -> ExperimentResult:
             trial.poses,
             trial.method,
             trial.choice,
-            *(trial.figures.get(key) for key in FIGURES),
+            *(trial.metrics.get(key) for key in METRICS),
         )
         for trial in outcome.trials
     )
@@ -385,7 +385,7 @@ def findings(outcome: Outcome, data: str) -> ExperimentResult:
             _noise_table(outcome.noises),
         ],
         csv={
-            "localization.csv": ((*of_drive, "choice", *FIGURES), raw),
+            "localization.csv": ((*of_drive, "choice", *METRICS), raw),
             "tuned.csv": ((*of_drive, "cross_validated_rmse_m", "parameter", "value"), tuned),
         },
         plots={"localization.png": (_draw(metrics), caption)},
@@ -418,8 +418,8 @@ def _draw(metrics: Mapping[str, Any]) -> Figure:
     labels = {"position_rmse_m": "RMSE of the position [m]", "position_median_m": "Median [m]"}
     for axes, (key, label) in zip(panels, labels.items(), strict=True):
         for index, method in enumerate(methods):
-            figures = {size: by_method[method][key] for size, by_method in metrics.items()}
-            draw_curve(axes, _title(method), figures, index)
+            values = {size: by_method[method][key] for size, by_method in metrics.items()}
+            draw_curve(axes, _title(method), values, index)
         draw_sizes(axes, metrics, "Training poses n")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0.0)

@@ -145,8 +145,8 @@ def _localization(
     results = evaluate_drives([part], training_map, ["kbf"], progress=progress)
     relative = relative_metrics(results, training_map)["kbf"]
     aligned, _ = in_map_frame(results, training_map)
-    figures = metrics_by_method(aligned)["kbf"]
-    return {**relative, "position_median_m": figures["position_median_m"]}
+    metrics = metrics_by_method(aligned)["kbf"]
+    return {**relative, "position_median_m": metrics["position_median_m"]}
 
 
 def findings(found: dict[str, dict[str, Any]]) -> ExperimentResult:
@@ -303,7 +303,7 @@ def experiment_result(predictions: Sequence[Prediction]) -> ExperimentResult:
     summary = Table(
         "Starts of a later drive that fail, against stretches that the check names",
         ("Check of", "Precision", "Recall", "Largest factor", "Offices"),
-        [(of, *figures.values()) for of, figures in metrics.items()],
+        [(of, *values.values()) for of, values in metrics.items()],
     )
     rows = [astuple(prediction) for prediction in predictions]
     columns = (

@@ -331,8 +331,8 @@ def experiment_result(outcome: Outcome) -> ExperimentResult:
     metrics = metrics_of(outcome)
     rows = [
         (TRIAL_NAMES[group], METRIC_NAMES[name], figure)
-        for group, figures in metrics.items()
-        for name, figure in figures.items()
+        for group, values in metrics.items()
+        for name, figure in values.items()
     ]
     title = "Global localization and relocalization"
     table = Table(f"{title} in a simulated office", ("Trial", "Metric", "Value"), rows)

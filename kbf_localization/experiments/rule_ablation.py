@@ -59,19 +59,19 @@ REGULARIZATIONS: Mapping[Form, tuple[float, ...]] = {
 }
 """δ in units of max|β|², λ in units of max β; plain weights have none."""
 
-FIGURES = ("position_rmse_m", "position_median_m", "last_half_beyond_1m")
+METRICS = ("position_rmse_m", "position_median_m", "last_half_beyond_1m")
 
 
 @dataclass(frozen=True)
 class RuleTrial:
-    """`figures` of one setting of the rule on the map of a condition."""
+    """`metrics` of one setting of the rule on the map of a condition."""
 
     condition: str
     choice: int
     form: Form
     power: int
     regularization: float
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
     @property
     def setting(self) -> str:
@@ -117,8 +117,8 @@ def _run(
                 )
                 pose_filter = PoseKernelBayesFilter(training_map, parameters)
                 errors = position_errors(replay(drive, Localizer(training_map, pose_filter)))
-                figures = _figures(errors)
-                results.append(RuleTrial(condition, choice, form, power, value, figures))
+                metrics = _figures(errors)
+                results.append(RuleTrial(condition, choice, form, power, value, metrics))
     return results
 
 
@@ -169,9 +169,9 @@ def uneven_rows(poses: Array, seed: int) -> Rows:
 def findings(trials: Sequence[RuleTrial]) -> ExperimentResult:
     """Return a table of settings by conditions, and every trial."""
     metrics = nested_summaries(
-        ((trial.condition, trial.setting, name), trial.figures[name])
+        ((trial.condition, trial.setting, name), trial.metrics[name])
         for trial in trials
-        for name in FIGURES
+        for name in METRICS
     )
     settings = list(dict.fromkeys(trial.setting for trial in trials))
     tables = [
@@ -185,11 +185,11 @@ def findings(trials: Sequence[RuleTrial]) -> ExperimentResult:
             trial.form,
             trial.power,
             trial.regularization,
-            *(trial.figures[name] for name in FIGURES),
+            *(trial.metrics[name] for name in METRICS),
         )
         for trial in trials
     )
-    header = ("condition", "choice", "form", "power", "regularization", *FIGURES)
+    header = ("condition", "choice", "form", "power", "regularization", *METRICS)
     return ExperimentResult(
         "Forms of the kernel Bayes' rule", metrics, tables=tables, csv={"rules.csv": (header, raw)}
     )

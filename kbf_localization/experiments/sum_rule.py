@@ -180,10 +180,10 @@ def run_trials(
 
 def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:
     """Return what `metrics.json` holds: mean and deviation over the trials, nested by the keys."""
-    figures = nested_summaries(
+    values = nested_summaries(
         (key.split("/"), error) for errors in results for key, error in errors.items()
     )
-    metrics = {"trials": len(results), **figures}
+    metrics = {"trials": len(results), **values}
     by_epsilon = metrics["np_ksr"]
     best = min(by_epsilon, key=lambda epsilon: by_epsilon[epsilon]["mean"])
     metrics["np_ksr_best"] = {**by_epsilon[best], "epsilon": float(best)}
@@ -233,8 +233,8 @@ def _table(metrics: Mapping[str, Any]) -> Table:
     groups = {label: metrics[key] for key, label in SWEPT_LABELS.items()} | {
         f"{label}, ε =": metrics["combined"][key] for key, label in COMBINED_LABELS.items()
     }
-    for group, figures in groups.items():
-        rows += [(f"{group} {key}", plus_minus(figure)) for key, figure in figures.items()]
+    for group, values in groups.items():
+        rows += [(f"{group} {key}", plus_minus(figure)) for key, figure in values.items()]
     title = f"Errors in the RKHS norm, {trials_text(metrics['trials'])}"
     return Table(title, ("Estimator", "Mean ± std"), rows)
 

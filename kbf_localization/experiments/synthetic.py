@@ -136,13 +136,13 @@ def findings(outcomes: Sequence[Outcome], trials: int) -> ExperimentResult:
         (
             f"{grid} grid, {TITLES[setting]}",
             size,
-            plus_minus(figures["kbf"]),
-            plus_minus(figures["fkbf"]),
-            figures["fkbf"]["mean"] / figures["kbf"]["mean"],
+            plus_minus(values["kbf"]),
+            plus_minus(values["fkbf"]),
+            values["fkbf"]["mean"] / values["kbf"]["mean"],
         )
         for grid, panels in metrics.items()
         for setting, by_size in panels.items()
-        for size, figures in by_size.items()
+        for size, values in by_size.items()
     ]
     columns = ("Search and noise", "n", "KBF, MSE", "fKBF, MSE", "fKBF / KBF")
     header = ("grid", "setting", "n", "trial", "method", "mse", *HyperParameters.__annotations__)
@@ -183,8 +183,8 @@ def _draw_errors(metrics: Mapping[str, Any], trials: int) -> Figure:
     for row, (grid, panels) in zip(grid_of_axes, metrics.items()):
         for axes, (setting, by_size) in zip(row, panels.items()):
             for index, (method, label) in enumerate(METHOD_LABELS.items()):
-                figures = {size: figures[method] for size, figures in by_size.items()}
-                draw_curve(axes, label, figures, index)
+                values = {size: values[method] for size, values in by_size.items()}
+                draw_curve(axes, label, values, index)
             draw_sizes(axes, by_size, "training pairs n")
             axes.set_title(f"{TITLES[setting]}, {grid} grid", fontsize=10)
             finish_panel(axes, "MSE")

@@ -1,4 +1,4 @@
-"""Figures over independent trials: means, deviations, and curves with error bars."""
+"""Metrics over independent trials: means, deviations, and curves with error bars."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OFFSET_POINTS = 4.0
 
 @dataclass(frozen=True)
 class Trial:
-    """`figures` of a method on one choice of so many poses, in a place: a test drive, an office."""
+    """`metrics` of a method on one choice of so many poses, in a place: a test drive, an office."""
 
     place: str
     poses: int
     method: str
     choice: int
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 def summary(values: ArrayLike) -> dict[str, float]:
@@ -53,13 +53,13 @@ def nested_summaries(values: Iterable[tuple[Sequence[str], float]]) -> dict[str,
 def summaries(trials: Iterable[Trial], names: Sequence[str]) -> dict[str, Any]:
     """Return {"<poses>": {"<method>": {name: {"mean", "std"}}}} over all places and choices.
 
-    A method without a state has no figures of one.
+    A method without a state has no metrics of a state.
     """
     return nested_summaries(
-        ((str(trial.poses), trial.method, name), trial.figures[name])
+        ((str(trial.poses), trial.method, name), trial.metrics[name])
         for trial in sorted(trials, key=lambda trial: trial.poses)
         for name in names
-        if name in trial.figures
+        if name in trial.metrics
     )
 
 
@@ -92,7 +92,7 @@ def draw_sizes(axes: Axes, sizes: Collection[str], label: str) -> None:
 def draw_curve(
     axes: Axes,
     label: str,
-    figures: Mapping[str, Mapping[str, float]],
+    metrics: Mapping[str, Mapping[str, float]],
     index: int,
     place: int | None = None,
 ) -> None:
@@ -102,9 +102,9 @@ def draw_curve(
     """
     from matplotlib.transforms import ScaledTranslation
 
-    positions = [float(key) for key in figures]
-    means = np.array([figure["mean"] for figure in figures.values()])
-    deviations = np.array([figure["std"] for figure in figures.values()])
+    positions = [float(key) for key in metrics]
+    means = np.array([figure["mean"] for figure in metrics.values()])
+    deviations = np.array([figure["std"] for figure in metrics.values()])
     aside = OFFSET_POINTS / 72.0 * (index if place is None else place)
     axes.errorbar(
         positions,

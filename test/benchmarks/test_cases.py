@@ -37,10 +37,10 @@ def test_a_benchmark_measures_its_cases_against_named_references(
     for name, size in sizes.items():
         monkeypatch.setattr(benchmark, name, size)
     threads = cv2.getNumThreads()
-    figures = benchmark.run()
+    metrics = benchmark.run()
     assert cv2.getNumThreads() == threads
     for name, reference in cases.items():
-        found = figures[name]
+        found = metrics[name]
         assert min(found["ours_ms"], found["reference_ms"]) > 0.0
         assert reference in found["reference"]
 
@@ -49,9 +49,9 @@ def test_landmark_fixes_are_as_accurate_as_opencvs(monkeypatch: pytest.MonkeyPat
     """Both use the same matches, so that their errors differ by little."""
     for name, size in {"FRAMES": 2, "ROUNDS": 1}.items():
         monkeypatch.setattr(landmarks, name, size)
-    figures = landmarks.run()
-    assert figures["fix_found_fraction"] == 1.0
-    assert figures["fix_median_error_m"] < 1.25 * figures["fix_median_error_m_opencv"]
+    metrics = landmarks.run()
+    assert metrics["fix_found_fraction"] == 1.0
+    assert metrics["fix_median_error_m"] < 1.25 * metrics["fix_median_error_m_opencv"]
 
 
 def test_a_case_is_the_median_of_each_side_and_how_many_times_as_fast_ours_is() -> None:

@@ -10,7 +10,7 @@ from test.conftest import learning_quickly
 
 
 @pytest.fixture(scope="module")
-def figures() -> scale.Figures:
+def metrics() -> scale.Metrics:
     with pytest.MonkeyPatch.context() as patch, learning_quickly():
         sizes = {"SMALL": 100, "LARGE": 1000, "WARM_UP": 3, "BLOCKS": 2, "STEPS_PER_BLOCK": 3}
         for name, size in (sizes | {"GLOBAL_STARTS": 2, "STEPS_AFTER_START": 3}).items():
@@ -19,24 +19,24 @@ def figures() -> scale.Figures:
 
 
 @pytest.mark.parametrize("name", ["step_100", "step_1k", "global_1k", "global_second_1k"])
-def test_a_timed_case_has_the_keys_of_a_benchmark(figures: scale.Figures, name: str) -> None:
-    case = figures[name]
+def test_a_timed_case_has_the_keys_of_a_benchmark(metrics: scale.Metrics, name: str) -> None:
+    case = metrics[name]
     assert isinstance(case, dict)
     assert min(case["ours_ms"], case["reference_ms"]) > 0.0
     assert set(case) >= {"ratio", "reference"}
 
 
 def test_a_step_on_the_large_map_is_measured_against_the_one_on_the_small(
-    figures: scale.Figures,
+    metrics: scale.Metrics,
 ) -> None:
-    assert figures["step_1k"]["reference_ms"] == figures["step_100"]["ours_ms"]
+    assert metrics["step_1k"]["reference_ms"] == metrics["step_100"]["ours_ms"]
 
 
-def test_memory_and_start_are_plain_numbers(figures: scale.Figures) -> None:
+def test_memory_and_start_are_plain_numbers(metrics: scale.Metrics) -> None:
     # Python with its libraries takes tens of MB.
-    assert 20.0 < figures["resident_mb_1k"] <= figures["peak_mb_1k"]
-    assert figures["start_s_1k"] > 0.0
-    assert figures["start_cpu_s_1k"] > 0.0
+    assert 20.0 < metrics["resident_mb_1k"] <= metrics["peak_mb_1k"]
+    assert metrics["start_s_1k"] > 0.0
+    assert metrics["start_cpu_s_1k"] > 0.0
 
 
 def test_the_cases_are_named_for_1000_and_100000_poses() -> None:

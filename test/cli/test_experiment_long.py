@@ -15,12 +15,12 @@ from test.cli.kbf import done
 
 def faults() -> list[faults_run.Outcome]:
     """In the second building the robot never finds itself; what does not apply is None."""
-    figures = dict.fromkeys(faults_run.FIGURES, 0.5)
-    lost = {**figures, "seconds_to_lost": None, "seconds_to_recover": None}
+    metrics = dict.fromkeys(faults_run.FIGURES, 0.5)
+    lost = {**metrics, "seconds_to_lost": None, "seconds_to_recover": None}
     return [
         faults_run.Outcome(fault, building, 0, values)
         for fault in ("dim", "kidnapped")
-        for building, values in (("office 0", figures), ("office 1", lost))
+        for building, values in (("office 0", metrics), ("office 1", lost))
     ]
 
 
@@ -33,8 +33,8 @@ def predictions() -> list[mapping.Prediction]:
 
 
 def variants() -> list[Trial]:
-    figures = dict.fromkeys(ablation.FIGURES, 0.25)
-    return [Trial("office 0", 200, name, 0, figures) for name in ablation.VARIANTS]
+    metrics = dict.fromkeys(ablation.FIGURES, 0.25)
+    return [Trial("office 0", 200, name, 0, metrics) for name in ablation.VARIANTS]
 
 
 def recoveries() -> recovery.Outcome:

@@ -57,7 +57,7 @@ def setup(tmp_path_factory):
 def test_all_variants_run_on_the_same_maps(setup):
     trials = run_trials([setup], trials=1, sizes=[40], seed=3, workers=Serial())
     assert [trial.method for trial in trials] == list(VARIANTS)
-    by_name = {trial.method: trial.figures for trial in trials}
+    by_name = {trial.method: trial.metrics for trial in trials}
     for part in ("no_landmarks", "random_walk", "learned_camera", "orb"):
         assert by_name[part] != by_name["everything"]
 
@@ -87,5 +87,5 @@ def test_metrics_are_over_offices_and_choices():
         )
         for office, value in zip("01", (0.2, 0.4))
     ]
-    figures = findings(trials).metrics["200"]["everything"]["position_rmse_m"]
-    assert figures["mean"] == pytest.approx(0.3) and figures["std"] == pytest.approx(0.1)
+    metrics = findings(trials).metrics["200"]["everything"]["position_rmse_m"]
+    assert metrics["mean"] == pytest.approx(0.3) and metrics["std"] == pytest.approx(0.1)

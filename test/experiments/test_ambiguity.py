@@ -13,7 +13,7 @@ from kbf_localization.experiments.ambiguity import (
     COPY_DISTANCE_M,
     VARIANTS,
     check_worlds,
-    figures_of,
+    metrics_of,
     findings,
     run_trials,
     starting_in_tile,
@@ -96,7 +96,7 @@ def test_figures_count_what_is_confident_and_wrong():
             return 4
 
     run = FakeRun(truth=truth, estimates=estimates, states=states)
-    assert figures_of(run, np.array([True, True, False, False])) == {
+    assert metrics_of(run, np.array([True, True, False, False])) == {
         "last_half_beyond_1m": 0.5,
         "confident_wrong": 0.25,
         "tracking": 0.5,

@@ -91,56 +91,56 @@ def case(count, disturbed, no_pose_is_right=False):
 def test_a_fault_that_passes_is_timed_from_its_beginning_and_from_its_end():
     states = ["tracking"] * 22 + ["lost"] * 18 + ["tracking"] * 10
     error = np.r_[np.zeros(20), np.full(18, 3.0), np.zeros(12)]
-    figures = score(run(error, states), case(50, slice(20, 30)))
-    assert figures["seconds_to_lost"] == pytest.approx(0.4)
-    assert figures["seconds_to_recover"] == pytest.approx(2.0)
-    assert figures["confident_wrong_share"] == pytest.approx(2 / 30)
-    assert figures["tracking_share"] == pytest.approx(12 / 30)
-    assert figures["false_lost"] == 0.0
+    metrics = score(run(error, states), case(50, slice(20, 30)))
+    assert metrics["seconds_to_lost"] == pytest.approx(0.4)
+    assert metrics["seconds_to_recover"] == pytest.approx(2.0)
+    assert metrics["confident_wrong_share"] == pytest.approx(2 / 30)
+    assert metrics["tracking_share"] == pytest.approx(12 / 30)
+    assert metrics["false_lost"] == 0.0
     # Wheels at rest keep the right pose from before the fault.
-    assert figures["disturbed_rmse_m"] == pytest.approx(3.0)
-    assert figures["dead_reckoned_rmse_m"] == pytest.approx(0.0)
+    assert metrics["disturbed_rmse_m"] == pytest.approx(3.0)
+    assert metrics["dead_reckoned_rmse_m"] == pytest.approx(0.0)
 
 
 def test_lost_is_false_where_nothing_is_wrong():
     states = ["tracking"] * 5 + ["lost"] * 3 + ["tracking"] * 20 + ["lost"] * 22
-    figures = score(run(np.zeros(50), states), case(50, slice(25, 40)))
-    assert figures["false_lost"] == 1.0
+    metrics = score(run(np.zeros(50), states), case(50, slice(25, 40)))
+    assert metrics["false_lost"] == 1.0
     never_ending = score(run(np.zeros(50), states), case(50, slice(None)))
     assert never_ending["false_lost"] == 2.0 and never_ending["seconds_to_recover"] is None
 
 
 def test_a_robot_that_never_comes_back_counts_as_lost_to_the_end():
     states = ["tracking"] * 10 + ["lost"] * 40
-    figures = score(run(np.full(50, 2.0), states), case(50, slice(10, 11)))
-    assert figures["seconds_to_lost"] == 0.0
-    assert figures["seconds_to_recover"] == pytest.approx(39 * 0.2)
+    metrics = score(run(np.full(50, 2.0), states), case(50, slice(10, 11)))
+    assert metrics["seconds_to_lost"] == 0.0
+    assert metrics["seconds_to_recover"] == pytest.approx(39 * 0.2)
 
 
 def test_on_another_buildings_map_all_tracking_is_wrong():
     states = ["localizing"] * 10 + ["tracking"] * 4 + ["lost"] * 6
-    figures = score(run(np.zeros(20), states), case(20, slice(None), no_pose_is_right=True))
-    assert figures["confident_wrong_share"] == pytest.approx(0.2)
-    assert figures["seconds_to_lost"] == pytest.approx(0.8)
+    metrics = score(run(np.zeros(20), states), case(20, slice(None), no_pose_is_right=True))
+    assert metrics["confident_wrong_share"] == pytest.approx(0.2)
+    assert metrics["seconds_to_lost"] == pytest.approx(0.8)
 
 
 def test_never_tracking_is_never_confident():
-    figures = score(run(np.full(20, 9.0), ["localizing"] * 20), case(20, slice(None)))
-    assert figures["confident_wrong_share"] == 0.0 and figures["seconds_to_lost"] is None
+    metrics = score(run(np.full(20, 9.0), ["localizing"] * 20), case(20, slice(None)))
+    assert metrics["confident_wrong_share"] == 0.0 and metrics["seconds_to_lost"] is None
 
 
 def test_metrics_have_mean_deviation_and_the_worst_run():
     def outcome(wrong, tracking, lost):
-        figures = {"confident_wrong_share": wrong, "tracking_share": tracking, "false_lost": 0.0}
-        figures |= {"seconds_to_lost": lost, "seconds_to_recover": None}
-        figures |= {"disturbed_rmse_m": 0.2, "dead_reckoned_rmse_m": None}
-        return Outcome("dim", "office", 0, figures)
+        metrics = {"confident_wrong_share": wrong, "tracking_share": tracking, "false_lost": 0.0}
+        metrics |= {"seconds_to_lost": lost, "seconds_to_recover": None}
+        metrics |= {"disturbed_rmse_m": 0.2, "dead_reckoned_rmse_m": None}
+        return Outcome("dim", "office", 0, metrics)
 
-    figures = metrics_of([outcome(0.0, 0.9, None), outcome(0.1, 0.5, 3.0)])["dim"]
-    assert figures["confident_wrong_share"] == {"mean": 0.05, "std": 0.05, "worst": 0.1}
-    assert figures["tracking_share"]["worst"] == 0.5
-    assert figures["seconds_to_lost"] == {"mean": 3.0, "std": 0.0, "worst": 3.0}
-    assert figures["seconds_to_recover"] == {"mean": None, "std": None, "worst": None}
+    metrics = metrics_of([outcome(0.0, 0.9, None), outcome(0.1, 0.5, 3.0)])["dim"]
+    assert metrics["confident_wrong_share"] == {"mean": 0.05, "std": 0.05, "worst": 0.1}
+    assert metrics["tracking_share"]["worst"] == 0.5
+    assert metrics["seconds_to_lost"] == {"mean": 3.0, "std": 0.0, "worst": 3.0}
+    assert metrics["seconds_to_recover"] == {"mean": None, "std": None, "worst": None}
 
 
 def test_faults_are_chosen_by_name():

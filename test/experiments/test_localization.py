@@ -41,7 +41,7 @@ def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypa
     assert set(metrics["15"]) == {*METHODS, "kbf_untuned", "paper_untuned", "paper-iw_untuned"}
     rmse = metrics["25"]["nai"]["position_rmse_m"]
     of_trials = [
-        trial.figures["position_rmse_m"]
+        trial.metrics["position_rmse_m"]
         for trial in outcome.trials
         if trial.method == "nai" and trial.poses == 25
     ]

@@ -1,4 +1,4 @@
-"""The recovery experiment's figures from traces made by hand, and its choice of trials."""
+"""The recovery experiment's metrics from traces made by hand, and its choice of trials."""
 
 import numpy as np
 import pytest
@@ -84,40 +84,40 @@ def test_starts_count_when_found_in_time(outcome):
 
 
 def test_kidnappings_count_when_detected_and_when_found_again(outcome):
-    figures = metrics_of(outcome)["kidnapping"]
-    assert figures["detected_share"] == 0.5 and figures["recovered_share"] == 0.5
-    assert figures["kidnappings"] == 2
+    metrics = metrics_of(outcome)["kidnapping"]
+    assert metrics["detected_share"] == 0.5 and metrics["recovered_share"] == 0.5
+    assert metrics["kidnappings"] == 2
 
 
 def test_lost_is_counted_again_after_every_recovery(outcome):
-    figures = metrics_of(outcome)["undisturbed"]
-    assert figures["updates"] == 5 and figures["false_lost"] == 2
+    metrics = metrics_of(outcome)["undisturbed"]
+    assert metrics["updates"] == 5 and metrics["false_lost"] == 2
 
 
 def test_places_that_the_map_does_not_know_are_reported_apart(outcome):
     (trace,) = outcome["undisturbed"]
     trace["covered"] = [False, False, True, True, True]
-    figures = metrics_of(outcome)
-    assert figures["undisturbed"] == {
+    metrics = metrics_of(outcome)
+    assert metrics["undisturbed"] == {
         "updates": 3,
         "false_lost": 1,
         "updates_off_the_map": 2,
         "share_tracking_off_the_map": 0.5,
     }
-    assert figures["covariance"]["position_rmse_m"] == pytest.approx(np.sqrt((0.02 + 0.49) / 3))
+    assert metrics["covariance"]["position_rmse_m"] == pytest.approx(np.sqrt((0.02 + 0.49) / 3))
 
 
 def test_the_covariance_is_judged_by_standard_distances(outcome):
-    figures = metrics_of(outcome)["covariance"]
-    assert figures["within_three_sigma_share"] == pytest.approx(0.8)
-    assert figures["position_rmse_m"] == pytest.approx(np.sqrt((4 * 0.01 + 0.49) / 5))
+    metrics = metrics_of(outcome)["covariance"]
+    assert metrics["within_three_sigma_share"] == pytest.approx(0.8)
+    assert metrics["position_rmse_m"] == pytest.approx(np.sqrt((4 * 0.01 + 0.49) / 5))
 
 
 def test_other_light_is_reported_on_both_maps(outcome):
-    figures = metrics_of(outcome)
-    assert figures["night_on_cloudy"]["share_beyond_1m"] == 0.5
-    assert figures["night_on_cloudy"]["position_rmse_m"] == pytest.approx(np.sqrt(2.0))
-    assert figures["night_on_merged"]["share_beyond_1m"] == 0.0
+    metrics = metrics_of(outcome)
+    assert metrics["night_on_cloudy"]["share_beyond_1m"] == 0.5
+    assert metrics["night_on_cloudy"]["position_rmse_m"] == pytest.approx(np.sqrt(2.0))
+    assert metrics["night_on_merged"]["share_beyond_1m"] == 0.0
 
 
 def test_the_robot_is_carried_far_and_trials_stay_where_the_map_covers_their_drives():

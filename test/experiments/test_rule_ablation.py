@@ -58,7 +58,7 @@ def test_every_setting_runs_on_every_map(pool, monkeypatch) -> None:
     assert set(found.metrics) == set(CONDITIONS)
     # Forms differ, on the same maps.
     assert (
-        len({trial.figures["position_rmse_m"] for trial in trials if trial.condition == "even"})
+        len({trial.metrics["position_rmse_m"] for trial in trials if trial.condition == "even"})
         == 3
     )
     header, rows = found.csv["rules.csv"]

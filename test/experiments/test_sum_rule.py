@@ -61,8 +61,8 @@ def test_a_model_in_either_place_is_worth_the_same(results) -> None:
     """The caption: NP + Mb, NP + Mb (est) and Mb + NP overlap, and all beat NP + NP."""
     combined = metrics_of(results)["combined"]
     best = {
-        name: min(figure["mean"] for figure in figures.values())
-        for name, figures in combined.items()
+        name: min(figure["mean"] for figure in metrics.values())
+        for name, metrics in combined.items()
     }
     modelled = [best[name] for name in ("np_mb", "np_mb_estimated", "mb_np")]
     assert max(modelled) < 1.1 * min(modelled)

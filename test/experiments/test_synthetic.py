@@ -54,8 +54,8 @@ def test_metrics_hold_every_grid_panel_size_and_method() -> None:
     for grid in ("local", "open"):
         for setting in ("gaussian", "mixture", "changed_rotation"):
             for size in ("12", "20"):
-                figures = metrics[grid][setting][size]
-                assert set(figures) == set(METHODS)
+                values = metrics[grid][setting][size]
+                assert set(values) == set(METHODS)
                 expected = [
                     outcome.mean_squared_error
                     for outcome in outcomes
@@ -63,7 +63,7 @@ def test_metrics_hold_every_grid_panel_size_and_method() -> None:
                     and (outcome.task.setting, str(outcome.task.size)) == (setting, size)
                 ]
                 assert len(expected) == 2
-                assert figures["fkbf"]["mean"] == pytest.approx(np.mean(expected))
+                assert values["fkbf"]["mean"] == pytest.approx(np.mean(expected))
 
 
 def test_no_error_bar_hides_another() -> None:

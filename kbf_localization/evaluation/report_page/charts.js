@@ -160,7 +160,7 @@ function shadeLost(context, method, x, top, height, right) {
   context.restore();
 }
 
-// The low end of a logarithmic axis of errors: few frames are below it. From 1 mm, to which errors are told, to 1 cm.
+// The low end of a logarithmic axis of errors: few frames are below it. From 1 mm, to which errors are printed, to 1 cm.
 function lowestShown(series) {
   const all = Float32Array.from(series.flatMap((errors) => Array.from(errors).filter(Number.isFinite))).sort();
   return Math.min(0.01, Math.max(0.001, all[Math.floor(0.05 * all.length)] || 0));
