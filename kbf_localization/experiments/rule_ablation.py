@@ -117,7 +117,7 @@ def _run(
                 )
                 pose_filter = PoseKernelBayesFilter(training_map, parameters)
                 errors = position_errors(replay(drive, Localizer(training_map, pose_filter)))
-                metrics = _figures(errors)
+                metrics = _metrics(errors)
                 results.append(RuleTrial(condition, choice, form, power, value, metrics))
     return results
 
@@ -132,7 +132,7 @@ def _even_spacing(pool: FramePool, seed: int) -> float:
     return map_spacing(embed(poses[select_frames(poses, POSES, "coverage", seed)]))
 
 
-def _figures(errors: Array) -> dict[str, float]:
+def _metrics(errors: Array) -> dict[str, float]:
     return {
         "position_rmse_m": float(np.sqrt(np.mean(errors**2))),
         "position_median_m": float(np.median(errors)),
