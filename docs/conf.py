@@ -19,6 +19,8 @@ autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Array": "Array", "Form": "For
 autodoc_preserve_defaults = True
 add_module_names = False
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 autodoc_default_options = {"members": True, "show-inheritance": True, "special-members": "__call__"}
 
 

@@ -254,7 +254,8 @@ def evaluate(
     print_line(f"{drive_s:.0f} s of driving in {run_s:.1f} s: {times:.1f} times as fast")
     print_line(f"Where the time went: {stopwatch.summary()}")
     shown = files.shown(folder)
-    print_line(f"Results: {shown} ({shown.stat().st_size / 1e6:.1f} MB)")
+    size = sum(path.stat().st_size for path in folder.path.rglob(shown.name))
+    print_line(f"Results: {shown} ({size / 1e6:.1f} MB)")
 
 
 def _print_lightings(conditions: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
