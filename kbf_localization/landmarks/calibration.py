@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # loads its parts at first use: only the calibration needs the optimizer
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.geometry import wrap_angle
@@ -215,7 +215,9 @@ def fit_covariance(errors: Array, claimed: Array, distances: Array) -> Covarianc
         return float(-likelihood.sum() + 0.5 * (away @ away))
 
     origin = np.log([start.kappa2, start.floor_m, start.floor_rad, start.growth])
-    found = minimize(cost, origin, method="Nelder-Mead", options={"maxiter": 800, "fatol": 1e-3})
+    found = scipy.optimize.minimize(
+        cost, origin, method="Nelder-Mead", options={"maxiter": 800, "fatol": 1e-3}
+    )
     kappa2, floor_m, floor_rad, growth = np.exp(np.clip(found.x, -12.0, 6.0)).tolist()
     return CovarianceModel(
         kappa2,

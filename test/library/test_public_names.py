@@ -31,3 +31,13 @@ def test_opening_a_drive_imports_no_filter_and_no_plots() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_map_is_loaded_without_the_optimizer_that_calibrates_one() -> None:
+    """It takes half of the time of all imports of the node."""
+    code = (
+        "import sys, kbf_localization.filters.registry; kbf_localization.load_map;"
+        "print('scipy.optimize' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
