@@ -59,6 +59,7 @@ class Confidence:
     "elsewhere", `min_evidence` its 0.5 % quantile at right poses, `max_sigma_m` the position's
     standard deviation up to which a pose identifies the place. `confirmed` tells whether this image
     fits at the pose, so that it measures it; without one, odometry alone carries the pose on.
+    `interrupted` tells that the image neither fits there nor continues the one before.
     """
 
     probability: float
@@ -66,6 +67,7 @@ class Confidence:
     min_evidence: float
     max_sigma_m: float
     confirmed: bool = True
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)

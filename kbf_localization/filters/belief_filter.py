@@ -29,7 +29,6 @@ from kbf_localization.filters.hypothesis import (
     from_fix,
     is_sound,
     landmark_update,
-    log_ratio,
     posterior_weights,
     transfer,
 )
@@ -265,14 +264,21 @@ class BeliefFilter:
             heavy = rank < MAX_MEASURED and item.probability > MIN_MEASURED_PROBABILITY
             if not (everything or heavy or item.number == self._publisher.number):
                 continue
-            view = self._local.posterior(
-                observation, item.pose, item.covariance, self._calibration.relative_pose
-            )
+            view = self._view(observation, item)
             fix = self._landmark_fix(observation, view, item) if heavy else None
-            found.append(
-                Association(item, view, view.log_odds(self._calibration.likelihood_ratio), fix)
-            )
+            found.append(self._association(item, view, fix))
         return tuple(found)
+
+    def _view(self, observation: MapObservation, component: Hypothesis) -> LocalPosterior:
+        """Return the local posterior round a component."""
+        return self._local.posterior(
+            observation, component.pose, component.covariance, self._calibration.relative_pose
+        )
+
+    def _association(
+        self, component: Hypothesis, view: LocalPosterior, fix: LandmarkFix | None
+    ) -> Association:
+        return Association(component, view, view.log_odds(self._calibration.likelihood_ratio), fix)
 
     def _landmark_fix(
         self, observation: MapObservation, view: LocalPosterior, component: Hypothesis
@@ -372,26 +378,30 @@ class BeliefFilter:
         hypothesis; what the map cannot represent of a component keeps its weight.
         """
         count, everything = len(prior.own), [*prior.own, *births.values()]
+        measured = np.array([association.fix is not None for association in everything], dtype=bool)
         parts = np.array([place.posterior for place in births])
+        born = born_mass * parts / max(parts.sum(), LEAST_WEIGHT)
         before = np.array([*posterior.before, *(place.prior for place in births)])
         after = np.array([*posterior.after, *parts]) * np.exp(self._verification(everything))
         weights = posterior_weights(
-            before
-            * [association.fix is None or k >= count for k, association in enumerate(everything)],
+            np.where(measured, 0.0, before),
             after,
-            np.array([*prior.ruled, *(born_mass * parts / max(parts.sum(), LEAST_WEIGHT))]),
+            np.where(measured, 0.0, [*prior.ruled, *born]),
             fit.renewal
             * np.array([association.log_ratio(min(fit.best, 0.0)) for association in everything]),
             fit.renewal * fit.recognized,
         )
         weights[:count] += (1.0 - prior.coverage) * prior.moved.masses
-        measured = np.array([association.fix is not None for association in prior.own], dtype=bool)
-        by_landmarks = prior.moved.masses * np.exp(fit.renewal * landmark_ratios(prior.own))
-        weights[:count] = np.where(measured, by_landmarks, weights[:count])
-        weights[count:] *= np.exp(
-            [_birth_ratio(birth, fit.by_landmarks) for birth in births.values()]
+        if fit.by_landmarks:
+            weights[count:] *= np.exp(UNVERIFIED_BIRTH)
+        # Where landmarks measure the pose, they alone weigh the place.
+        by_landmarks = np.array(
+            [
+                *(prior.moved.masses * np.exp(fit.renewal * landmark_ratios(prior.own))),
+                *(born * np.exp([birth.landmark_ratio for birth in births.values()])),
+            ]
         )
-        return weights
+        return np.where(measured, by_landmarks, weights)
 
     def _births(
         self, places: Sequence[Birthplace], observation: MapObservation, first_number: int
@@ -409,10 +419,22 @@ class BeliefFilter:
             component = Hypothesis.from_measurement(measured, first_number + len(births))
             fix = self._landmark_fix(observation, view, component)
             if fix is not None:
-                component = from_fix(fix, component.number)
-            log_odds = view.log_odds(self._calibration.likelihood_ratio)
-            births[place] = Association(component, view, log_odds, fix)
+                births[place] = self._measured_again(
+                    observation, from_fix(fix, component.number), fix
+                )
+                continue
+            births[place] = self._association(component, view, None)
         return births
+
+    def _measured_again(
+        self, observation: MapObservation, component: Hypothesis, fix: LandmarkFix
+    ) -> Association:
+        """Return a birth by landmarks, matched with the map images round where they put it."""
+        view = self._view(observation, component)
+        again = self._landmark_fix(observation, view, component)
+        if again is not None and again.inliers > fix.inliers:
+            component, fix = from_fix(again, component.number), again
+        return self._association(component, view, fix)
 
     def _search_is_due(
         self, belief: KernelBelief, seen: Sequence[Association], continuity: Continuity
@@ -465,27 +487,34 @@ class BeliefFilter:
         new = 1.0 if _jumps(continuity) else information_fraction(travel, VIEW_CORRELATION_LENGTH)
         updated = {item.number: item for item in weighted.components}
         for association in seen:
-            component = updated[association.hypothesis.number]
-            result = (
-                None if association.fix is None else landmark_update(component, association.fix)
-            )
-            if result is None and new > 0.0:
-                # The less the image fits there, the less its pose is trusted.
-                trust = float(expit(association.log_ratio())) * max(
-                    association.posterior.coverage, 1e-3
-                )
-                measured = self._measured(association.posterior, new, trust)
-                result = None if measured is None else component.update(measured)
+            number = association.hypothesis.number
+            result = self._corrected(updated[number], association, new)
             if result is None:
                 continue
-            updated[component.number], innovation = result
-            if component.number == self._publisher.number:
-                bias_information = information_fraction(
-                    travel, self._calibration.relative_pose.correlation
-                )
-                bias = updated[component.number].mean_square_bias
-                self._noise.update(innovation, bias, bias_information)
+            updated[number], surprise = result
+            if number == self._publisher.number:
+                correlation = self._calibration.relative_pose.correlation
+                self._noise.update(surprise, information_fraction(travel, correlation))
         return list(updated.values())
+
+    def _corrected(
+        self, component: Hypothesis, association: Association, new: float
+    ) -> tuple[Hypothesis, float] | None:
+        """Return the component after what the image measures there; None where nothing does.
+
+        With it comes how much that surprises, a mean square with expectation one. Wheels with a
+        constant error do not show in the read-out's innovation, but its bias absorbs their error.
+        """
+        result = None if association.fix is None else landmark_update(component, association.fix)
+        if result is not None or not new > 0.0:
+            return result
+        # The less the image fits there, the less its pose is trusted.
+        trust = float(expit(association.log_ratio())) * max(association.posterior.coverage, 1e-3)
+        measured = self._measured(association.posterior, new, trust)
+        if measured is None:
+            return None
+        updated, innovation = component.update(measured)
+        return updated, max(innovation, updated.mean_square_bias)
 
     def _publish(
         self,
@@ -543,15 +572,8 @@ def _fit(everything: Sequence[Association], renewal: float, by_landmarks: bool) 
     shown = [
         association for association in everything if association.posterior.coverage > SHOWN_COVERAGE
     ]
-    best = max((item.log_odds for item in shown or everything), default=0.0)
+    best = max((item.fit for item in shown or everything), default=0.0)
     return Fit(best, float(expit(best)), renewal, by_landmarks)
-
-
-def _birth_ratio(birth: Association, by_landmarks: bool) -> float:
-    """Return the log factor on a birth by the landmarks there, where the image has any."""
-    if not by_landmarks:
-        return 0.0
-    return UNVERIFIED_BIRTH if birth.fix is None else log_ratio(birth.fix)
 
 
 def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:

@@ -207,6 +207,11 @@ class Association:
     fix: LandmarkFix | None = None
 
     @property
+    def fit(self) -> float:
+        """Return the log odds that the image shows the place, by the words or by landmarks."""
+        return self.log_odds if self.fix is None else max(self.log_odds, log_ratio(self.fix))
+
+    @property
     def information(self) -> float:
         """Return the weight of the log odds: none where the map has no image to compare with."""
         return float(discounted(1.0, self.posterior.coverage))

@@ -134,6 +134,8 @@ class Publisher:
                 min_evidence=self._min_evidence,
                 max_sigma_m=MAX_SIGMA * self._distance_m,
                 confirmed=self._confirmed,
+                interrupted=seen.continuity.discontinuity > MIN_DISCONTINUITY
+                and not self._confirmed,
             ),
             hypotheses=tuple(
                 HypothesisEstimate(

@@ -26,8 +26,8 @@ class StateMonitor:
     """Derives the state from the confidence of the estimates and from how old the last fit is.
 
     A tracked pose is degraded once odometry alone has carried it beyond the settings' bounds since
-    the last image that confirmed it, whether no image came or none of them fits. `similarity` has
-    the map's scales.
+    the last image that confirmed it, whether no image came or none of them fits; at once where an
+    image also does not continue the one before. `similarity` has the map's scales.
     """
 
     def __init__(self, similarity: SimilarityModel) -> None:
@@ -40,6 +40,7 @@ class StateMonitor:
         """Return to "uninitialized"."""
         self._state = State.UNINITIALIZED
         self._fits = False
+        self._interrupted = False
         self._confirmed_at: OdometryReading | None = None
         self._image_at: OdometryReading | None = None
 
@@ -78,10 +79,13 @@ class StateMonitor:
         self._count_degraded(now, settings)
         before, self._state = self._state, self._next(confidence, sigma_m, settings)
         if not self.tracks:
-            self._fits, self._confirmed_at = False, None
+            self._fits, self._interrupted, self._confirmed_at = False, False, None
         else:
             begins = before is not State.TRACKING
             self._fits = begins or (confidence is not None and confidence.confirmed)
+            self._interrupted = not self._fits and (
+                self._interrupted or (confidence is not None and confidence.interrupted)
+            )
             self._confirm(now)
         return self.state_at(now, settings)
 
@@ -127,6 +131,8 @@ class StateMonitor:
         settings: LocalizerSettings,
     ) -> float:
         """Return which fraction of the drive from `since` to `now` is beyond the bounds."""
+        if self._interrupted:
+            return 1.0
         start, end = self._gap(confirmed_at, since), self._gap(confirmed_at, now)
         bounds = (
             (settings.degraded_after_s, start.seconds, end.seconds),

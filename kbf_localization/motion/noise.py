@@ -193,15 +193,14 @@ class AdaptiveMotionNoise:
     def broken(self) -> bool:
         return self.inflation > BROKEN_INFLATION
 
-    def update(self, innovation: float, bias: float, information: float) -> None:
-        """Adapt to the normalized innovation and measurement bias of the published hypothesis.
+    def update(self, surprise: float, information: float) -> None:
+        """Adapt to how much the published hypothesis's last measurement surprises.
 
-        Both are mean squares with expectation one. Wheels with a constant error do not show in the
-        innovation, but the estimated bias absorbs their error. `information` is the fraction of an
+        `surprise` is a mean square with expectation one, `information` the fraction of an
         independent observation since the last update.
         """
-        surprise = information * (min(max(innovation, bias), MAX_SURPRISE) - 1.0)
-        self._scale(float(np.exp(surprise)))
+        bounded = min(surprise, MAX_SURPRISE)
+        self._scale(float(np.exp(information * (bounded - 1.0))))
 
     def inflate(self) -> None:
         """Inflate at once: a confirmed pose was wrong, and the robot was not carried away."""

@@ -30,11 +30,15 @@ from kbf_localization.vision.describer import (
     ImageDescription,
     WordGrid,
 )
+from kbf_localization.vision.keypoints import mutual_matches, squared_distances
 from kbf_localization.vision.registry import identity_of
 from kbf_localization.vision.visual_words import Alignments, WordAligner
 
 SPREAD_ROWS = 256
 """Poses, spread over the map, whose images define the background level of every contrast."""
+
+MIN_COMPARED_KEYPOINTS = 100
+"""Of each of two images, to tell by their matches whether they show one view."""
 
 MIN_RETRIEVAL_POSES = 1000
 """Maps of more poses are searched by coarse scores first, then by similarity among the best."""
@@ -291,6 +295,20 @@ class MapObservation:
             return contrast, 0.0
         found = aligner.align(self._zoomed, words[None])
         return contrast, float(found.prominence[0])
+
+    def matched_fraction(self, other: MapObservation) -> float | None:
+        """Return which fraction of the keypoints matches another camera image's.
+
+        None where one of the two has too few to tell.
+        """
+        first, second = self.description.keypoints, other.description.keypoints
+        if first is None or second is None:
+            return None
+        fewest = min(len(first), len(second))
+        if fewest < MIN_COMPARED_KEYPOINTS:
+            return None
+        distances = squared_distances(first.descriptors, second.descriptors)
+        return len(mutual_matches(distances)[0]) / fewest
 
     @property
     def has_landmarks(self) -> bool:

@@ -131,6 +131,28 @@ def test_a_camera_turned_on_its_mount_is_named_and_not_trusted(world_map, world_
     assert found[-1].camera_yaw == pytest.approx(0.35, abs=0.1)
 
 
+def test_landmarks_that_fit_at_the_first_image_make_its_place_probable(world_map, world_drive):
+    """Evidence e⁴ for a place that is on the map with probability ½, before any motion."""
+    with_landmarks = run_with_landmarks(world_map, world_drive, 1)[0]
+    assert 0.9 < with_landmarks.confidence.probability < 1.0
+    assert with_landmarks.confidence.confirmed
+
+
+def test_odometry_is_no_longer_blamed_once_landmarks_agree_with_it(world_map, world_drive):
+    """Right fixes shrink the motion noise that earlier surprises have inflated."""
+    pose_filter, uncertain = BeliefFilter(world_map), []
+    for index, view in enumerate(world_drive.views[:100]):
+        observation = SeenLandmarks(world_map, view)
+        observation.truth = world_drive.poses[index]
+        motion = None if index == 0 else world_drive.motions[index - 1]
+        if 20 <= index < 30:  # the wheels stand, the robot does not
+            motion = np.array([0.0, 0.3, 0.2])
+        estimate = pose_filter.step(motion, observation)
+        uncertain.append(estimate.confidence.probability == 0.0)
+    assert any(uncertain[20:40])
+    assert not any(uncertain[80:])
+
+
 def test_landmarks_give_centimetres(world_map, world_drive):
     found = run_with_landmarks(world_map, world_drive, 60)
     assert not any(Event.CAMERA_TURNED in estimate.events for estimate in found)

@@ -5,6 +5,7 @@ import pytest
 
 from kbf_localization.filters.hypothesis import MIN_DISCONTINUITY, ContinuityMonitor
 from kbf_localization.geometry import relative
+from kbf_localization.training_map.training_map import MapObservation
 from test.filters.synthetic_world import World, drive, loop
 
 
@@ -99,3 +100,57 @@ def test_discontinuity_does_not_depend_on_the_frame_rate(world_map, world_drive,
         for at in range(5, len(observations), 5)
     ]
     assert np.mean(np.array(probabilities) > MIN_DISCONTINUITY) < 0.05
+
+
+class Keypoints(MapObservation):
+    """An image of which the fraction `matched` of the keypoints matches any other image's."""
+
+    matched = None
+
+    def matched_fraction(self, other):
+        return self.matched
+
+
+def keypoints(world_map, view, matched):
+    observation = Keypoints(world_map, view)
+    observation.matched = matched
+    return observation
+
+
+def probabilities_of(world_map, world_drive, fractions, first=30):
+    """Return the probabilities of a discontinuity along a drive whose keypoints match so."""
+    monitor = ContinuityMonitor(world_map.calibration)
+    found = []
+    for index, matched in enumerate(fractions, first):
+        motion = None if index == first else world_drive.motions[index - 1]
+        observation = keypoints(world_map, world_drive.views[index], matched)
+        found.append(monitor.update(motion, observation).discontinuity)
+    return found
+
+
+def test_keypoints_that_cease_to_match_are_a_discontinuity(world_map, world_drive):
+    found = probabilities_of(world_map, world_drive, [0.5, 0.5, 0.5, 0.02, 0.5])
+    assert found[3] > MIN_DISCONTINUITY
+    assert found[4] == found[2] == 0.0
+
+
+def test_keypoints_that_never_matched_say_nothing(world_map, world_drive):
+    """Neither does a dark lens after the first of its images."""
+    found = probabilities_of(world_map, world_drive, [0.5, 0.02, 0.02, 0.02])
+    by_words = probabilities_of(world_map, world_drive, [None] * 4)
+    assert found[2:] == by_words[2:]
+
+
+def test_matching_keypoints_outweigh_unlike_words(world_map, world_drive, observations):
+    """The same image of another place is a discontinuity by its words alone."""
+    similarity = world_map.calibration.similarity
+    offsets = relative(world_drive.poses[30], world_drive.poses)
+    far = world_drive.views[int(np.argmax(similarity.separation(offsets)))]
+    for matched, expected in ((0.5, False), (None, True)):
+        monitor = ContinuityMonitor(world_map.calibration)
+        monitor.update(None, keypoints(world_map, world_drive.views[29], matched))
+        monitor.update(
+            world_drive.motions[29], keypoints(world_map, world_drive.views[30], matched)
+        )
+        jumped = monitor.update(np.zeros(3), keypoints(world_map, far, matched))
+        assert (jumped.discontinuity > MIN_DISCONTINUITY) is expected

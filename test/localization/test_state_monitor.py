@@ -109,3 +109,13 @@ def test_a_pose_wider_than_the_absolute_bound_is_not_tracked():
     assert monitor.update(wide, 0.6, max_sigma_m=0.5) is State.LOCALIZING
     assert monitor.update(wide, 0.4, max_sigma_m=0.5) is State.TRACKING
     assert monitor.update(wide, 5.1, max_sigma_m=0.5) is State.LOST
+
+
+def test_an_image_that_neither_fits_nor_continues_the_one_before_degrades_at_once():
+    monitor = monitor_in(State.TRACKING)
+    interrupted = confidence(confirmed=False, interrupted=True)
+    assert monitor.update(interrupted, 0.1) is State.DEGRADED
+    # The next one continues that image, but fits no better.
+    assert monitor.update(confidence(confirmed=False), 0.1) is State.DEGRADED
+    assert monitor.update(GOOD, 0.1) is State.TRACKING
+    assert monitor.update(confidence(confirmed=False), 0.1) is State.TRACKING
