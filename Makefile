@@ -43,7 +43,9 @@ shell: $(VENV)/ready-run
 # Copies, so that the stored outputs in examples/ stay as they are; changed copies are kept.
 notebooks: $(VENV)/ready-notebooks
 	@mkdir -p build/notebooks
-	@cp -n examples/*.ipynb build/notebooks/
+	@for file in examples/*.ipynb; do \
+		test -e build/notebooks/$${file##*/} || cp $$file build/notebooks/; \
+	done
 	$(BIN)/jupyter lab --notebook-dir build/notebooks $(JUPYTER_ARGUMENTS)
 
 # With bytecode in the environment's folder, as test/conftest.py has it, from the first import on.
