@@ -28,6 +28,7 @@ from kbf_localization.geometry import (
 )
 from kbf_localization.mapping.refine import Mended
 from kbf_localization.pose_graph.closures import Closure
+from kbf_localization.pose_graph.look_alikes import Join
 from kbf_localization.pose_graph.result import METHOD_NAMES, PoseEstimates
 
 WRONG_M, WRONG_RAD = 1.0, np.radians(10.0)
@@ -49,6 +50,7 @@ def mapping_metrics(
         "used": estimates.used,
         "drives": [trajectory.name for trajectory in estimates.trajectories],
         "drives_joined": estimates.drives_joined,
+        "joins": [asdict(join) for join in estimates.joins],
         "left_out": list(estimates.left_out),
         "images": sum(len(trajectory.poses) for trajectory in estimates.trajectories),
         "images_posed": sum(trajectory.known for trajectory in estimates.trajectories),
@@ -196,6 +198,7 @@ def mapping_verdict(estimates: PoseEstimates) -> str:
             f"The poses are held by {len(estimates.closures)} closures and uncertain by at most "
             f"{worst:.2f} m (standard deviation)."
         )
+    parts += _join_sentences(estimates.joins)
     if estimates.anchors < 2:
         parts.append("Distances are as the wheels report them; two anchors would test that.")
     if estimates.left_out:
@@ -203,6 +206,22 @@ def mapping_verdict(estimates: PoseEstimates) -> str:
             f"Nothing joins {', '.join(estimates.left_out)}: drive from a place of the map into it."
         )
     return " ".join(parts)
+
+
+def _join_sentences(joins: Sequence[Join]) -> list[str]:
+    """Say what nothing tests: that drives which images join are of one place."""
+    found = [
+        f"{join.rivals} pairs of images would place {join.second} about {join.rivals_m:.0f} m "
+        f"elsewhere on {join.first}, {join.closures} where it is: parts of the building look alike."
+        for join in joins
+        if join.rivals
+    ]
+    if any(not join.anchored for join in joins):
+        found.append(
+            "Images alone join the drives: two floors that look alike would be joined as well. "
+            "An anchor in each drive would test that."
+        )
+    return found
 
 
 def _least_sure(estimates: PoseEstimates) -> str:
@@ -221,7 +240,11 @@ def metric_rows(metrics: dict[str, Any]) -> list[tuple[str, object, str]]:
     """Return the rows of the table: what, value with its unit, note."""
     rows: list[tuple[str, object, str]] = [
         ("Method", METHOD_NAMES[metrics["used"]], "chosen by closures that were left out"),
-        ("Drives joined", f"{metrics['drives_joined']} of {len(metrics['drives'])}", ""),
+        (
+            "Drives joined",
+            f"{metrics['drives_joined']} of {len(metrics['drives'])}",
+            _joined_by(metrics["joins"]),
+        ),
         ("Images with a pose", f"{metrics['images_posed']} of {metrics['images']}", ""),
         ("Closures", metrics["closures"], f"{metrics['closures_rejected']} rejected"),
         ("Uncertainty, median", metric_text("sigma_m", metrics["median_sigma_m"]), "σ"),
@@ -242,6 +265,12 @@ def metric_rows(metrics: dict[str, Any]) -> list[tuple[str, object, str]]:
         ]
     rows.append(("CPU time", metric_text("cpu_s", metrics["cpu_s"]), ""))
     return rows
+
+
+def _joined_by(joins: Sequence[Mapping[str, Any]]) -> str:
+    if not joins:
+        return ""
+    return "by images and anchors" if all(join["anchored"] for join in joins) else "by images alone"
 
 
 MAX_CLOSURES_DRAWN = 300
@@ -291,6 +320,22 @@ def write_mapping(
         ),
         Table("Rejected closures", ("Reason", "Closures"), list(metrics["rejected"].items())),
     ]
+    if estimates.joins:
+        tables.append(
+            Table(
+                "What joins the drives",
+                ("Drives", "Closures", "Closures that place them elsewhere", "Held by"),
+                [
+                    (
+                        f"{join.first}, {join.second}",
+                        join.closures,
+                        f"{join.rivals}, about {join.rivals_m:.0f} m" if join.rivals else "0",
+                        _joined_by([asdict(join)]).removeprefix("by "),
+                    )
+                    for join in estimates.joins
+                ],
+            )
+        )
     if estimates.held_out is not None:
         tables.append(
             Table(

@@ -25,6 +25,7 @@ from kbf_localization.evaluation.report import Table
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.parallel import Workers
+from kbf_localization.pose_graph.anchors import Anchor
 from kbf_localization.pose_graph.closures import MAX_DISTANCE_M, MAX_TURN_RAD
 from kbf_localization.pose_graph.estimate import estimate_poses
 from kbf_localization.pose_graph.result import PoseEstimates
@@ -40,6 +41,8 @@ LONG, DRIFT_RAD_S = 1.05, 0.0048
 """Odometry that is 5 % too long; the simulated wheels' drift once more."""
 WING_M, SPEED_M_S = 30.0, 0.5
 """From a wing of the building to the next, which looks the same, and how fast."""
+FLOOR_M = 100.0
+"""By how much a second floor is drawn beside the first."""
 TOLERANCE = 1.02
 """No worse than raw odometry: rounding and interpolation between keyframes aside."""
 
@@ -51,11 +54,13 @@ class Fault:
     """Drives under a fault, and a pattern of the line that must name it; None: none is owed.
 
     A fault that cannot be seen in the data is not `observable`: what is right there is not known.
+    `anchors` are what a user says of the drives.
     """
 
     drives: Drives
     line: str | None
     observable: bool = True
+    anchors: Sequence[Anchor] = ()
 
 
 def _altered_motions(drive: Drive, alter: Callable[[Array, Array], Array]) -> OdometryLog:
@@ -153,6 +158,22 @@ def _never_near(drive: Drive, other: Drive) -> Drives:
     return part, DrivePart(
         other, Part("away", float(seconds[0]), float(seconds[1]), in_seconds=True)
     )
+
+
+def _anchored_floors(lower: Drive, second: Drive) -> Fault:
+    """Return drives of two floors that look the same, with an anchor in each.
+
+    In the map's frame a floor lies beside the other.
+    """
+    assert second.poses is not None
+    upper = AlteredDrive(second, poses=second.poses + (FLOOR_M, 0.0, 0.0))
+    anchors = []
+    for number, drive in enumerate((lower, upper)):
+        assert drive.poses is not None
+        image = len(drive) // 2
+        x, y, heading = (float(value) for value in drive.poses[image])
+        anchors.append(Anchor(number, int(drive.stamps_ns[image]), (x, y, heading)))
+    return Fault([lower, upper], r"look alike", anchors=anchors)
 
 
 def _two_wings(drive: Drive) -> Drive:
@@ -272,7 +293,10 @@ class FaultOffice:
             "two buildings": lambda: Fault(
                 [first, self.drives("other", other=True)[0]], r"nothing joins"
             ),
-            "two identical floors": lambda: Fault([first, second], None, observable=False),
+            "two identical floors": lambda: Fault(
+                [first, second], r"Images alone join", observable=False
+            ),
+            "two identical floors, an anchor in each": lambda: _anchored_floors(first, second),
             "two identical wings in a drive": lambda: Fault([_two_wings(first)], r"look alike"),
             "drives that never meet": lambda: Fault(_never_near(first, second), r"nothing joins"),
             "the same drive twice": lambda: Fault([first, first], r"same drive"),
@@ -296,7 +320,9 @@ class FaultOffice:
 def run_fault(fault: Fault, workers: Workers, progress: Progress) -> dict[str, Any]:
     """Return the keys of `mapping.json`, `lines` that were said, and what of it holds."""
     try:
-        estimates = estimate_poses(fault.drives, workers=workers, progress=progress)
+        estimates = estimate_poses(
+            fault.drives, anchors=fault.anchors, workers=workers, progress=progress
+        )
     except KbfError as error:
         lines = [str(error)]
         return {"used": "refused", "lines": lines, **_judged(fault, {}, lines)}

@@ -58,6 +58,7 @@ from kbf_localization.pose_graph.keyframes import (
     describe,
     neighbours,
 )
+from kbf_localization.pose_graph.look_alikes import against_anchors, joins, look_alike_lines
 from kbf_localization.pose_graph.prepare import PreparedDrives, prepare, seconds_into
 from kbf_localization.pose_graph.result import (
     ADJUSTMENT,
@@ -80,8 +81,6 @@ from kbf_localization.progress import Progress, no_progress
 
 CLOSURE_PARTNERS = 4
 """Keyframes of other visits that a keyframe's points are seen from in the joint adjustment."""
-MIN_LOOK_ALIKE = 3
-"""Pairs of images that make two places look alike: as many as would join two pieces."""
 UNJOINED = ("leave_out", "refuse")
 
 
@@ -116,7 +115,7 @@ def estimate_poses(
             prepared.keypoints, prepared.camera, prepared.mount, workers, progress
         )
     evidence = gather_evidence(prepared, builder, seed, workers, progress)
-    found = _Estimator(evidence, builder, anchors, progress).estimate()
+    found = _Estimator(evidence.held_by(anchors), builder, anchors, progress).estimate()
     if unjoined == "refuse" and found.left_out:
         raise MapError(f"nothing joins {', '.join(found.left_out)} with the other drives")
     scale = odometry_scale * found.odometry_scale
@@ -160,6 +159,23 @@ class Evidence:
     closures: list[Closure]
     rejected: list[Rejected]
     support: Rows
+
+    def held_by(self, given: Sequence[Anchor]) -> Evidence:
+        """Return the evidence without closures between places that anchors hold apart."""
+        if not given or not self.closures:
+            return self
+        keyframes = self.prepared.keyframes
+        everything = np.ones(len(keyframes), dtype=bool)
+        anchors = anchors_at_keyframes(given, self.prepared, everything)
+        apart = against_anchors(self.closures, keyframes, self.local, anchors)
+        kept = np.flatnonzero(~apart)
+        alike = [Rejected(self.closures[row], LOOK_ALIKE) for row in np.flatnonzero(apart)]
+        return replace(
+            self,
+            closures=[self.closures[row] for row in kept],
+            rejected=[*self.rejected, *alike],
+            support=self.support[kept],
+        )
 
     def scaled(self, scale: float) -> Evidence:
         """Return the evidence with wheels that drive `scale` times as far: all distances grow."""
@@ -441,6 +457,14 @@ class _Estimator:
             camera=prepared.camera,
             mount=prepared.mount if prepared.camera is not None else None,
             warnings=(*prepared.warnings, *lines),
+            joins=joins(
+                closures,
+                rejected,
+                poses,
+                keyframes,
+                [drive.name for drive in prepared.drives],
+                {anchor.drive for anchor in self.given},
+            ),
         )
 
     def _wheel_lines(self, poses: Array, wheels: Array, kept: Flags) -> list[str]:
@@ -456,21 +480,6 @@ class _Estimator:
             *describe_scales(*scales, names),
             *describe_slips(found, keyframes, names, begins),
         ]
-
-
-def look_alike_lines(rejected: Sequence[Rejected], poses: Array) -> list[str]:
-    """Name closures that agree with each other against path and final poses (n, 3)."""
-    found = [item.closure for item in rejected if item.reason == LOOK_ALIKE]
-    # Wheels that slipped contradict closures which the final poses fit.
-    found = [closure for closure, wrong in zip(found, misfits(found, poses)) if wrong]
-    if len(found) < MIN_LOOK_ALIKE:
-        return []
-    first, second = ([getattr(closure, end) for closure in found] for end in ("first", "second"))
-    apart = np.median(np.hypot(*(poses[first] - poses[second])[:, :2].T))
-    return [
-        f"places about {apart:.0f} m apart look alike in {len(found)} pairs of images; they are "
-        "taken as different places, as the wheels say"
-    ]
 
 
 def _counted_once(closures: Sequence[Closure], counts: Array) -> list[Closure]:

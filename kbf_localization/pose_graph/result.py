@@ -17,6 +17,7 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.pose_graph.closures import Closure, Rejected, as_edges, components
 from kbf_localization.pose_graph.keyframes import DriveOdometry, Keyframes
+from kbf_localization.pose_graph.look_alikes import Join
 from kbf_localization.pose_graph.wheels import WheelErrors
 from kbf_localization.vision.camera import Camera, Mount
 
@@ -65,7 +66,7 @@ class PoseEstimates:
     pieces of drives, that nothing joins with the others; `drives_joined` is the number of drives
     in the map's frame. `held_out` is what decided between the three; None where there
     were too few closures. `anchors` known poses hold the frame; without any it is the map's own.
-    The wheels' distances were multiplied by `odometry_scale`.
+    The wheels' distances were multiplied by `odometry_scale`. `joins` say what holds drives together.
     """
 
     trajectories: tuple[EstimatedTrajectory, ...]
@@ -81,6 +82,7 @@ class PoseEstimates:
     camera: Camera | None
     mount: Mount | None
     warnings: tuple[str, ...]
+    joins: tuple[Join, ...] = ()
     odometry_scale: float = 1.0
     cpu_s: float = 0.0
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kbf_localization.errors import MapError
+from kbf_localization.evaluation.mapping_metrics import mapping_verdict
 from kbf_localization.geometry import compose, fit_rigid
 from kbf_localization.pose_graph import prepare
 from kbf_localization.pose_graph.anchors import Anchor
-from kbf_localization.pose_graph.closures import LOOK_ALIKE, Closure, Rejected
-from kbf_localization.pose_graph.estimate import estimate_poses, look_alike_lines
+from kbf_localization.pose_graph.estimate import estimate_poses
 from kbf_localization.pose_graph.result import choose
 from test.pose_graph.world import RADIUS_M, World, circle, detect_in_worlds, drive
 
@@ -202,20 +204,35 @@ def test_one_stretch_does_not_decide_for_images() -> None:
     assert choose(errors, np.zeros(20, dtype=np.intp)) == "odometry_edges"
 
 
-def _look_alikes(count: int, apart_m: float) -> tuple[list[Rejected], np.ndarray]:
-    """Return closures that say that poses `apart_m` apart are the same."""
-    poses = np.column_stack((np.arange(2 * count) // count * apart_m, np.zeros((2 * count, 2))))
-    closures = [
-        Closure(row, row + count, np.zeros(3), np.eye(3), 30, 40, 0.5) for row in range(count)
+def _anchor(one, image: int, number: int, apart_m: float) -> Anchor:
+    x, y, heading = one.truth[image]
+    return Anchor(number, int(one.stamps_ns[image]), (x + apart_m, y, heading))
+
+
+@pytest.mark.parametrize("apart_m", [0.0, 50.0])
+def test_anchors_decide_whether_floors_that_look_the_same_are_one(apart_m: float) -> None:
+    drives = [
+        drive("lower", circle(1.05), WORLD, seed=1),
+        drive("upper", circle(1.05, radius_m=1.3, start=0.4), WORLD, seed=2, first_ns=HOUR),
     ]
-    return [Rejected(closure, LOOK_ALIKE) for closure in closures], poses
+    anchors = [_anchor(drives[0], 5, 0, 0.0), _anchor(drives[1], 8, 1, apart_m)]
+    found = estimate_poses(drives, anchors=anchors)
+    for number, (trajectory, one) in enumerate(zip(found.trajectories, drives)):
+        truth = one.truth[:, :2] + (number * apart_m, 0.0)
+        assert np.hypot(*(trajectory.poses[:, :2] - truth).T).max() < 0.1
+    assert found.drives_joined == 2
+    assert [join.anchored for join in found.joins] == ([True] if apart_m == 0.0 else [])
+    assert any("50 m apart look alike" in line for line in found.warnings) == (apart_m > 0.0)
 
 
-def test_places_that_look_alike_are_named_with_their_distance() -> None:
-    (line,) = look_alike_lines(*_look_alikes(5, 30.0))
-    assert "30 m apart look alike in 5 pairs" in line
-    assert look_alike_lines(*_look_alikes(2, 30.0)) == []
-
-
-def test_what_the_final_poses_fit_is_one_place() -> None:
-    assert look_alike_lines(*_look_alikes(5, 0.1)) == []
+def test_drives_that_images_alone_join_are_named() -> None:
+    drives = [
+        drive("one", circle(1.05), WORLD, seed=1),
+        drive("two", circle(1.05, start=0.4), WORLD, seed=2, first_ns=HOUR),
+    ]
+    found = estimate_poses(drives)
+    (join,) = found.joins
+    assert (join.first, join.second, join.rivals, join.anchored) == ("one", "two", 0, False)
+    assert join.closures > 10
+    assert "Images alone join the drives" in mapping_verdict(found)
+    assert "Images alone" not in mapping_verdict(replace(found, joins=()))
