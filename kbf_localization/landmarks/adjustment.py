@@ -147,8 +147,19 @@ def _tightened(sigma: Array, moved: Array, groups: Sequence[PointGroup]) -> Arra
     return np.asarray(np.minimum(sigma, bound))
 
 
-def eliminate(states: Array, group: PointGroup, points: Array, sigma_px: float) -> Eliminated:
-    """Return the normal equations of a group's images after its points are eliminated."""
+def eliminate(
+    states: Array,
+    group: PointGroup,
+    points: Array,
+    sigma_px: float,
+    robust_chi2: float = ROBUST_CHI2,
+    point_prior_m: float = POINT_PRIOR_M,
+) -> Eliminated:
+    """Return the normal equations of a group's images after its points are eliminated.
+
+    Points move by `point_prior_m` in one step (σ): where whole stretches of a drive move with their
+    points, it must be far wider than they move.
+    """
     views, count = group.seen.shape
     rotation = rotations_by_components(states.T)
     bearings = group.bearings
@@ -156,7 +167,7 @@ def eliminate(states: Array, group: PointGroup, points: Array, sigma_px: float) 
     pairs = Pairs(axes, bearings.scale, points.T[:, None], bearings.centre)
     at = project(rotation[..., None], positions(states).T[..., None], pairs)
     chi2 = (at.residuals**2).sum(axis=0) / sigma_px**2
-    root = group.seen / (sigma_px * (1.0 + chi2 / ROBUST_CHI2))
+    root = group.seen / (sigma_px * (1.0 + chi2 / robust_chi2))
     off = at.residuals * root
     by_twist = at.by_twist() * root
     by_point = (rotation[..., None] * at.slope[:, None]).sum(axis=2) * root
@@ -172,7 +183,7 @@ def eliminate(states: Array, group: PointGroup, points: Array, sigma_px: float) 
 
     block = (by_point[:, :, None] * by_point[:, None]).sum(axis=(0, 3)).transpose(2, 0, 1)
     pull = (by_point * off[:, None]).sum(axis=(0, 2))
-    inverse = np.linalg.inv(block + np.eye(3) / POINT_PRIOR_M**2).transpose(1, 2, 0)
+    inverse = np.linalg.inv(block + np.eye(3) / point_prior_m**2).transpose(1, 2, 0)
     carried = sum(cross[:, axis, None] * inverse[axis] for axis in range(3))
     carried = np.asarray(carried).reshape(views * STATES, 3 * count)
     normal = -carried @ cross.reshape(views * STATES, 3 * count).T

@@ -136,8 +136,12 @@ def triangulate(
     min_views: int = 3,
     sigma_px: float = SIGMA_PX,
     matches: NDArray[np.intp] | None = None,
+    max_depth_error: float = MAX_DEPTH_ERROR,
 ) -> Triangulation:
-    """Points that at least `min_views` images, this included, agree on."""
+    """Points that at least `min_views` images, this included, agree on.
+
+    Their depth's σ is at most `max_depth_error` of the depth.
+    """
     if matches is None:
         matches = match_views(image, partners)
     rows = np.flatnonzero(((matches >= 0).sum(axis=1) >= min_views) & (matches[:, 0] >= 0))
@@ -149,7 +153,7 @@ def triangulate(
     points, information, chi2 = _refine(views, points, sigma_px)
     agree = views.seen & (chi2 < MAX_CHI2)
     covariances: Array = np.asarray(np.linalg.inv(information), dtype=np.float64)
-    kept = _kept(image, points, covariances, agree, min_views)
+    kept = _kept(image, points, covariances, agree, min_views, max_depth_error)
     matches = np.where(agree.T, matches, -1)
     number = agree.sum(axis=0)
     # Residuals are that much smaller than errors, since each point has three unknowns.
@@ -168,7 +172,12 @@ def triangulate(
 
 
 def _kept(
-    image: Sighting, points: Array, covariances: Array, agree: Flags, min_views: int
+    image: Sighting,
+    points: Array,
+    covariances: Array,
+    agree: Flags,
+    min_views: int,
+    max_depth_error: float,
 ) -> Flags:
     centre = positions(image.state) + rotations(image.state) @ image.bearings.centre
     offset = points - centre
@@ -180,7 +189,7 @@ def _kept(
         & agree[0]
         & (depth > DEPTH_RANGE_M[0])
         & (depth < DEPTH_RANGE_M[1])
-        & (error < MAX_DEPTH_ERROR * depth)
+        & (error < max_depth_error * depth)
     )
 
 

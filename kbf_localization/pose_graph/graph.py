@@ -17,7 +17,7 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import relative, wrap_angle
-from kbf_localization.landmarks.adjustment import PointGroup, eliminate
+from kbf_localization.landmarks.adjustment import ROBUST_CHI2, PointGroup, eliminate
 from kbf_localization.landmarks.bearings import STATES
 from kbf_localization.pose_graph.closures import Closure, as_edges
 from kbf_localization.pose_graph.edges import Edges, OdometryEdges
@@ -378,7 +378,10 @@ ATTITUDE_SIGMA = (0.01, 0.01, 0.01)
 SIGMA_PX = 1.5
 """Of a keypoint: 1 px, and more as a keypoint counts in the groups of several keyframes."""
 ANNEALING = (5.0, 3.0, 2.0, 1.0, 1.0)
-"""Factors of σ, step by step: the odometry's poses show as large residuals at first."""
+"""Factors of the loss's width, step by step: the odometry's poses show as large residuals."""
+POINT_PRIOR_M = 1000.0
+"""σ of a point's movement in one step. A turn that is corrected moves all points behind it by
+metres: with 10 m, thousands of points hold the drift that images contradict."""
 ODOMETRY_CAUCHY = 8.0
 """Wheels slip: beyond 8 σ an odometry edge counts less."""
 
@@ -406,7 +409,14 @@ def adjust_with_odometry(
     for factor in ANNEALING:
         system = System(STATES * len(states) + wheels.size)
         parts = [
-            eliminate(states[group.images], group, at, factor * SIGMA_PX)
+            eliminate(
+                states[group.images],
+                group,
+                at,
+                SIGMA_PX,
+                factor**2 * ROBUST_CHI2,
+                POINT_PRIOR_M,
+            )
             for group, at in zip(groups, points)
         ]
         for unknowns, part in zip(images, parts):

@@ -32,6 +32,7 @@ from kbf_localization.landmarks.build import (
     collect_keypoints,
 )
 from kbf_localization.landmarks.table import ImageLandmarks
+from kbf_localization.landmarks.triangulation import MAX_DEPTH_ERROR as LANDMARK_DEPTH_ERROR
 from kbf_localization.landmarks.triangulation import (
     Sighting,
     match_views,
@@ -334,6 +335,9 @@ COARSE_SIGMA_PX = 3.0
 FINE_SIGMA_PX = 1.0
 """Of keypoints with adjusted poses."""
 MIN_VIEWS = 3
+MAX_DEPTH_ERROR = 1.0
+"""σ of a point's depth, relative, in an adjustment: a robot that turns on the spot sees no depths,
+and such points still hold its heading."""
 GROUP_POINTS = 50
 """Points of a keyframe in an adjustment: more slow it down and add little."""
 TASKS_AT_ONCE = 16
@@ -458,7 +462,8 @@ def _triangulate(task: Task, camera: CameraModel, mount: CameraMount) -> Points:
     views = min(MIN_VIEWS, len(sightings))
     if len(sightings) < 2:
         return Points(matches.astype(np.int16), None, None)
-    found = triangulate(image, partners, views, task.sigma_px, matches)
+    depth_error = LANDMARK_DEPTH_ERROR if task.landmarks else MAX_DEPTH_ERROR
+    found = triangulate(image, partners, views, task.sigma_px, matches, depth_error)
     if not len(found.keypoints):
         return Points(matches.astype(np.int16), None, None)
     group, landmarks = None, None
