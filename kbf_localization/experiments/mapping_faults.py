@@ -166,7 +166,7 @@ def _anchored_floors(lower: Drive, second: Drive) -> Fault:
     In the map's frame a floor lies beside the other.
     """
     assert second.poses is not None
-    upper = AlteredDrive(second, poses=second.poses + (FLOOR_M, 0.0, 0.0))
+    upper = AlteredDrive(second, poses=second.poses + np.array([FLOOR_M, 0.0, 0.0]))
     anchors = []
     for number, drive in enumerate((lower, upper)):
         assert drive.poses is not None

@@ -68,8 +68,8 @@ def against_anchors(
     placed, driven = _placed_by_anchors(keyframes, local, anchors)
     tested = (pieces[0] != pieces[1]) & np.isfinite(driven[first] + driven[second])
     for pair in np.unique(pieces[:, tested], axis=1).T:
-        own = np.flatnonzero(tested & (pieces.T == pair).all(axis=1))
-        motions = np.stack([closures[number].motion for number in own])
+        own = np.flatnonzero(tested & (pair == pieces.T).all(axis=1))
+        motions = np.stack([closures[int(number)].motion for number in own])
         away = relative(placed[first[own]], placed[second[own]]) - motions
         path = driven[first[own]] + driven[second[own]]
         # The heading drifts along the path, so that the position's error grows with its square.
@@ -79,9 +79,7 @@ def against_anchors(
     return wrong
 
 
-def _placed_by_anchors(
-    keyframes: Keyframes, local: Array, anchors: Anchors
-) -> tuple[Array, Array]:
+def _placed_by_anchors(keyframes: Keyframes, local: Array, anchors: Anchors) -> tuple[Array, Array]:
     """Return each keyframe's pose (n, 3) by its piece's nearest known one, and the path (n,) to it.
 
     The path is infinite where a piece has none.
@@ -144,7 +142,7 @@ def _misplaced(closures: Sequence[Closure], poses: Array) -> Array:
     first, second = np.array(ends, dtype=np.intp).reshape(-1, 2).T
     motions = np.array([closure.motion for closure in closures]).reshape(-1, 3)
     away = relative(poses[first], poses[second]) - motions
-    return np.hypot(away[:, 0], away[:, 1])
+    return np.asarray(np.hypot(away[:, 0], away[:, 1]))
 
 
 def _by_drives(
