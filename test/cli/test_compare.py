@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from test.cli.kbf import kbf, refused
-from test.evaluation.chromium import chromium, find_chromium
+from test.evaluation.chromium import Chromium
 from test.evaluation.test_compare import DRIVE, results
 
 HOSTILE = "<img src=x onerror=console.error(1)>'\"\u202e" + "long" * 30
@@ -45,20 +45,16 @@ def test_a_mistake_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page_shows_errors_on_one_axis(
-    compared: tuple[Path, str], width: int, scheme: str
+    compared: tuple[Path, str], browser: Chromium, width: int, scheme: str
 ) -> None:
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("no Chromium here: install the package chromium to test the report's page")
-    with chromium(executable) as browser:
-        browser.open(compared[0] / "report.html", width=width, scheme=scheme)
-        browser.wait_for("document.querySelector('canvas.chart').width > 0")
-        assert browser.messages == []
-        assert browser.run("document.documentElement.scrollWidth") <= width
-        assert "worse than before" in browser.run("document.querySelector('.verdict').textContent")
-        inked = """(() => {
-            const canvas = document.querySelector("canvas.chart");
-            const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-            return new Set(new Uint32Array(pixels.data.buffer)).size;
-        })()"""
-        assert browser.run(inked) > 20
+    browser.open(compared[0] / "report.html", width=width, scheme=scheme)
+    browser.wait_for("document.querySelector('canvas.chart').width > 0")
+    assert browser.messages == []
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert "worse than before" in browser.run("document.querySelector('.verdict').textContent")
+    inked = """(() => {
+        const canvas = document.querySelector("canvas.chart");
+        const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return new Set(new Uint32Array(pixels.data.buffer)).size;
+    })()"""
+    assert browser.run(inked) > 20
