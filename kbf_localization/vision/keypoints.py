@@ -106,8 +106,8 @@ def _extrema(image: Image, count: int) -> _Extrema:
     """At most about `count` extrema of one octave, to fractions of a pixel."""
     scales = FIRST_SIGMA_PX * 2.0 ** (np.arange(INTERVALS + 3) / INTERVALS)
     differences = _differences(image, scales)
-    found = [_peaks(differences[k]) + k * differences[k].size for k in range(1, INTERVALS + 1)]
-    at = _peaks_in_scale(differences, np.concatenate(found))
+    found = _peaks(differences[1 : INTERVALS + 1]) + differences[0].size
+    at = _peaks_in_scale(differences, found)
     flat = differences.ravel()
     if len(at) > 2 * count:
         # More than enough: edges and weak ones go soon.
@@ -116,14 +116,17 @@ def _extrema(image: Image, count: int) -> _Extrema:
     return _interpolate(differences, at)
 
 
-def _peaks(plane: Floats) -> NDArray[np.intp]:
+def _peaks(planes: Floats) -> NDArray[np.intp]:
     """Pixels that are as high as their neighbours and above the threshold, or pits."""
+    # As one tall image, for few calls: across the seams only pixels of the border are compared.
+    tall = planes.reshape(-1, planes.shape[2])
     kernel = np.ones((3, 3), np.uint8)
-    tops = plane >= np.maximum(np.asarray(cv2.dilate(plane, kernel)), np.float32(MIN_EXTREMUM))
-    tops |= plane <= np.minimum(np.asarray(cv2.erode(plane, kernel)), np.float32(-MIN_EXTREMUM))
-    tops[:BORDER_PX] = tops[-BORDER_PX:] = False
-    tops[:, :BORDER_PX] = tops[:, -BORDER_PX:] = False
-    return np.flatnonzero(tops.ravel())
+    tops = tall >= np.maximum(np.asarray(cv2.dilate(tall, kernel)), np.float32(MIN_EXTREMUM))
+    tops |= tall <= np.minimum(np.asarray(cv2.erode(tall, kernel)), np.float32(-MIN_EXTREMUM))
+    inner = tops.reshape(planes.shape)
+    inner[:, :BORDER_PX] = inner[:, -BORDER_PX:] = False
+    inner[:, :, :BORDER_PX] = inner[:, :, -BORDER_PX:] = False
+    return np.flatnonzero(inner)
 
 
 def _peaks_in_scale(differences: Floats, at: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -109,9 +109,8 @@ def test_extrema_exceed_all_neighbours_in_place_and_scale() -> None:
     rng = np.random.default_rng(11)
     planes = cv2.GaussianBlur(rng.normal(0, 9, (40, 50, 5)).astype(np.float32), (0, 0), 1.0)
     planes = np.ascontiguousarray(planes.transpose(2, 0, 1))
-    size = planes[0].size
-    first = [keypoints_module._peaks(planes[k]) + k * size for k in (1, 2, 3)]
-    found = set(keypoints_module._peaks_in_scale(planes, np.concatenate(first)).tolist())
+    first = keypoints_module._peaks(planes[1:4]) + planes[0].size
+    found = set(keypoints_module._peaks_in_scale(planes, first).tolist())
     high, low = maximum_filter(planes, 3), minimum_filter(planes, 3)
     peaks = ((planes == high) & (planes >= 1.0)) | ((planes == low) & (planes <= -1.0))
     peaks[[0, 4]] = peaks[:, :4] = peaks[:, -4:] = peaks[:, :, :4] = peaks[:, :, -4:] = False
