@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Image
 from kbf_localization.errors import ParameterError
-from kbf_localization.limits import FARTHEST_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD, LAST_STAMP_NS
+from kbf_localization.limits import FARTHEST_M, LAST_STAMP_NS, MAX_SIGMA_M, MAX_SIGMA_RAD
 
-LARGEST_HEADING = 2.0 * np.pi
+MAX_HEADING = 2.0 * np.pi
 
 
 def check_stamp(stamp_ns: int) -> int:
@@ -42,7 +42,7 @@ def check_heading(pose: ArrayLike) -> None:
     """Refuse a pose (x, y, heading) whose heading can only be in degrees."""
     values = np.asarray(pose, dtype=np.float64)
     # A hundred times a second: the rest is for poses that are refused.
-    if values.shape == (3,) and abs(values[2]) > LARGEST_HEADING:
+    if values.shape == (3,) and abs(values[2]) > MAX_HEADING:
         check_headings(values[None])
 
 
@@ -52,7 +52,7 @@ def check_headings(poses: ArrayLike) -> None:
     if values.ndim != 2 or values.shape[1] != 3:
         raise ParameterError(f"poses have the shape {values.shape}: give (t, 3), x, y and heading")
     headings = np.abs(values[:, 2])
-    beyond = np.flatnonzero((headings > LARGEST_HEADING) & (headings < np.inf))
+    beyond = np.flatnonzero((headings > MAX_HEADING) & (headings < np.inf))
     if len(beyond):
         raise ParameterError(
             f"the heading is {values[beyond[0], 2]:g}, beyond 2 pi: give radians, in (-pi, pi]"
@@ -70,11 +70,11 @@ def check_prior(pose: ArrayLike, covariance: ArrayLike) -> None:
     # A comparison with NaN is false.
     if not (np.abs(pose) <= FARTHEST_M).all():
         raise ParameterError(f"the given pose is not finite, or beyond {FARTHEST_M:g} m")
-    sigmas = LARGEST_SIGMA_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
+    sigmas = MAX_SIGMA_M, MAX_SIGMA_M, MAX_SIGMA_RAD
     if not (np.abs(covariance) <= np.outer(sigmas, sigmas) + 1.0).all():
         raise ParameterError(
             "the given pose's covariance is not finite, or beyond "
-            f"{LARGEST_SIGMA_M:g} m and {LARGEST_SIGMA_RAD:g} rad squared"
+            f"{MAX_SIGMA_M:g} m and {MAX_SIGMA_RAD:g} rad squared"
         )
     symmetric = np.allclose(covariance, covariance.T, rtol=1e-6, atol=1e-9)
     if not symmetric or np.linalg.eigvalsh(covariance)[0] < -1e-9:

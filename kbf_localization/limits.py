@@ -17,9 +17,9 @@ FARTHEST_M = 1e7
 differences of positions, never with their squares."""
 WIDEST_MAP_M = 1e6
 """Between two poses of a map; drives in UTM's and in a building's own frame are farther apart."""
-LARGEST_SIGMA_M = 1e4
+MAX_SIGMA_M = 1e4
 """Standard deviation of a given position."""
-LARGEST_SIGMA_RAD = 1e2
+MAX_SIGMA_RAD = 1e2
 """Standard deviation of a given heading, far more than "unknown"."""
 VARIANCES: Range = (1e-12, 1e12)
 """Of a published covariance, in every direction."""
@@ -27,9 +27,9 @@ LAST_STAMP_NS = 2**63
 """A stamp, in nanoseconds."""
 
 # The machine.
-LEAST_COMMAND_BYTES = 1_000_000_000
+MIN_COMMAND_BYTES = 1_000_000_000
 """Address space of a command: the numeric libraries alone take 0.7 GB, and below crash or hang."""
-LEAST_NODE_BYTES = 1_500_000_000
+MIN_NODE_BYTES = 1_500_000_000
 """Address space of the node: 1.4 GB with a small map, most of it stacks and arenas of threads."""
 
 # Files.

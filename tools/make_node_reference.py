@@ -26,7 +26,7 @@ with a covariance.
 
 ## States
 
-`uninitialized` → `localizing` → `tracking` ⇄ `degraded` ⇄ `lost`.
+`uninitialized` → `localizing` ⇄ `tracking` ⇄ `degraded`; `tracking` or `degraded` → `lost` → `tracking`.
 
 | state | meaning | map→odom |
 | --- | --- | --- |

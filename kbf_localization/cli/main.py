@@ -38,7 +38,7 @@ from kbf_localization.errors import (
     MissingDriveError,
     naming_missing_extras,
 )
-from kbf_localization.limits import LEAST_COMMAND_BYTES, check_address_space
+from kbf_localization.limits import MIN_COMMAND_BYTES, check_address_space
 from kbf_localization.sanitize import show_errors, shown, shown_traceback
 
 COMMANDS = (
@@ -164,7 +164,7 @@ class LazyCommands(TyperGroup):
             ctx.fail(f"No such command '{args[0]}'.{hint}")
         # Help and completion do without the numeric libraries.
         if not ctx.resilient_parsing and not {"--help", "-h"} & set(args):
-            check_address_space(LEAST_COMMAND_BYTES)
+            check_address_space(MIN_COMMAND_BYTES)
         name, command, rest = super().resolve_command(ctx, args)
         renamed = RENAMED_OPTIONS.get(str(name), {})
         if not ctx.resilient_parsing:

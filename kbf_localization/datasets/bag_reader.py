@@ -49,7 +49,7 @@ MAX_SCHEMA_CHARS = 100_000
 STEPS_PER_BYTE = 20
 """SQLite's steps for a byte of the file: a row takes ten bytes or more, and some dozen steps in
 each of the few statements of a connection."""
-LEAST_STEPS = 10_000_000
+MIN_STEPS = 10_000_000
 _STEPS_BETWEEN_LOOKS = 10_000
 
 
@@ -196,7 +196,7 @@ def _computes(path: Path) -> DatasetError:
 @contextmanager
 def _limited_connections(path: Path) -> Iterator[None]:
     """Limit each connection that is made meanwhile, those within `rosbags` included."""
-    steps = LEAST_STEPS + STEPS_PER_BYTE * path.stat().st_size
+    steps = MIN_STEPS + STEPS_PER_BYTE * path.stat().st_size
 
     def limit(connection: apsw.Connection) -> None:
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_CHUNK_BYTES)

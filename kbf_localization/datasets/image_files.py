@@ -29,7 +29,7 @@ from kbf_localization.datasets.planar import (
     guess_axes,
     to_plane,
 )
-from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, LONGEST_GAP_NS, known_poses
+from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, MAX_GAP_NS, known_poses
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp
 from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.geometry import interpolate
@@ -211,7 +211,7 @@ class ImageFilesDrive(ImageFiles):
         self._warnings += counted(
             self.path,
             int((late & missing).sum()),
-            f"of {len(poses)} images have no known pose within {LONGEST_GAP_NS * 1e-9:.0f} s or "
+            f"of {len(poses)} images have no known pose within {MAX_GAP_NS * 1e-9:.0f} s or "
             f"{FARTHEST_GAP_M} m; left out of maps and of errors",
         )
         self._warnings += counted(

@@ -15,7 +15,7 @@ PATH_M = 0.25
 """Where the path extends this far (standard deviation), it says as much about the plane as the
 mean up direction does: a tilt of 0.2 rad of that direction weighs like 5 cm of height."""
 
-MOST_TILT_RAD = np.radians(5.0)
+MAX_TILT_RAD = np.radians(5.0)
 MAX_HEIGHT_M, MAX_HEIGHT_FRACTION = 0.1, 0.01
 """Standard deviation of a planar motion's height, at most; also as a fraction of the path."""
 SAME_AXIS_RAD = np.radians(10.0)
@@ -54,7 +54,7 @@ class PlanarMotion:
     @property
     def is_planar(self) -> bool:
         height = max(MAX_HEIGHT_M, MAX_HEIGHT_FRACTION * self.length_m)
-        return self.tilt_rad <= MOST_TILT_RAD and self.height_m <= height
+        return self.tilt_rad <= MAX_TILT_RAD and self.height_m <= height
 
     @property
     def described(self) -> str:

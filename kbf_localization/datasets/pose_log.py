@@ -22,7 +22,7 @@ from kbf_localization.vision.camera.mount import OPTICAL_IN_BASE, Mount
 
 PlanarPose = tuple[float, float, float]
 
-LONGEST_GAP_NS = 1_000_000_000
+MAX_GAP_NS = 1_000_000_000
 FARTHEST_GAP_M = 0.5
 END_TOLERANCE_NS = 100_000_000
 SHORT_GAP_NS = 100_000_000
@@ -155,7 +155,7 @@ def known_poses(log: OdometryLog, at_ns: Stamps) -> Array:
     before, after = _neighbours(stamps_ns, at_ns)
     gap_ns = stamps_ns[after] - stamps_ns[before]
     gap_m = np.hypot(*(poses[after] - poses[before])[:, :2].T)
-    known = (gap_ns <= LONGEST_GAP_NS) | (gap_m <= FARTHEST_GAP_M)
+    known = (gap_ns <= MAX_GAP_NS) | (gap_m <= FARTHEST_GAP_M)
     known |= stamps_ns[after] == at_ns
     known &= at_ns >= stamps_ns[0] - END_TOLERANCE_NS
     known &= at_ns <= stamps_ns[-1] + END_TOLERANCE_NS

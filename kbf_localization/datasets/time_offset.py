@@ -14,9 +14,9 @@ from kbf_localization.progress import Progress, no_progress
 
 WIDTH = 160
 """Images are made this wide before they are compared."""
-LONGEST_STEP_NS = 500_000_000
+MAX_STEP_NS = 500_000_000
 SEARCHED_S, STEP_S = 1.0, 0.01
-LEAST_PAIRS, LEAST_TURN_RAD_PER_S, LEAST_CORRELATION = 40, 0.05, 0.6
+MIN_PAIRS, MIN_TURN_RAD_PER_S, MIN_CORRELATION = 40, 0.05, 0.6
 """Pairs of images, standard deviation of the yaw rate, and fit, below which no estimate is made."""
 FITTING_OFFSET_S = 0.02
 """Offsets up to this hardly matter: a robot that turns by 1 rad/s turns by a degree meanwhile."""
@@ -47,9 +47,9 @@ def estimate_time_offset(drive: Drive, progress: Progress = no_progress) -> Time
     shifts its two halves apart. Raises DatasetError where the drive turns too little to tell.
     """
     stamps, shifts, weights = image_shifts(drive, progress)
-    if len(shifts) < LEAST_PAIRS:
+    if len(shifts) < MIN_PAIRS:
         raise DatasetError(
-            f"{drive.path}: {len(shifts)} pairs of consecutive images, {LEAST_PAIRS} are needed to "
+            f"{drive.path}: {len(shifts)} pairs of consecutive images, {MIN_PAIRS} are needed to "
             "tell the clocks' offset"
         )
     if not weights.any():
@@ -58,7 +58,7 @@ def estimate_time_offset(drive: Drive, progress: Progress = no_progress) -> Time
     lags = np.arange(-SEARCHED_S, SEARCHED_S + STEP_S / 2, STEP_S)
     rates = np.stack([_yaw_rates(drive, stamps, lag) for lag in lags])
     turning = float(rates[len(lags) // 2].std())
-    if turning < LEAST_TURN_RAD_PER_S:
+    if turning < MIN_TURN_RAD_PER_S:
         raise DatasetError(
             f"{drive.path}: hardly turns (yaw rate {turning:.3f} rad/s), which does not tell the "
             "clocks' offset; record one with a few turns on the spot"
@@ -69,7 +69,7 @@ def estimate_time_offset(drive: Drive, progress: Progress = no_progress) -> Time
     correlation, uncorrected = (
         _correlation(rates[row], shifts / seconds, trust[at]) for row in (at, len(lags) // 2)
     )
-    if correlation < LEAST_CORRELATION:
+    if correlation < MIN_CORRELATION:
         raise DatasetError(
             f"{drive.path}: the images' motion fits the odometry's turns nowhere within "
             f"{SEARCHED_S:g} s (correlation {correlation:.2f}); are they of the same robot, and "
@@ -98,7 +98,7 @@ def image_shifts(drive: Drive, progress: Progress = no_progress) -> tuple[Stamps
         if before is not None and before[1].shape == small.shape:
             if window.shape != small.shape:
                 window = np.asarray(cv2.createHanningWindow((WIDTH, height), cv2.CV_32F))
-            if stamp - before[0] <= LONGEST_STEP_NS:
+            if stamp - before[0] <= MAX_STEP_NS:
                 (shift, _), response = cv2.phaseCorrelate(
                     before[1].astype(np.float32), small.astype(np.float32), window
                 )

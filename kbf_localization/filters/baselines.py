@@ -179,7 +179,7 @@ class NeighbourParticleFilter:
         return np.asarray(near[int(np.argmax(near @ weights))])
 
 
-LEAST_SPREAD = np.array([1e-3, 1e-3, 1e-3])
+MIN_SPREAD = np.array([1e-3, 1e-3, 1e-3])
 """Of the training motions, in m, m and rad: a robot that only drove straight has no turns."""
 
 
@@ -195,7 +195,7 @@ class NonparametricFilter(PoseKernelBayesFilter):
         steps = np.hstack((training_map.motions, training_map.next_poses))
         known = np.isfinite(steps).all(axis=1)
         motions = training_map.motions[known]
-        spread = np.maximum(motions.std(axis=0), LEAST_SPREAD) if known.any() else LEAST_SPREAD
+        spread = np.maximum(motions.std(axis=0), MIN_SPREAD) if known.any() else MIN_SPREAD
         control_kernel = GaussianKernel(np.diag((parameters.control_bandwidth * spread) ** 2))
         self._transition_rule = NonparametricSumRule(
             self.space.points[known],

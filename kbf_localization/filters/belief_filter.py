@@ -76,7 +76,7 @@ UNVERIFIED_BIRTH = -2.0
 UNKNOWN_MOTION_SIGMA = 0.5
 """Standard deviation, in d₀ and φ₀, of a motion that the odometry does not report."""
 
-LEAST_WEIGHT = 1e-300
+MIN_WEIGHT = 1e-300
 """Keeps logarithms of weights finite."""
 
 
@@ -320,13 +320,13 @@ class BeliefFilter:
         born_mass = fit.recognized * prior.moved.map_mass if births else 0.0
         weights = self._weights(prior, posterior, births, fit, born_mass)
         weighted = [
-            item.with_log_weight(float(np.log(max(weight, LEAST_WEIGHT))))
+            item.with_log_weight(float(np.log(max(weight, MIN_WEIGHT))))
             for item, weight in zip((*prior.own, *births.values()), weights, strict=True)
         ]
         count, reservoir = len(prior.own), prior.moved.reservoir
         return Reweighted(
             components=tuple(item.hypothesis for item in weighted[:count]),
-            log_null=float(np.log(max(reservoir - born_mass, LEAST_WEIGHT))),
+            log_null=float(np.log(max(reservoir - born_mass, MIN_WEIGHT))),
             best_fit=fit.best,
             searched=search,
             births=tuple(weighted[count:]),
@@ -338,7 +338,7 @@ class BeliefFilter:
                 component.number: float(leak)
                 for component, leak in zip(belief.components, prior.moved.leaks, strict=True)
             },
-            log_reservoir=float(np.log(max(reservoir, LEAST_WEIGHT))),
+            log_reservoir=float(np.log(max(reservoir, MIN_WEIGHT))),
         )
 
     def _prior(
@@ -380,7 +380,7 @@ class BeliefFilter:
         count, everything = len(prior.own), [*prior.own, *births.values()]
         measured = np.array([association.fix is not None for association in everything], dtype=bool)
         parts = np.array([place.posterior for place in births])
-        born = born_mass * parts / max(parts.sum(), LEAST_WEIGHT)
+        born = born_mass * parts / max(parts.sum(), MIN_WEIGHT)
         before = np.array([*posterior.before, *(place.prior for place in births)])
         after = np.array([*posterior.after, *parts]) * np.exp(self._verification(everything))
         weights = posterior_weights(

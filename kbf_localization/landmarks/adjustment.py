@@ -32,7 +32,7 @@ ANNEALING = (5.0, 3.0, 2.0, 1.0, 1.0)
 """Factors of σ, step by step: wrong poses show as large residuals at first."""
 TIGHTENING = ((2.0, 1.0), (1.0, 1.0))
 """Further steps with priors as narrow as the poses moved before: exact poses stay exact."""
-SMALLEST_POSE_SIGMA = np.array([5e-4, 5e-4, 2e-4])
+MIN_POSE_SIGMA = np.array([5e-4, 5e-4, 2e-4])
 """Metres and radians: no source of poses is better."""
 ROBUST_CHI2 = 6.0
 """Weights are (1 + q / 6)⁻²."""
@@ -143,7 +143,7 @@ def _tightened(sigma: Array, moved: Array, groups: Sequence[PointGroup]) -> Arra
     seeing = np.unique(np.concatenate([group.images for group in groups]))
     spread = 1.4826 * np.median(np.abs(moved[seeing, :3]), axis=0)
     spread[:2] = spread[:2].mean()
-    bound = np.concatenate((np.maximum(spread, SMALLEST_POSE_SIGMA), np.full(3, np.inf)))
+    bound = np.concatenate((np.maximum(spread, MIN_POSE_SIGMA), np.full(3, np.inf)))
     return np.asarray(np.minimum(sigma, bound))
 
 

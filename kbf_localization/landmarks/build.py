@@ -51,7 +51,7 @@ SPARSE_PARTNERS = 4
 """With fewer partners two views suffice."""
 CELLS = 6
 """Landmarks are spread over 6 by 6 cells of the image's keypoints."""
-SMALLEST_ATTITUDE_SIGMA = np.array([0.003, 0.002, 0.002])
+MIN_ATTITUDE_SIGMA = np.array([0.003, 0.002, 0.002])
 """Metres and radians; a floor is never more even."""
 
 Numbered = tuple[int, Image]
@@ -355,7 +355,7 @@ def _attitude_sigma(table: LandmarkTable) -> tuple[float, float, float]:
     if not len(attitudes):
         attitudes = np.zeros((1, 3))
     spread = 1.4826 * np.median(np.abs(attitudes - np.median(attitudes, axis=0)), axis=0)
-    height, pitch, roll = np.maximum(1.5 * spread, SMALLEST_ATTITUDE_SIGMA).tolist()
+    height, pitch, roll = np.maximum(1.5 * spread, MIN_ATTITUDE_SIGMA).tolist()
     return height, pitch, roll
 
 

@@ -42,7 +42,7 @@ LOWEST_RATIO = -1e3
 """A fitted ratio has no bound of its own."""
 RIDGE = 0.05
 """Precision of the logistic weights about zero: separable examples have no finite fit else."""
-SMALLEST_SPREAD = 1.0 / 32.0
+MIN_SPREAD = 1.0 / 32.0
 """Half of a cell of the spread, in place of none."""
 PRIOR_SIGMA = np.array([0.15, 0.15, 0.05])
 """Of the poses (m, m, rad) that held-out images are measured from."""
@@ -127,8 +127,8 @@ def view_distance(poses: Array, pose: Array) -> Array:
 def features(fix: LandmarkFix | None) -> Array:
     """(4,): one, log(1 + inliers), matched fraction, log spread; of no fix, those of nothing."""
     if fix is None:
-        return np.array([1.0, 0.0, 0.0, np.log(SMALLEST_SPREAD)])
-    spread = max(fix.spread, SMALLEST_SPREAD)
+        return np.array([1.0, 0.0, 0.0, np.log(MIN_SPREAD)])
+    spread = max(fix.spread, MIN_SPREAD)
     return np.array([1.0, np.log1p(fix.inliers), fix.matched_fraction, np.log(spread)])
 
 

@@ -117,7 +117,7 @@ class ImageGate:
         return (None, True) if too_far or too_much else (motion, False)
 
 
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """Consecutive failed steps after which the filter is reset."""
 
 
@@ -164,7 +164,7 @@ class Localizer:
 
     @property
     def settings(self) -> LocalizerSettings:
-        """May be changed between two images."""
+        """How images are used; `configure` changes it."""
         return self._gate.settings
 
     def configure(self, settings: LocalizerSettings) -> None:
@@ -343,12 +343,12 @@ class Localizer:
             self._failures += 1
             # Whether the filter has made this motion is not known.
             self._gate.restart()
-            if self._failures < MOST_FAILURES:
+            if self._failures < MAX_FAILURES:
                 raise
             self._start_again(None)
             self.counts[Event.FILTER_RESET] += 1
             raise FilterReset(
-                f"the filter failed {MOST_FAILURES} times in a row ({type(error).__name__}: "
+                f"the filter failed {MAX_FAILURES} times in a row ({type(error).__name__}: "
                 f"{error}): it is reset to anywhere on the map"
             ) from error
         self._failures = 0
@@ -401,13 +401,16 @@ class Localizer:
 
 
 def _sound(estimate: Estimate) -> Estimate:
-    """Return the estimate with positive definite covariances; ArithmeticError if not finite."""
+    """Return the estimate with positive definite covariances.
+
+    ArithmeticError where a pose is not finite, or far beyond any map.
+    """
     poses = [estimate.pose, estimate.highest_weight_pose]
     if estimate.preimage_pose is not None:
         poses.append(estimate.preimage_pose)
     # A comparison with NaN is false. Motions lead off the map, but not without end.
     if not all((np.abs(pose) <= 10.0 * FARTHEST_M).all() for pose in poses):
-        raise ArithmeticError("the filter's pose is not finite")
+        raise ArithmeticError("the filter's pose is not finite, or far beyond any map")
     whole = estimate.whole_covariance
     return replace(
         estimate,

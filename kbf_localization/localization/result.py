@@ -20,8 +20,8 @@ LOST_SIGMA = np.array([2.0, 2.0, 1.0])
 class State(Enum):
     """Whether the pose can be relied on.
 
-    uninitialized → localizing → tracking ⇄ degraded ⇄ lost; degraded is a tracked pose that
-    odometry alone carries: no image comes, or none fits.
+    uninitialized → localizing ⇄ tracking ⇄ degraded; tracking or degraded → lost → tracking.
+    Degraded is a tracked pose that odometry alone carries: no image comes, or none fits.
     """
 
     UNINITIALIZED = "uninitialized"

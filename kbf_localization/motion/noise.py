@@ -15,7 +15,7 @@ import scipy
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import motion_jacobian, relative, wrap_angle
-from kbf_localization.limits import LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
+from kbf_localization.limits import MAX_SIGMA_M, MAX_SIGMA_RAD
 
 OUTLIER_VARIANCES = 9.0
 """Squared errors beyond so many variances count as faults of the recording, not of the wheels."""
@@ -129,7 +129,7 @@ MIN_REPORTED, MAX_REPORTED = 0.25, 100.0
 """Of the calibrated variances: reported ones never count for less, since they leave out correlated
 errors; larger ones are jumps of an invented covariance."""
 
-_MAX_VARIANCES = np.square((LARGEST_SIGMA_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD))
+_MAX_VARIANCES = np.square((MAX_SIGMA_M, MAX_SIGMA_M, MAX_SIGMA_RAD))
 
 
 def is_covariance(matrix: Array) -> bool:

@@ -14,7 +14,7 @@ STANDING_STILL_M = 0.003
 GLITCH = 10.0
 """Wheels slip ten times their usual error now and then, but not farther."""
 
-LEAST_VARIANCE = 1e-8
+MIN_VARIANCE = 1e-8
 """A drive whose odometry equals its poses gives zero, which no Gaussian density has."""
 
 
@@ -57,9 +57,9 @@ def noise_between(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -
     """
     errors = transition_errors(poses, motions, next_poses)
     usual = 1.4826 * np.median(np.abs(errors), axis=0)
-    bounded = np.minimum(np.abs(errors), np.maximum(GLITCH * usual, LEAST_VARIANCE**0.5))
+    bounded = np.minimum(np.abs(errors), np.maximum(GLITCH * usual, MIN_VARIANCE**0.5))
     variances = np.mean(np.square(bounded), axis=0)
-    return np.asarray(np.maximum(variances, LEAST_VARIANCE))
+    return np.asarray(np.maximum(variances, MIN_VARIANCE))
 
 
 def maximum_likelihood_noise(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -> Array:
@@ -70,7 +70,7 @@ def maximum_likelihood_noise(poses: ArrayLike, motions: ArrayLike, next_poses: A
     faults and is what maps use.
     """
     squares = np.square(transition_errors(poses, motions, next_poses))
-    return np.asarray(np.maximum(squares.mean(axis=0), LEAST_VARIANCE))
+    return np.asarray(np.maximum(squares.mean(axis=0), MIN_VARIANCE))
 
 
 def transition_errors(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -> Array:

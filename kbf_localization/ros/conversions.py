@@ -33,7 +33,7 @@ from kbf_localization.geometry import (
     quaternion_of,
     spatial_numbers,
 )
-from kbf_localization.limits import FARTHEST_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
+from kbf_localization.limits import FARTHEST_M, MAX_SIGMA_M, MAX_SIGMA_RAD
 
 try:
     from cv_bridge import CvBridge, CvBridgeError
@@ -108,10 +108,10 @@ def planar_covariance(values: object) -> Array:
     if full.shape != (36,) or not np.isfinite(full).all():
         raise ValueError("covariance is not 36 finite numbers")
     planar = planar_block(full)
-    sigmas = LARGEST_SIGMA_M, LARGEST_SIGMA_M, LARGEST_SIGMA_RAD
+    sigmas = MAX_SIGMA_M, MAX_SIGMA_M, MAX_SIGMA_RAD
     if (np.abs(planar) > np.outer(sigmas, sigmas)).any():
         raise ValueError(
-            f"covariance is beyond {LARGEST_SIGMA_M:g} m and {LARGEST_SIGMA_RAD:g} rad squared"
+            f"covariance is beyond {MAX_SIGMA_M:g} m and {MAX_SIGMA_RAD:g} rad squared"
         )
     if not np.allclose(planar, planar.T, rtol=1e-6, atol=1e-12):
         raise ValueError("covariance is not symmetric")

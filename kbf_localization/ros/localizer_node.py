@@ -14,9 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from kbf_localization.errors import KbfError
-from kbf_localization.limits import LEAST_NODE_BYTES, check_address_space
+from kbf_localization.limits import MIN_NODE_BYTES, check_address_space
 
-LONGEST_SHUTDOWN_S = 1.6
+MAX_SHUTDOWN_S = 1.6
 """Then the process ends as it is: what it writes is on the disk whole or not at all."""
 
 PARAMETER_FILE_OPTION = "--params-file"
@@ -67,7 +67,7 @@ class Ending:
             return
         self._asked_at = time.monotonic()
         self._asked.set()
-        last = threading.Timer(LONGEST_SHUTDOWN_S, os._exit, (0,))
+        last = threading.Timer(MAX_SHUTDOWN_S, os._exit, (0,))
         last.daemon = True
         last.start()
 
@@ -146,7 +146,7 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
 
 def check_start(arguments: Sequence[str]) -> None:
     """Refuse too little address space, and parameter files that rcl would wait for for ever."""
-    check_address_space(LEAST_NODE_BYTES)
+    check_address_space(MIN_NODE_BYTES)
     for option, value in pairwise(arguments):
         if option != PARAMETER_FILE_OPTION:
             continue

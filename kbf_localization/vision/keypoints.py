@@ -41,9 +41,9 @@ CELL_SIGMAS = 3.0
 """A descriptor's cell is 3 σ wide (Lowe)."""
 WINDOW_PX = 5
 """Votes are summed over two boxes of 5 pixels: cells of an octave are 4 to 6 pixels wide."""
-LARGEST_COMPONENT = 0.2
+MAX_COMPONENT = 0.2
 """Lowe's bound on a component of a unit descriptor."""
-SMALLEST_SIDE_PX = 24
+MIN_SIDE_PX = 24
 BORDER_PX = 4
 
 
@@ -72,7 +72,7 @@ def upright_sift(image: Image, count: int) -> Features:
     """Return the `count` strongest features of a grey image."""
     octaves: list[tuple[Image, _Extrema]] = []
     for _ in range(OCTAVES):
-        if min(image.shape) < SMALLEST_SIDE_PX:
+        if min(image.shape) < MIN_SIDE_PX:
             break
         octaves.append((image, _extrema(image, count)))
         size = (image.shape[1] // 2, image.shape[0] // 2)
@@ -98,7 +98,7 @@ def upright_sift(image: Image, count: int) -> Features:
 def bound_components(descriptors: Floats) -> Floats:
     """Descriptors (k, 128) whose components are at most 0.2 of their lengths."""
     lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
-    bounded = np.minimum(descriptors, np.float32(LARGEST_COMPONENT) * lengths[:, None])
+    bounded = np.minimum(descriptors, np.float32(MAX_COMPONENT) * lengths[:, None])
     return np.asarray(bounded, dtype=np.float32)
 
 

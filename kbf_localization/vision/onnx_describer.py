@@ -38,7 +38,7 @@ from kbf_localization.vision.describer import prepare_image
 from kbf_localization.vision.network_child import POOLS, receive, send
 from kbf_localization.vision.vectors import KERNELS, VectorDescriber
 
-MOST_THREADS = 4
+MAX_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class NetworkProcess:
         self._end = weakref.finalize(self, _end, self._process)
         header = {
             **options,
-            "threads": min(MOST_THREADS, len(os.sched_getaffinity(0))),
+            "threads": min(MAX_THREADS, len(os.sched_getaffinity(0))),
             "memory": self._memory,
             "cpu_s": limits.cpu_s,
             "longest": MAX_NETWORK_VECTOR,

@@ -43,10 +43,10 @@ from kbf_localization.vision.epipolar import (
     MatchTable,
 )
 
-NEAREST_M, FARTHEST_M, LARGEST_TURN_RAD = 0.15, 0.9, 0.6
+NEAREST_M, FARTHEST_M, MAX_TURN_RAD = 0.15, 0.9, 0.6
 """Distance and turn between the images of a pair: a baseline, and still a common view."""
 PAIRS = 80
-TURNS_RAD = (0.0, 0.05, 0.15, 0.3, LARGEST_TURN_RAD)
+TURNS_RAD = (0.0, 0.05, 0.15, 0.3, MAX_TURN_RAD)
 """Pairs are spread evenly over these ranges of turns: straight ones show the direction of view,
 turning ones the focal length."""
 MAX_IMAGES = 2000
@@ -122,7 +122,7 @@ def choose_pairs(poses: ArrayLike, count: int = PAIRS, seed: int = 0) -> Rows:
     pairs = rows[near]
     away = poses[pairs[:, 1]] - poses[pairs[:, 0]]
     turn = np.abs(wrap_angle(away[:, 2]))
-    apart = (np.hypot(away[:, 0], away[:, 1]) >= NEAREST_M) & (turn < LARGEST_TURN_RAD)
+    apart = (np.hypot(away[:, 0], away[:, 1]) >= NEAREST_M) & (turn < MAX_TURN_RAD)
     pairs, turn = pairs[apart], turn[apart]
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(pairs))

@@ -432,7 +432,7 @@ def test_an_index_that_names_a_message_again_and_again_ends(
 
 def test_a_long_statement_hears_signals(sqlite_bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite calls Python now and then, where the handler of Ctrl-C runs."""
-    monkeypatch.setattr(bag_reader, "LEAST_STEPS", 10**15)
+    monkeypatch.setattr(bag_reader, "MIN_STEPS", 10**15)
     (file,) = sqlite_bag.glob("*.db3")
     with sqlite3.connect(file) as database:
         database.execute("DROP INDEX timestamp_idx")

@@ -28,7 +28,7 @@ from kbf_localization.vision.camera.pinhole import PinholeCamera
 
 START_NS = 1_152_212_857_193_444_000
 STEP_NS = 204_000_000
-LEAST_EVIDENCE = -1.5
+MIN_EVIDENCE = -1.5
 
 
 def path_of(frames: int) -> NDArray[np.float64]:
@@ -97,7 +97,7 @@ def synthetic_map(poses: int = 200) -> Any:
         poses=around,
         thumbnails=[camera_image(row) for row in range(poses)],
         floor_plan=synthetic_plan(),
-        calibration=SimpleNamespace(likelihood_ratio=SimpleNamespace(q005=LEAST_EVIDENCE)),
+        calibration=SimpleNamespace(likelihood_ratio=SimpleNamespace(q005=MIN_EVIDENCE)),
         landmarks=synthetic_landmarks(around),
     )
 

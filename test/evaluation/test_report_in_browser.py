@@ -12,7 +12,7 @@ from kbf_localization.evaluation.report import write_report
 from kbf_localization.evaluation.results import ResultsFolder
 from test.evaluation.chromium import Chromium
 from test.evaluation.synthetic import (
-    LEAST_EVIDENCE,
+    MIN_EVIDENCE,
     SyntheticDrive,
     drive_named,
     synthetic_map,
@@ -150,7 +150,7 @@ def test_sigma_evidence_and_the_methods_are_explained_where_they_stand(opened: C
 
 def test_the_evidence_has_its_threshold(opened: Chromium) -> None:
     """The chart's dashed line has the colour of "lost", which nothing else there has."""
-    assert opened.run("data.leastEvidence") == LEAST_EVIDENCE
+    assert opened.run("data.leastEvidence") == MIN_EVIDENCE
     coloured = """((name) => {
         const probe = document.createElement("canvas").getContext("2d");
         probe.fillStyle = theme.colour(name);

@@ -10,7 +10,7 @@ from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.geometry import sound_covariance
 from kbf_localization.limits import FARTHEST_M, VARIANCES
 from kbf_localization.localization import Localizer, State
-from kbf_localization.localization.localizer import MOST_FAILURES, FilterReset
+from kbf_localization.localization.localizer import MAX_FAILURES, FilterReset
 from kbf_localization.motion import odometry_buffer
 from kbf_localization.motion.odometry_buffer import OdometryBuffer
 from kbf_localization.training_map import TrainingMap
@@ -135,11 +135,11 @@ def test_a_filter_that_keeps_failing_is_reset_and_says_so(
             raise np.linalg.LinAlgError("singular")
 
         broken.setattr(localizer._filter, "step", fail)
-        for second in range(1, MOST_FAILURES):
+        for second in range(1, MAX_FAILURES):
             with pytest.raises(np.linalg.LinAlgError):
                 localizer.add_described(second * SECOND, observation)
         with pytest.raises(FilterReset, match="is reset"):
-            localizer.add_described(MOST_FAILURES * SECOND, observation)
+            localizer.add_described(MAX_FAILURES * SECOND, observation)
     assert localizer.counts["filter_reset"] == 1
     assert localizer.state is State.UNINITIALIZED
     localization = localizer.add_described(10 * SECOND, observation)

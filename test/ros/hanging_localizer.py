@@ -15,7 +15,7 @@ LOADING = "HANGS_WHILE_LOADING"
 
 def main() -> int:
     """Its shutdown never ends: only a second signal ends the process."""
-    localizer_node.LONGEST_SHUTDOWN_S = 1000.0
+    localizer_node.MAX_SHUTDOWN_S = 1000.0
     LocalizerNode.close = lambda node: hang("ending")
     if LOADING in os.environ:
         startup.load_map = lambda *_: hang("loading")

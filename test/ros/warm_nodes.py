@@ -22,7 +22,7 @@ from typing import IO, Any, NoReturn
 
 from kbf_localization.child_process import python_command
 
-LONGEST_REQUEST = 1 << 20
+MAX_REQUEST = 1 << 20
 
 
 class ForkedNode:
@@ -95,7 +95,7 @@ def serve() -> None:
     gc.freeze()
     requests = socket.socket(fileno=int(sys.argv[1]))
     while True:
-        request, files, _, _ = socket.recv_fds(requests, LONGEST_REQUEST, 3)
+        request, files, _, _ = socket.recv_fds(requests, MAX_REQUEST, 3)
         if not request:
             break
         if os.fork() == 0:

@@ -18,7 +18,7 @@ from kbf_localization.vision.epipolar import MatchedPair
 from kbf_localization.vision.keypoints import detect_keypoints, mutual_matches, squared_distances
 from kbf_localization.vision.self_calibration import (
     FARTHEST_M,
-    LARGEST_TURN_RAD,
+    MAX_TURN_RAD,
     NEAREST_M,
     SelfCalibration,
     calibrate,
@@ -229,7 +229,7 @@ def test_pairs_are_a_baseline_apart_and_spread_over_turns() -> None:
     distance, turn = np.hypot(away[:, 0], away[:, 1]), np.abs(wrap_angle(away[:, 2]))
     assert len(rows) == 60 and len(np.unique(rows, axis=0)) == 60
     assert distance.min() >= NEAREST_M and distance.max() <= FARTHEST_M
-    assert turn.max() < LARGEST_TURN_RAD
+    assert turn.max() < MAX_TURN_RAD
     assert (turn < 0.05).sum() >= 10 and (turn > 0.3).sum() >= 10
     assert len(choose_pairs(np.zeros((0, 3)))) == len(choose_pairs(np.zeros((9, 3)))) == 0
 

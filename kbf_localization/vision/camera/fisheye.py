@@ -17,7 +17,7 @@ from kbf_localization.vision.camera.base import (
     within,
 )
 
-LARGEST_ANGLE_RAD = np.radians(175.0)
+MAX_ANGLE_RAD = np.radians(175.0)
 """From the axis: straight behind, all directions would be one pixel."""
 _SAMPLES = 1024
 _NEWTON_STEPS = 12
@@ -72,7 +72,7 @@ class FisheyeCamera(LensCamera):
     @cached_property
     def _table(self) -> tuple[Array, Array]:
         """Angles and their image radii, as far as the radius increases."""
-        angles = np.linspace(0.0, LARGEST_ANGLE_RAD, _SAMPLES)
+        angles = np.linspace(0.0, MAX_ANGLE_RAD, _SAMPLES)
         radii = self._radius(angles)
         before = first_fold(angles, radii)
         return angles[:before], radii[:before]
