@@ -26,7 +26,8 @@ with a covariance.
 
 ## States
 
-`uninitialized` → `localizing` ⇄ `tracking` ⇄ `degraded`; `tracking` or `degraded` → `lost` → `tracking`.
+`uninitialized` → `localizing` ⇄ `tracking` ⇄ `degraded`;
+`tracking` or `degraded` → `lost` → `tracking`.
 
 | state | meaning | map→odom |
 | --- | --- | --- |
