@@ -89,7 +89,7 @@ def run_trials(
     """Every setting on the same `trials` maps of each condition."""
     results: list[RuleTrial] = []
     for fold in setup.folds:
-        pool = fold.describe(seed, workers, progress)
+        pool = fold.describe(seed, workers, progress, landmarks=False)
         items = [(condition, choice) for condition in CONDITIONS for choice in range(trials)]
         task = partial(_run, pool, len(fold.training), seed)
         for found in tracked(workers.map(task, items), "forms of the rule", progress, len(items)):

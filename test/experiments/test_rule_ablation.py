@@ -43,7 +43,7 @@ def test_maps_are_of_one_drive_but_where_several_are_asked_for(pool) -> None:
 
 @pytest.mark.usefixtures("quick_learning")
 def test_every_setting_runs_on_every_map(pool, monkeypatch) -> None:
-    monkeypatch.setattr(Fold, "describe", lambda *_: pool)
+    monkeypatch.setattr(Fold, "describe", lambda *_, landmarks: pool)
     monkeypatch.setattr(rule_ablation, "POWERS", (4,))
     monkeypatch.setattr(
         rule_ablation,
