@@ -228,14 +228,16 @@ class LocalizerNode(SafeLifecycleNode):
 
     def _diagnose(self) -> None:
         with self._in_use:
+            server = self._server
+            if server is not None and server.is_reading:
+                # First, so that the status counts the seconds of the state that it tells.
+                server.report.log_change()
             status = self._status()
             now = self.get_clock().now().nanoseconds
             self._diagnostics.publish(DiagnosticArray(header=header("", now), status=[status]))
             self._search_duplicate_nodes()
-            server = self._server
             if server is None or not server.is_reading:
                 return
-            server.report.log_change()
             self._outputs.publish_status(status)
             self._show_state(server)
             for kind, line in server.diagnostics().items():

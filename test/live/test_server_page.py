@@ -218,3 +218,20 @@ def test_an_uncertainty_of_millimetres_is_not_nothing(browser: Chromium) -> None
     with serving(board, LiveSettings(port=0)) as port:
         browser.page.goto(f"http://127.0.0.1:{port}/")
         browser.wait_for("sigma.textContent === '± 4 mm'", PATIENCE)
+
+
+def test_an_image_of_the_past_is_faint_and_dated(browser: Chromium) -> None:
+    board = Board()
+    board.put("poses", {"poses": [0.0, 0.0, 0.0, 4.0, 3.0, 1.0]})
+    board.put("camera", cv2.imencode(".jpg", np.full((24, 32), 90, dtype=np.uint8))[1].tobytes())
+    board.put("matches", {"inliers": 20, "row": 7, "camera": [], "map": [], "points": [2.0, 1.0]})
+    caption = "document.getElementById('camera-caption').textContent"
+    with serving(board, LiveSettings(port=0)) as port:
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for(f"{caption} === 'camera: 20 inlier matches' && seenAt > 0", PATIENCE)
+        assert browser.run("view.landmarks.length") == 2
+        browser.run("(() => { seenAt -= 7500; showAge(); })()")
+        assert browser.run(caption) == "camera, 7 s ago"
+        assert browser.run("view.landmarks.length") == 0
+        opacity = "getComputedStyle(document.getElementById('camera')).opacity"
+        assert browser.run(opacity) == "0.4"

@@ -28,8 +28,9 @@ def state_lines(process: NodeProcess) -> list[str]:
 def test_a_dead_camera_degrades_the_state_until_images_are_back(
     lost_robot: Robot, node: NodeProcess
 ) -> None:
-    robot, markers = lost_robot, []
+    robot, markers, statuses = lost_robot, [], []
     robot.node.create_subscription(Marker, "state", markers.append, 10)
+    robot.node.create_subscription(DiagnosticStatus, "status", statuses.append, 10)
     robot.drive_until_tracking()
     assert robot.wait_for(lambda: any(m.text.startswith("tracking") for m in markers))
     started = r"tracking: .* s after start, ± \d.\d\d m(, \d+ inliers)?"
@@ -51,6 +52,10 @@ def test_a_dead_camera_degrades_the_state_until_images_are_back(
     ), diagnostics
     assert robot.wait_for(lambda: markers[-1].text.startswith("degraded: no usable image"))
     assert re.fullmatch(DEGRADED, state_lines(node)[-1])
+    values = [{pair.key: pair.value for pair in status.values} for status in statuses]
+    first = next(k for k, value in enumerate(values) if value["state"] == "degraded")
+    # The seconds begin anew with the state, in the first status that tells it.
+    assert float(values[first]["state_since_s"]) < float(values[first - 1]["state_since_s"])
 
     assert robot.frame() is not None
     assert robot.state_at(robot.stamp_ns) == "tracking"

@@ -9,7 +9,7 @@ const OFF_MAP_M = 1; // Two standard deviations of a pose that is set here.
 const element = (id) => document.getElementById(id);
 const view = new MapView(element("map"), null);
 const shown = {};
-let socket = null, history = [], heardAt = 0, hint = "";
+let socket = null, history = [], heardAt = 0, seenAt = 0, hint = "";
 
 function text(id, words) { element(id).textContent = words; }
 
@@ -56,6 +56,7 @@ const receive = {
     history = [];
     view.forget();
     for (const id of Object.values(IMAGES)) hideImage(id);
+    seenAt = 0;
     showMatches({});
     for (const id of ["sigma", "evidence", "latency", "images", "odometry", "poses"]) text(id, "–");
     showState("waiting", `${name} does not run: waiting for it`);
@@ -67,7 +68,7 @@ const receive = {
     showState(state, reason, duration(Number.parseFloat(values.state_since_s)));
     const sigma = Number.parseFloat(values.sigma_m);
     view.sigmaNow = sigma;
-    if (Number.isFinite(sigma)) text("sigma", length(sigma));
+    text("sigma", Number.isFinite(sigma) ? length(sigma) : "–");
     text("evidence", number(values.evidence, 1, ""));
     text("latency", `${number(values.latency_ms_p50, 0, "")} / ${number(values.latency_ms_p99, 0, " ms")}`);
     text("images", number(values.image_hz, 1, " Hz"));
@@ -87,6 +88,7 @@ const receive = {
 function showImage(buffer) {
   const id = IMAGES[new Uint8Array(buffer, 0, 1)[0]];
   if (!id) return;
+  if (id === "camera") { seenAt = Date.now(); showAge(); }
   const url = URL.createObjectURL(new Blob([new Uint8Array(buffer, 1)]));
   const image = element(id), free = () => { if (shown[id]) URL.revokeObjectURL(shown[id]); shown[id] = url; };
   image.onload = () => { free(); image.hidden = false; drawMatches(); };
@@ -103,12 +105,19 @@ function hideImage(id) {
 let matches = {};
 function showMatches(content) {
   matches = content;
-  view.landmarks = content.points || [];
-  view.draw();
   const count = content.inliers || 0;
-  text("camera-caption", count ? `camera: ${count} inlier matches` : "camera");
+  showAge();
   text("match-caption", count ? `map image ${content.row}: ${(content.map || []).filter(Boolean).length} of them` : "best match in the map");
   drawMatches();
+}
+
+// Images of the past are faint and dated, and the landmarks in them are no longer drawn.
+function showAge() {
+  const age = seenAt ? Date.now() - seenAt : 0, old = age > SILENT_MS, count = matches.inliers || 0;
+  text("camera-caption", old ? `camera, ${Math.floor(age / 1000)} s ago` : count ? `camera: ${count} inlier matches` : "camera");
+  document.querySelectorAll(".image").forEach((frame) => frame.toggleAttribute("data-old", old));
+  view.landmarks = old ? [] : matches.points || [];
+  view.draw();
 }
 
 function drawMatches() {
@@ -218,6 +227,7 @@ element("zoom-out").onclick = () => view.zoomBy(1 / ZOOM_STEP);
 element("zoom-fit").onclick = () => view.showWhole();
 new ResizeObserver(() => { drawHistory(); drawMatches(); }).observe(element("history"));
 setInterval(() => {
+  showAge();
   if (heardAt && Date.now() - heardAt > SILENT_MS && element("state").dataset.state !== "waiting") showState("waiting", "the localizer is silent");
 }, 1000);
 connect();
