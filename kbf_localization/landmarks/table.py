@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,14 +72,33 @@ class PlacedLandmarks:
         return len(self.descriptors)
 
 
+class HeldFile:
+    """A file kept open: what takes its name later changes nothing.
+
+    Another process, which gets it pickled, opens what has the name then.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # What has the name may be a pipe, whose opening would wait for a writer.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def read(self, start: int, count: int) -> bytes:
+        return os.pread(self._descriptor, count, start)
+
+    def __reduce__(self) -> tuple[type[HeldFile], tuple[Path]]:
+        return HeldFile, (self.path,)
+
+
 @dataclass(frozen=True)
 class FileRows:
     """An array of `shape` and `dtype` from byte `offset` of a file, of which slices are read.
 
-    Where the file has gone or has been truncated since, a slice is of zeros.
+    Where the file has been truncated since, a slice is of zeros.
     """
 
-    path: Path
+    file: HeldFile
     offset: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -91,21 +111,12 @@ class FileRows:
         shape = (max(stop - start, 0), *self.shape[1:])
         size = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         try:
-            data = _read_bytes(self.path, self.offset + size * start, size * shape[0])
+            data = self.file.read(self.offset + size * start, size * shape[0])
         except OSError:
             data = b""
         if len(data) != size * shape[0]:
             return np.zeros(shape, self.dtype)
         return np.frombuffer(data, self.dtype).reshape(shape)
-
-
-def _read_bytes(path: Path, start: int, count: int) -> bytes:
-    # What has taken the file's place may be a pipe, whose opening would wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.pread(descriptor, count, start)
-    finally:
-        os.close(descriptor)
 
 
 class LandmarkTable:

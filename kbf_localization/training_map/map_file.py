@@ -24,7 +24,7 @@ from kbf_localization.atomic_write import atomic_write
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import DescriberError, MapError
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
-from kbf_localization.landmarks.table import COLUMNS, FileRows, LandmarkTable
+from kbf_localization.landmarks.table import COLUMNS, FileRows, HeldFile, LandmarkTable
 from kbf_localization.limits import (
     FARTHEST_M,
     MAX_MAP_BYTES,
@@ -274,6 +274,7 @@ def _load(path: Path) -> TrainingMap:
 
 def _read(content: h5py.File, path: Path) -> TrainingMap:
     arrays = _Arrays(content, path.stat().st_size)
+    file = HeldFile(path.resolve())
     description = parse_description(arrays.text(DESCRIPTION))
     arrays.expect(sources=len(description.sources))
     pyramid = None
@@ -296,7 +297,7 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
         sources=description.sources,
         source_of=values["source_of"].astype(np.intp),
         thumbnails=FileThumbnails(
-            _file_rows(path.resolve(), thumbnails),
+            _file_rows(file, thumbnails),
             values["thumbnail_ends"],
             values["thumbnail_checksums"],
         ),
@@ -308,7 +309,7 @@ def _read(content: h5py.File, path: Path) -> TrainingMap:
         trajectories=_trajectories(arrays),
         landmarks=None
         if description.landmarks is None
-        else _landmarks(arrays, description.landmarks, path.resolve(), values["poses"]),
+        else _landmarks(arrays, description.landmarks, file, values["poses"]),
         own_frame=description.own_frame,
         reference_poses=_reference_poses(arrays),
     )
@@ -375,17 +376,17 @@ def _reference_poses(arrays: _Arrays) -> Array | None:
     return poses
 
 
-def _file_rows(path: Path, dataset: h5py.Dataset) -> FileRows:
+def _file_rows(file: HeldFile, dataset: h5py.Dataset) -> FileRows:
     """Return the rows of a data set that lies in the file in one piece; they stay there."""
-    return FileRows(path, int(dataset.id.get_offset() or 0), dataset.shape, dataset.dtype)
+    return FileRows(file, int(dataset.id.get_offset() or 0), dataset.shape, dataset.dtype)
 
 
 def _landmarks(
-    arrays: _Arrays, description: LandmarkDescription, path: Path, poses: Array
+    arrays: _Arrays, description: LandmarkDescription, file: HeldFile, poses: Array
 ) -> LandmarkMap:
     """Open the landmarks, whose columns stay in the file."""
     columns = {
-        name: _file_rows(path, arrays.dataset(key)) for name, key in LANDMARK_COLUMNS.items()
+        name: _file_rows(file, arrays.dataset(key)) for name, key in LANDMARK_COLUMNS.items()
     }
     starts, attitudes = arrays.read("landmark_starts"), arrays.read("landmark_attitudes")
     if len(starts) != len(poses) + 1:
