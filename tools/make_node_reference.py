@@ -148,7 +148,7 @@ poses a second with 47 % of a core and tracked to 2 cm; with `max_image_rate: 10
 While the robot tracks and stands still, an image is used each `standing_update_period` only, for
 they all show the same; `request_nomotion_update` asks for one at once. The pose is published for
 every image all the same. One image a second sees a robot that was carried away soon enough, and
-takes half the time of two. Odometry is read with the next image then, or after 30 ms, and not
+takes half the time of two. Odometry is read with the next image then, or after 50 ms, and not
 message by message: a queue of less than 100 messages (`odom_queue_depth`) is read at once always.
 
 ## Stopping

@@ -137,7 +137,8 @@ def is_covariance(matrix: Array) -> bool:
 
     It is finite and symmetric, its variances are not negative, not all zero and within the limits.
     """
-    if matrix.shape != (3, 3) or not np.isfinite(matrix).all():
+    # Most robots send zeros, some hundred times a second.
+    if matrix.shape != (3, 3) or not matrix.any() or not np.isfinite(matrix).all():
         return False
     variances = matrix.diagonal()
     if not ((variances >= 0.0) & (variances <= _MAX_VARIANCES)).all() or not variances.any():

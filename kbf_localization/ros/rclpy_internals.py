@@ -53,14 +53,18 @@ class SubscriptionWaitSet:
         with context.handle:
             self._waiting = _rclpy.WaitSet(size, 1, 0, 0, 0, 0, context.handle)
 
-    def wait(self, subscriptions: list[Subscription], timeout_ns: int) -> None:
-        """Return when one of them has a message, after `wake`, or after the timeout."""
+    def wait(self, subscriptions: list[Subscription], timeout_ns: int) -> list[Subscription]:
+        """Return those that have a message as soon as one has; none after `wake` or a timeout."""
         with self._context.handle:
             self._waiting.clear_entities()
             for subscription in subscriptions:
                 self._waiting.add_subscription(subscription.handle)
             self._waiting.add_guard_condition(self._wake.handle)
             self._waiting.wait(timeout_ns)
+            ready = self._waiting.get_ready_entities("subscription")
+        return [
+            subscription for subscription in subscriptions if subscription.handle.pointer in ready
+        ]
 
     def wake(self) -> None:
         """Make `wait` return; on any thread."""

@@ -38,7 +38,9 @@ from kbf_localization.ros.rclpy_internals import (
 
 _ERROR_PAUSE_S = 0.1
 """Pause after an error of the middleware."""
-_WAIT_NS, _STANDING_WAIT_NS = 200_000_000, 30_000_000
+_WAIT_NS, _STANDING_WAIT_NS = 200_000_000, 50_000_000
+"""The second is longer than the period of a camera's images, so that each wakes the thread once,
+and keeps the transform at 20 Hz where there are none."""
 _BATCH_SIZE = 200
 """Messages taken from one topic before the others get their turn."""
 
@@ -112,8 +114,7 @@ class SubscriptionReader:
         context = self._node.context
         while not self._closing and context.ok():
             try:
-                self._wait()
-                for topic, subscription in zip(self._topics, self._subscriptions, strict=True):
+                for topic, subscription in self._wait():
                     self._take(topic, subscription)
             except Exception as error:  # the node needs this thread
                 if not context.ok():
@@ -121,15 +122,18 @@ class SubscriptionReader:
                 self._failed(error)
                 time.sleep(_ERROR_PAUSE_S)
 
-    def _wait(self) -> None:
+    def _wait(self) -> list[tuple[Topic, Subscription]]:
+        """Wait for messages; return the topics to take from, in their order."""
         stands = self._stands()
-        pairs = zip(self._topics, self._subscriptions, strict=True)
+        pairs = list(zip(self._topics, self._subscriptions, strict=True))
+        patient = [subscription for topic, subscription in pairs if stands and topic.patient]
         awaited = [
             subscription
             for topic, subscription in pairs
-            if not (stands and topic.patient) and topic.wanted()
+            if subscription not in patient and topic.wanted()
         ]
-        self._waiting.wait(awaited, _STANDING_WAIT_NS if stands else _WAIT_NS)
+        ready = self._waiting.wait(awaited, _STANDING_WAIT_NS if stands else _WAIT_NS)
+        return [pair for pair in pairs if pair[1] in ready or pair[1] in patient]
 
     def _take(self, topic: Topic, subscription: Subscription) -> None:
         watch = self.watches[topic.name]

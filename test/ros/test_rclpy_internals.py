@@ -48,21 +48,24 @@ def test_wait_set_wakes_for_messages_and_on_request(context: Context) -> None:
     reader = node.create_subscription(
         Int32, "numbers", lambda _: None, 10, callback_group=OutsideExecutor()
     )
+    other = node.create_subscription(
+        Int32, "other_numbers", lambda _: None, 10, callback_group=OutsideExecutor()
+    )
     writer = node.create_publisher(Int32, "numbers", 10)
-    waiting = SubscriptionWaitSet(context, 1)
+    waiting = SubscriptionWaitSet(context, 2)
     end = time.monotonic() + 60.0
     while not writer.get_subscription_count():
         assert time.monotonic() < end
         time.sleep(0.01)
     writer.publish(Int32(data=7))
     minute_ns = 60_000_000_000
-    waiting.wait([reader], minute_ns)
+    assert waiting.wait([other, reader], minute_ns) == [reader]
     taken = take(reader, Int32, serialized=False)
     assert taken is not None and taken[0].data == 7
     assert taken[1]["publication_sequence_number"] == 1
     assert take(reader, Int32, serialized=False) is None
     waiting.wake()
-    waiting.wait([reader], minute_ns)
+    assert waiting.wait([reader, other], minute_ns) == []
     assert take(reader, Int32, serialized=False) is None
     waiting.destroy()
     node.destroy_node()
