@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,3 +45,25 @@ def one_thread_of_opencv() -> Iterator[None]:
         yield
     finally:
         cv2.setNumThreads(threads)
+
+
+@contextmanager
+def throttled(pid: int, fraction: float, period_s: float = 0.02) -> Iterator[None]:
+    """Let a process run for this fraction of the time, as on a slower or busier computer."""
+    stop = threading.Event()
+
+    def throttle() -> None:
+        while not stop.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep((1.0 - fraction) * period_s)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(fraction * period_s)
+
+    thread = threading.Thread(target=throttle)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        os.kill(pid, signal.SIGCONT)

@@ -3,7 +3,9 @@
 The frames of a simulated drive (640×480, JPEG) go to the node in its own process at 15 Hz, with
 odometry at 50 Hz and service calls meanwhile; the same frames then go to the core in this
 process. Both have one BLAS thread. Then the frames come as a modern camera's, 1280×720 at 30 Hz
-with odometry at 100 Hz and at 200 Hz, driving, then standing.
+with odometry at 100 Hz and at 200 Hz, driving, then standing. At last a map of 320×240 images and a
+node that runs for half of the time stand for a small computer: a camera of 10 Hz, then of 30 Hz
+with `max_image_rate` 10.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CompressedImage
 from std_srvs.srv import Empty
 
-from kbf_localization.benchmarks._timing import case
+from kbf_localization.benchmarks._timing import case, throttled
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.image_messages import grey_from_compressed
 from kbf_localization.errors import KbfError
@@ -50,6 +52,7 @@ ODOMETRY_HZ = 50.0
 SERVICE_HZ = 20.0
 POSES = 1000
 FRAMES = 300
+SMALL_SIZE, SMALL_POSES, SMALL_HZ = (320, 240), 300, 10.0
 _WARM_UP = 30
 
 
@@ -64,25 +67,24 @@ def run(progress: Progress) -> dict[str, Any]:
         ]
         training_map = build_map(drives, poses=POSES, progress=progress)
         save_map(training_map, folder / "office.kbfmap")
-        frames = [data for _, data in drives[1].encoded_images(range(FRAMES))]
-        odometry = interpolate(
-            drives[1].odometry.stamps_ns, drives[1].odometry.poses, drives[1].stamps_ns[:FRAMES]
-        )
-        progress(0, 3, "core alone")
+        frames, odometry = _played(drives[1])
+        progress(0, 4, "core alone")
         core_ms = _core(training_map, frames, odometry)
-        progress(1, 3, "through the node")
+        progress(1, 4, "through the node")
         with (
             NodeProcess({"map": str(folder / "office.kbfmap")}) as process,
             _client(process) as client,
         ):
             through = client.run(frames, odometry, IMAGE_HZ, ODOMETRY_HZ, call_services=True)
-            progress(2, 3, "1280×720 at 30 Hz, driving and standing")
+            progress(2, 4, "1280×720 at 30 Hz, driving and standing")
             large = [_enlarged(data) for data in frames]
             driving = client.run(large, odometry, 30.0, 100.0)
             loaded = client.run(large, odometry, 30.0, 200.0)
             still = np.repeat(odometry[-1:], FRAMES, axis=0)
             standing = client.run(large[-1:] * FRAMES, still, 30.0, 100.0)
-        progress(3, 3, "done")
+        progress(3, 4, "320×240 with half of a core")
+        half, half_limited = _half_core(folder / "small")
+        progress(4, 4, "done")
     alone = "decoding, describing and filtering the same images without ROS"
     return {
         "image_to_pose": case(through.latency_ms, core_ms, alone),
@@ -102,7 +104,42 @@ def run(progress: Progress) -> dict[str, Any]:
         "hd30_odometry200_cpu_percent": loaded.cpu_percent,
         "hd30_standing_poses_per_s": standing.poses_per_s,
         "hd30_standing_cpu_percent": standing.cpu_percent,
+        "half_core_10hz_poses_per_s": half.poses_per_s,
+        "half_core_10hz_frames_lost": half.lost,
+        "half_core_10hz_latency_p50_ms": float(np.percentile(half.latency_ms, 50)),
+        "half_core_10hz_latency_p95_ms": float(np.percentile(half.latency_ms, 95)),
+        "half_core_10hz_cpu_percent": half.cpu_percent,
+        "half_core_30hz_limited_poses_per_s": half_limited.poses_per_s,
+        "half_core_30hz_limited_cpu_percent": half_limited.cpu_percent,
     }
+
+
+def _played(drive: ColdDrive) -> tuple[list[bytes], Any]:
+    """Return a drive's first frames, encoded, and the odometry (FRAMES, 3) at each."""
+    stamps_ns = drive.stamps_ns[:FRAMES]
+    odometry = interpolate(drive.odometry.stamps_ns, drive.odometry.poses, stamps_ns)
+    return [data for _, data in drive.encoded_images(range(FRAMES))], odometry
+
+
+def _half_core(folder: Path) -> tuple[_Through, _Through]:
+    """Run a node on small images for half of the time: at 10 Hz, and at 30 Hz limited to 10."""
+    drives = [
+        ColdDrive(path) for path in simulate(folder, runs=2, seed=3, frames=FRAMES, size=SMALL_SIZE)
+    ]
+    save_map(build_map(drives, poses=SMALL_POSES), folder / "small.kbfmap")
+    frames, odometry = _played(drives[1])
+    with (
+        NodeProcess({"map": str(folder / "small.kbfmap"), "max_image_rate": SMALL_HZ}) as process,
+        _client(process) as client,
+    ):
+        client.connect()
+        with throttled(process.pid, 0.5):
+            all_used = client.run(frames, odometry, SMALL_HZ, ODOMETRY_HZ)
+            # Each frame thrice, so that the robot drives no faster.
+            thrice = [data for data in frames[: FRAMES // 3] for _ in range(3)]
+            in_between = np.repeat(odometry[: FRAMES // 3], 3, axis=0)
+            limited = client.run(thrice, in_between, 3.0 * SMALL_HZ, 3.0 * SMALL_HZ)
+    return all_used, limited
 
 
 def _enlarged(data: bytes) -> bytes:
@@ -174,7 +211,7 @@ class _Client:
     ) -> _Through:
         """Send the frames at their rate, and odometry between them."""
         messages = [CompressedImage(format="jpeg", data=array.array("B", data)) for data in frames]
-        self._connect()
+        self.connect()
         stop = threading.Event()
         service_ms: list[float] = []
         caller = threading.Thread(target=self._call_services, args=(stop, service_ms), daemon=True)
@@ -222,7 +259,7 @@ class _Client:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
         """Wait until the node is subscribed, then let the topics settle."""
         for attempt in count():
             if self._image.get_subscription_count() and self._service.service_is_ready():

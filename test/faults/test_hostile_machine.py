@@ -1,46 +1,21 @@
 """The machine the node runs on: CPU, files, disk."""
 
-import os
 import resource
 import shutil
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
+from kbf_localization.benchmarks._timing import throttled
 from test.faults.survival import Survival
 from test.ros.robot import robot_with_node
 from test.ros.world import World
 
 
-@contextmanager
-def starved(pid: int, fraction: float = 0.1, period: float = 0.1) -> Iterator[None]:
-    """Let a process run for only this fraction of the time."""
-    stop = threading.Event()
-
-    def starve() -> None:
-        while not stop.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep((1.0 - fraction) * period)
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(fraction * period)
-
-    thread = threading.Thread(target=starve)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        os.kill(pid, signal.SIGCONT)
-
-
 def test_cpu_starved_to_a_tenth(survival: Survival) -> None:
     """Images are dropped, services answer; when the CPU is back it tracks within 15 frames."""
     robot = survival.robot
-    with starved(survival.node.pid):
+    with throttled(survival.node.pid, 0.1, period_s=0.1):
         end = time.monotonic() + 3.0
         while time.monotonic() < end:
             robot.move()
