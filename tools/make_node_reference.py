@@ -19,10 +19,10 @@ PROJECT = Path(__file__).resolve().parents[1]
 INTRODUCTION = """\
 # The node `localizer`
 
-A lifecycle node that starts by itself (`autostart`). It says where the robot is on a `*.kbfmap`,
-from wheel odometry and one camera, and keeps to AMCL's contract where a camera can have one: the
-same names for parameters, topics and services, the transform from map to odom by REP-105, `pose`
-with a covariance.
+A lifecycle node that configures and activates itself (`autostart`). It localizes the robot on a
+`*.kbfmap` from wheel odometry and one camera. Its interface is AMCL's where a camera permits: the
+same names of parameters, topics and services, the transform map → odom of REP-105, and `pose` with
+a covariance.
 
 ## States
 
@@ -66,21 +66,21 @@ It ends at Ctrl-C with exit code 0. `kbf live` shows its state in a browser.
 
 ## When the transform stops
 
-Nav2 drives by the transform, not by `status`. So it is sent only while the pose can be trusted: in
-the states `tracking` and `degraded`, or on a pose given by hand until the images confirm or refute
-it. Without images odometry may carry it for `dead_reckoning_max_seconds` and up to a standard
-deviation of `dead_reckoning_max_sigma`; then it stops, `status` says why, and it comes back with
-the first image that can be trusted. Its stamps are those of the odometry, up to
-`transform_tolerance` ahead; at an image's stamp it is what the pose of that image says.
+Nav2 drives by the transform, not by `status`. It is therefore sent only while the pose can be
+trusted: in the states `tracking` and `degraded`, and after an `initialpose` until images confirm or
+refute it. Without images, odometry carries it for at most `dead_reckoning_max_seconds` and up to a
+standard deviation of `dead_reckoning_max_sigma`. Then it stops, `status` gives the reason, and it
+resumes with the first image that confirms the pose. Its stamps are those of the odometry plus at
+most `transform_tolerance`; at an image's stamp it agrees with the pose of that image.
 
 ## The odometry's noise
 
-How far the odometry errs over a motion the map has learned (`kbf map info`). Where the odometry's
-own `pose.covariance` grows as the robot drives, what it grows by takes the place of that, forward,
-left and in heading: at least a quarter of the learned variances, and not where it is beyond a
-hundred times these. A covariance that is zero, constant, switches between constants, or shrinks as
-the robot moves says nothing about a motion and is passed over. `motion_noise` in `status` is `map`
-or `odometry`: whose noise the last image was used with. Bags are read by the same rule.
+The map holds the motion noise of its drives (`kbf map info`). Where the odometry's own
+`pose.covariance` grows as the robot drives, its increments replace the map's variances (forward,
+left and heading), from a quarter of these up to a hundred times; beyond that they are ignored. So
+is a covariance that is zero, constant, switches between constants, or shrinks while the robot
+moves. `motion_noise` in `status` is `map` or `odometry`, for the last used image. Bags are read by
+the same rule.
 
 ## Clocks
 
@@ -145,18 +145,18 @@ poses a second with 47 % of a core and tracked to 2 cm; with `max_image_rate: 10
 
 ## Standing still
 
-While the robot tracks and stands still, an image is used each `standing_update_period` only, for
-they all show the same; `request_nomotion_update` asks for one at once. The pose is published for
-every image all the same. One image a second sees a robot that was carried away soon enough, and
-takes half the time of two. Odometry is read with the next image then, or after 50 ms, and not
-message by message: a queue of less than 100 messages (`odom_queue_depth`) is read at once always.
+While the robot is tracking and stands still, one image per `standing_update_period` updates the
+filter, since all images show the same; one per second detects a kidnapping soon enough.
+`request_nomotion_update` uses the next image at once. The pose is still published for every image.
+Odometry is then read with the next image, or after 50 ms, instead of message by message; a queue of
+less than 100 messages (`odom_queue_depth`) is always read at once.
 
 ## Stopping
 
-SIGINT, SIGTERM and SIGHUP end the node in every state with exit code 0, within about two seconds:
-the pose is saved and the bond broken. Another one, half a second later or more, ends it at once.
-One that comes with the first changes nothing: systemd tells all processes of a service, and launch
-tells its own once more.
+SIGINT, SIGTERM and SIGHUP end the node in every state with exit code 0 within about two seconds;
+the pose is saved and the bond broken. A second signal at least half a second later ends it at once.
+One that comes sooner is ignored: systemd signals all processes of a service, and launch signals its
+own again.
 """
 
 # Every topic and service needs its line here: one that has none, or is no more, is an error.
