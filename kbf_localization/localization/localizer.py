@@ -34,6 +34,12 @@ STANDING_M, STANDING_RAD = 0.005, 0.005
 """A robot that is no further and no more turned from the last used image stands still."""
 
 
+HASTY_LANDMARKS_M, HASTY_LANDMARKS_RAD = 0.15, 0.15
+"""Travel and turn between images whose landmarks are used while there is no time for all of them.
+In a rendered office the median error is 0.8 cm with landmarks in every image (0.06 m), 1.1 cm every
+0.11 m, 1.3 cm every 0.17 m, 1.6 cm every 0.28 m, 2.2 cm every 0.45 m, and 5.6 cm without any."""
+
+
 class ImageGate:
     """Compares an image's stamp and odometry with those of the images before.
 
@@ -157,6 +163,7 @@ class Localizer:
         self._fix: Fix | None = None
         self._was_given = False
         self._failures = 0
+        self._landmarks_at: OdometryReading | None = None
         self._filter.reset()
 
     def __repr__(self) -> str:
@@ -242,11 +249,14 @@ class Localizer:
             return None
         return abs(newest.distance_m - fix.odometry.distance_m)
 
-    def add_image(self, stamp_ns: int, image: Image | Callable[[], Image]) -> Localization | None:
+    def add_image(
+        self, stamp_ns: int, image: Image | Callable[[], Image], in_haste: bool = False
+    ) -> Localization | None:
         """Describe a grey image (h, w) and use it; None where it cannot be used, which is counted.
 
         `counts` has the reason, such as "image_without_odometry". `image` may be a function that
-        gives it, which is called only if the image is needed.
+        gives it, which is called only if the image is needed. `in_haste`, a tracked pose is
+        measured by landmarks at some of the images only.
         """
         if not callable(image):
             check_grey(image)
@@ -257,8 +267,20 @@ class Localizer:
         now = self._odometry.at(stamp_ns)
         if now is not None and not self._gate.needs(now, self._monitor.tracks):
             return self._carry_on(stamp_ns, now)
-        description = self._describer.describe(image() if callable(image) else image)
+        detect = not (in_haste and self._has_recent_landmarks(now))
+        if detect:
+            self._landmarks_at = now
+        grey = image() if callable(image) else image
+        description = self._describer.describe_soon(grey, detect)
         return self.add_described(stamp_ns, self.training_map.observe(description))
+
+    def _has_recent_landmarks(self, now: OdometryReading | None) -> bool:
+        """Tell whether a tracked robot has hardly moved since an image with landmarks."""
+        then = self._landmarks_at
+        if then is None or now is None or not self._monitor.tracks:
+            return False
+        moved = abs(now.distance_m - then.distance_m) < HASTY_LANDMARKS_M
+        return moved and abs(now.turned_rad - then.turned_rad) < HASTY_LANDMARKS_RAD
 
     def add_described(self, stamp_ns: int, observation: MapObservation) -> Localization | None:
         """Use an image that is already described; see `add_image`."""

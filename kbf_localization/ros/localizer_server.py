@@ -434,7 +434,9 @@ class LocalizerServer:
         """Decode, localize, publish; on the worker's thread."""
         started = time.perf_counter()
         try:
-            localization = self.localizer.add_image(pending.stamp_ns, lambda: self._decode(pending))
+            localization = self.localizer.add_image(
+                pending.stamp_ns, lambda: self._decode(pending), in_haste=pending.overtakes
+            )
         except (ImageError, *UNREADABLE) as error:
             self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
             return

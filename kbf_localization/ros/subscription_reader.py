@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -253,11 +253,15 @@ MAX_UNCOVERED_IMAGES = 64
 
 @dataclass(frozen=True)
 class PendingImage:
-    """A serialized image message, its stamp and when it arrived (`time.perf_counter`)."""
+    """A serialized image message, its stamp and when it arrived (`time.perf_counter`).
+
+    `overtakes`: older images were dropped, since there was no time for them.
+    """
 
     stamp_ns: int
     message: Any
     arrived: float
+    overtakes: bool = False
 
 
 class ImageWorker:
@@ -337,12 +341,13 @@ class ImageWorker:
     def _next_image(self) -> PendingImage | None:
         """Return the image to process now; drop those for which it is too late."""
         covered = [image for image in self._images if self._covers(image.stamp_ns)]
-        while len(covered) > self._depth:
-            self._images.remove(covered.pop(0))
+        dropped, covered = covered[: -self._depth], covered[-self._depth :]
+        for image in dropped:
+            self._images.remove(image)
             self._counts[Event.IMAGE_DROPPED] += 1
         if covered:
             self._images.remove(covered[0])
-            return covered[0]
+            return replace(covered[0], overtakes=bool(dropped))
         too_old = time.perf_counter() - self._patience
         while self._images and (
             self._images[0].arrived < too_old

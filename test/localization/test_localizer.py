@@ -349,3 +349,38 @@ def test_one_reading_without_a_covariance_leaves_the_maps_noise_until_the_next_i
         localizer.add_described(index * SECOND, None)
     said = [variance is not None for variance in pose_filter.variances]
     assert said == [False, True, False, False, True, True]
+
+
+class Looking(Recorder):
+    """A filter that notes which images have keypoints."""
+
+    def __init__(self, **recorder):
+        super().__init__(**recorder)
+        self.detected = []
+
+    def step(self, motion, observation, variances=None):
+        self.detected.append(observation.description.keypoints is not None)
+        return super().step(motion, observation, variances)
+
+
+@pytest.mark.parametrize(
+    ("in_haste", "tracking", "step", "expected"),
+    [
+        (False, True, [0.06, 0.0, 0.0], [1, 1, 1, 1, 1, 1, 1]),
+        (True, True, [0.06, 0.0, 0.0], [1, 0, 0, 1, 0, 0, 1]),
+        (True, True, [0.0, 0.0, 0.08], [1, 0, 1, 0, 1, 0, 1]),
+        (True, False, [0.06, 0.0, 0.0], [1, 1, 1, 1, 1, 1, 1]),
+    ],
+    ids=["in time", "driving", "turning", "not tracking"],
+)
+def test_in_haste_a_tracked_pose_has_landmarks_every_15_cm_or_9_degrees(
+    office_map, in_haste, tracking, step, expected
+):
+    pose_filter = Looking(sigma=0.1 if tracking else 3.0)
+    localizer = Localizer(office_map, pose_filter)
+    image = np.random.default_rng(0).integers(0, 256, (240, 320), dtype=np.uint8)
+    for number in range(len(expected)):
+        localizer.add_odometry(number * SECOND, number * np.array(step))
+        localizer.add_image(number * SECOND, image, in_haste)
+        assert (localizer.state is State.TRACKING) == tracking
+    assert pose_filter.detected == expected

@@ -27,6 +27,7 @@ class Bench:
         self.asked: list[int] = []
         self.begun: list[int] = []
         self.processed: list[int] = []
+        self.overtaking: list[int] = []
         self.errors: list[Exception] = []
         self.counts: Counter[str] = Counter()
         self.gate = threading.Event()
@@ -48,6 +49,7 @@ class Bench:
         self.begun.append(image.stamp_ns)
         self.gate.wait(PATIENCE)
         self.processed.append(image.stamp_ns)
+        self.overtaking += [image.stamp_ns] if image.overtakes else []
         if image.message == "fail":
             raise RuntimeError("broken image")
 
@@ -73,6 +75,7 @@ def test_newest_image_wins_and_the_others_are_counted(bench: Bench) -> None:
     bench.gate.set()
     bench.wait_for([1, 7])
     assert bench.counts["image_dropped"] == 5
+    assert bench.overtaking == [7]
 
 
 def test_deep_queue_drops_nothing() -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
+from kbf_localization.vision.describer import ImageDescriber
 from kbf_localization.vision.visual_words import (
     PyramidDescriber,
     learn_vocabulary,
@@ -35,6 +36,22 @@ def test_grey_and_colour_of_the_same_image_are_described_alike(
         again = describer.describe(stacked)
         np.testing.assert_array_equal(again.features, grey.features)
         np.testing.assert_array_equal(again.words, grey.words)
+
+
+def test_keypoints_on_a_second_thread_are_the_same(
+    describer: PyramidDescriber, image: np.ndarray
+) -> None:
+    image_describer = ImageDescriber(describer)
+    expected, soon = image_describer.describe(image), image_describer.describe_soon(image)
+    assert expected.keypoints is not None and soon.keypoints is not None
+    assert len(soon.keypoints) > 10 and soon.image_size == expected.image_size
+    np.testing.assert_array_equal(soon.keypoints.pixels, expected.keypoints.pixels)
+    np.testing.assert_array_equal(soon.keypoints.descriptors, expected.keypoints.descriptors)
+    without = image_describer.describe_soon(image, detect=False)
+    assert without.keypoints is None
+    for other in (soon, without):
+        np.testing.assert_array_equal(other.features, expected.features)
+        np.testing.assert_array_equal(other.words, expected.words)
 
 
 def test_an_image_of_another_size_is_resized_and_said_once(
