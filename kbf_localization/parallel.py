@@ -300,7 +300,7 @@ def _apply(function: Callable[[Item], Result], item: Item) -> Result:
 def in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
 ) -> Iterator[Result]:
-    """Results in the items' order, by threads (None: one per core) that work some items ahead."""
+    """Yield results in the items' order, by threads (None: one per core) some items ahead."""
     count = threads or os.cpu_count() or 1
     waiting: deque[concurrent.futures.Future[Result]] = deque()
     with concurrent.futures.ThreadPoolExecutor(count) as pool:

@@ -91,5 +91,5 @@ def at_work() -> AbstractContextManager[None]:
 
 
 def was_interrupted() -> bool:
-    """Whether a Ctrl-C came: some libraries make another error of it."""
+    """Return whether a Ctrl-C came: some libraries make another error of it."""
     return _signals.interrupted

@@ -95,7 +95,7 @@ def _too_much(size: int, limit: int) -> str:
 
 
 def _unpack(decompressor: Any, data: bytes, limit: int = MAX_CHUNK_BYTES) -> bytes:
-    """All that `data` unpacks to; DatasetError where that is more than `limit` bytes."""
+    """Return all that `data` unpacks to; DatasetError where that is more than `limit` bytes."""
     content = bytes(decompressor.decompress(data, max_length=limit + 1))
     if len(content) > limit:
         raise DatasetError(f"a chunk unpacks to more than the {limit / 1e6:.0f} MB that are read")

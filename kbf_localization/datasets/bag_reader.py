@@ -285,7 +285,7 @@ def _check_scanned(path: Path, file: IO[bytes], end: int) -> None:
 def _indexed_chunks(
     path: Path, file: IO[bytes], begin: int, end: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Where each chunk of the index begins, how many bytes it has, and how many unpacked."""
+    """Yield where each chunk of the index begins, how many bytes it has, and how many unpacked."""
     at = begin
     while at + _RECORD_BYTES <= end:
         file.seek(at)
@@ -376,7 +376,7 @@ class BagReader:
     def messages(
         self, topics: Collection[BagTopic], start_ns: int | None = None, stop_ns: int | None = None
     ) -> Iterator[tuple[BagTopic, int, bytes | memoryview]]:
-        """(topic, when it was recorded, CDR bytes) in the order of recording."""
+        """Yield (topic, when it was recorded, CDR bytes) in the order of recording."""
         by_key = {(topic.name, topic.type): topic for topic in topics}
         connections = [
             connection for connection in self._reader.connections if _key(connection) in by_key
@@ -411,7 +411,7 @@ class BagReader:
         return self._types.serialize_cdr(message, type_name)
 
     def _camera_info(self, message: Any) -> Any:
-        """ROS 2's of ROS 1's, whose matrices have capital letters."""
+        """Return ROS 2's of ROS 1's, whose matrices have capital letters."""
         fields = {name: value for name, value in vars(message).items() if name not in "DKRP"}
         matrices = {name.lower(): getattr(message, name) for name in "DKRP"}
         return self._types.types[CAMERA_INFO](**fields, **matrices)

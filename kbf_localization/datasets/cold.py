@@ -153,7 +153,7 @@ class ColdDrive(ImageFiles):
         return SIMULATED if (self.path / SIMULATED_NOTE).exists() else MEASURED
 
     def _known_camera(self, width: int, height: int) -> tuple[Camera | None, Mount | None]:
-        """COLD's camera, of whose mount nothing is published; or the simulator's."""
+        """Return COLD's camera, of whose mount nothing is published; or the simulator's."""
         note = self.path / SIMULATED_NOTE
         if not note.is_file():
             return cold_camera(width, height), None

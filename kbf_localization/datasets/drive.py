@@ -29,7 +29,7 @@ class OdometryLog:
     covariances: Array | None = None
 
     def covariance(self, reading: int) -> Array | None:
-        """(3, 3) of one reading."""
+        """Return (3, 3) of one reading."""
         return None if self.covariances is None else self.covariances[reading]
 
     def covering(self, first_ns: int, last_ns: int) -> OdometryLog:
@@ -68,7 +68,7 @@ def check_drive(drive: Drive) -> None:
 def grey_images(
     drive: Drive, indices: Sequence[int] | None = None
 ) -> Iterator[tuple[int, Image | None]]:
-    """`drive.images`, of which one that is not grey is refused."""
+    """Yield `drive.images`, of which one that is not grey is refused."""
     for index, image in drive.images(indices):
         if image is not None:
             try:
@@ -153,7 +153,7 @@ class Drive(Timed, Protocol):
         """What was passed over while reading, a line each."""
 
     def images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, Image | None]]:
-        """Grey images (h, w) with their indices, in order; None for one that cannot be decoded."""
+        """Yield indices and grey images (h, w), in order; None for one that cannot be decoded."""
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """Return the images' bytes as stored (JPEG or PNG) with their indices, in order."""

@@ -87,7 +87,7 @@ class ImageFiles:
             self._warnings.append(f"{self.name}: camera not used: {error}")
 
     def _image_size(self) -> tuple[int, int] | None:
-        """Width and height of the first image with a sound header."""
+        """Return width and height of the first image with a sound header."""
         for _, data in self.encoded_images(range(min(len(self), SIZES_LOOKED_AT))):
             header = read_header(data)
             if header is not None:
@@ -99,7 +99,7 @@ class ImageFiles:
             yield index, grey_from_compressed(data)
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """Bytes as stored; empty for a file that has gone or cannot be read."""
+        """Yield bytes as stored; empty for a file that has gone or cannot be read."""
         for index in range(len(self)) if indices is None else indices:
             try:
                 data = read_regular(self._files[int(index)], MAX_IMAGE_BYTES)
@@ -168,7 +168,7 @@ class ImageFilesDrive(ImageFiles):
     def _present(
         self, files: Sequence[Path], stamps_ns: Sequence[int]
     ) -> tuple[list[Path], Stamps]:
-        """Files that are there, by time, each stamp once."""
+        """Return files that are there, by time, each stamp once."""
         there = {folder: _names_in(folder) for folder in {file.parent for file in files}}
         found = [
             (stamp, file)
@@ -263,7 +263,7 @@ def _too_steep(truth: Trajectory, axes: Axes) -> str:
 
 
 def planar_odometry(path: Path, trajectory: Trajectory) -> OdometryLog:
-    """Wheel odometry in a frame of its own."""
+    """Return wheel odometry in a frame of its own."""
     poses = to_plane(trajectory, Axes.BASE).poses
     level = np.isfinite(poses).all(axis=1)
     if level.sum() < 2:
@@ -272,7 +272,7 @@ def planar_odometry(path: Path, trajectory: Trajectory) -> OdometryLog:
 
 
 def read_image_list(path: Path) -> tuple[list[Path], list[int], list[str]]:
-    """Files and stamps of a text file with "stamp file" a line, and warnings.
+    """Return files and stamps of a text file with "stamp file" a line, and warnings.
 
     File names are relative to the list's folder.
     """

@@ -54,7 +54,7 @@ class ImageHeader:
 
 
 def format_of(data: bytes) -> str:
-    """JPEG, PNG, TIFF, WebP, or what the first bytes are."""
+    """Return JPEG, PNG, TIFF, WebP, or what the first bytes are."""
     if data[:2] == b"\xff\xd8":
         return "JPEG"
     if data[:8] == b"\x89PNG\r\n\x1a\n":
@@ -134,7 +134,7 @@ def _jpeg(data: bytes) -> ImageHeader | None:
 
 
 def _end_of_scan(content: Image, at: int) -> int:
-    """Where the next marker stands that ends the entropy-coded bytes from `at` on."""
+    """Return where the next marker stands that ends the entropy-coded bytes from `at` on."""
     marks = at + np.flatnonzero(content[at:-1] == 0xFF)
     following = content[marks + 1]
     # Within a scan: 0xFF as data is followed by 0, restart markers are D0 to D7, FF may fill.

@@ -134,7 +134,7 @@ def decode(data: Bytes, mode: int) -> Image | None:
 
 
 def why_refused(data: Bytes) -> str:
-    """Why `grey_from_compressed` gave None, naming the image's encoding."""
+    """Return why `grey_from_compressed` gave None, naming the image's encoding."""
     content = bytes(data)
     header = read_header(content)
     kind = format_of(content)

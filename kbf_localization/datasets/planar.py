@@ -148,7 +148,7 @@ def _nearest_axis(normal: Array) -> Array:
 
 
 def _plane_axes(normal: Array, forward: Array) -> tuple[Array, Array]:
-    """x and y axes in the plane; x is the world's unless that is vertical."""
+    """Return x and y axes in the plane; x is the world's unless that is vertical."""
     for direction in (np.array([1.0, 0.0, 0.0]), forward, np.array([0.0, 1.0, 0.0])):
         level = direction - (direction @ normal) * normal
         if np.linalg.norm(level) > 0.3:

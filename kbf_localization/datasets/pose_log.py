@@ -32,7 +32,7 @@ FARTHEST_CARRY_M = 3.0
 
 
 def pose_of(position: Any, orientation: Any) -> PlanarPose | None:
-    """(x, y, heading) of a position and a quaternion; None where they mean no pose."""
+    """Return (x, y, heading) of a position and a quaternion; None where they mean no pose."""
     heading = heading_of(orientation.x, orientation.y, orientation.z, orientation.w)
     x, y = float(position.x), float(position.y)
     # A comparison with NaN is false.
@@ -286,7 +286,7 @@ class TransformLog:
     def _fixed(
         self, frames: Sequence[str], parents: Mapping[str, tuple[str, str]]
     ) -> tuple[Array, Array]:
-        """Rotation (3, 3) and translation (3,) of the first frame in the parent of the last."""
+        """Return rotation (3, 3) and translation (3,) of the first frame in the last's parent."""
         rotation, place = np.eye(3), np.zeros(3)
         for frame in frames:
             values = self._logs[parents[frame]].further

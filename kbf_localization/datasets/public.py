@@ -274,7 +274,7 @@ class VideoDrive(ImageFilesDrive):
         )
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """Frames as JPEG; empty from where the video cannot be decoded."""
+        """Yield frames as JPEG; empty from where the video cannot be decoded."""
         wanted = list(range(len(self))) if indices is None else [int(index) for index in indices]
         frames = _Frames(self._video)
         try:
@@ -287,7 +287,7 @@ class VideoDrive(ImageFilesDrive):
     def _present(
         self, files: Sequence[Path], stamps_ns: Sequence[int]
     ) -> tuple[list[Path], Stamps]:
-        """Frames by time, each stamp once; `_numbers` are their numbers in the video."""
+        """Return frames by time, each stamp once; `_numbers` are their numbers in the video."""
         ordered, self._numbers, warnings = in_time_order(self.path, stamps_ns, "frames")
         self._warnings += warnings
         return [self._video] * len(ordered), ordered

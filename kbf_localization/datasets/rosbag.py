@@ -113,7 +113,7 @@ class RosbagDrive:
             yield index, _grey(message)
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """As stored where the topic is compressed; raw images as JPEG, empty where damaged."""
+        """Yield images as stored where compressed; raw ones as JPEG, empty where damaged."""
         for index, message in self._image_messages(indices):
             if message is not None and self.image_topic.type == COMPRESSED_IMAGE:
                 yield index, bytes(message.data)
@@ -122,7 +122,7 @@ class RosbagDrive:
                 yield index, b"" if image is None else cv2.imencode(".jpg", image)[1].tobytes()
 
     def _image_messages(self, indices: Sequence[int] | None) -> Iterator[tuple[int, Any]]:
-        """(index, message or None where its bytes are damaged) in the order of the stamps."""
+        """Yield (index, message or None where its bytes are damaged) in the order of the stamps."""
         wanted = deque(sorted({int(i) for i in (range(len(self)) if indices is None else indices)}))
         if not wanted:
             return
@@ -263,7 +263,7 @@ class _Scan:
             self._notes.append(f"mount of '{self.image_frame}' not used: {error}")
 
     def mount(self) -> Mount | None:
-        """Where the camera sits; ask after `poses`, which may be the camera's own."""
+        """Return where the camera sits; ask after `poses`, which may be the camera's own."""
         return self._mount
 
     def _add_image(self, stamp: int, recorded_ns: int) -> None:

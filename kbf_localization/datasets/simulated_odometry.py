@@ -30,7 +30,7 @@ class OdometryNoise:
 
 
 def parse_odometry_option(text: str) -> OdometryNoise | None:
-    """None for "measured", the noise for "simulate" or "simulate:scale,noise,seed"."""
+    """Return None for "measured", the noise for "simulate" or "simulate:scale,noise,seed"."""
     if text == "measured":
         return None
     kind, colon, rest = text.partition(":")

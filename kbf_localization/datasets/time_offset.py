@@ -80,7 +80,7 @@ def estimate_time_offset(drive: Drive, progress: Progress = no_progress) -> Time
 
 
 def image_shifts(drive: Drive, progress: Progress = no_progress) -> tuple[Stamps, Array, Array]:
-    """Stamps (n, 2) of pairs of consecutive images, their shift (n,) in widths, and its weight.
+    """Return stamps (n, 2) of pairs of consecutive images, shifts (n,) in widths, and weights.
 
     The scene moves to the right, a positive shift, when the camera turns to the left.
     """
@@ -110,7 +110,7 @@ def image_shifts(drive: Drive, progress: Progress = no_progress) -> tuple[Stamps
 
 
 def _yaw_rates(drive: Drive, stamps: Stamps, lag_s: float) -> Array:
-    """Mean yaw rates (n,) of the odometry between the pairs' stamps, `lag_s` later."""
+    """Return mean yaw rates (n,) of the odometry between the pairs' stamps, `lag_s` later."""
     log = drive.odometry
     headings = np.unwrap(log.poses[:, 2])
     origin = log.stamps_ns[0]
@@ -120,7 +120,7 @@ def _yaw_rates(drive: Drive, stamps: Stamps, lag_s: float) -> Array:
 
 
 def _robust_losses(rates: Array, speeds: Array, weights: Array) -> tuple[Array, Array]:
-    """Losses and trust (lags, n) of the lines speed = a·rate + b, one fitted for each lag.
+    """Return losses and trust (lags, n) of the lines speed = a·rate + b, one fitted for each lag.
 
     Images of people, or of a wall that fills half the view, move differently: the loss is
     Cauchy's, log(1 + (r/c)²), at the scale of the lag that fits best, so that they hardly count.
@@ -140,7 +140,7 @@ def _robust_losses(rates: Array, speeds: Array, weights: Array) -> tuple[Array, 
 
 
 def _correlation(rates: Array, speeds: Array, trust: Array) -> float:
-    """Weighted correlation of yaw rates and the images' speeds, both (n,)."""
+    """Return weighted correlation of yaw rates and the images' speeds, both (n,)."""
     weights = trust / trust.sum()
     x, y = rates - rates @ weights, speeds - speeds @ weights
     return float((x * y) @ weights / np.sqrt(max((x**2 @ weights) * (y**2 @ weights), 1e-24)))

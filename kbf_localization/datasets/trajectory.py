@@ -59,7 +59,7 @@ class Trajectory:
 
 
 def parse_stamp(text: str) -> int:
-    """Nanoseconds of a decimal number of seconds, exactly; raises ValueError for what is none.
+    """Return nanoseconds of a decimal number of seconds, exactly; ValueError for what is none.
 
     In integers: a double keeps only a quarter of a microsecond of a time since 1970.
     """

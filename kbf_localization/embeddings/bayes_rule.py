@@ -67,13 +67,13 @@ class KernelBayesRule:
         return f"KernelBayesRule({len(self.states)} pairs, {self.state_kernel!r}, {self.form})"
 
     def prior_weights(self, prior: KernelMean) -> Array:
-        """β = (G_X + nεk_X(x, x)I)⁻¹ (m_Π(X_1), …, m_Π(X_n))."""
+        """Return β = (G_X + nεk_X(x, x)I)⁻¹ (m_Π(X_1), …, m_Π(X_n))."""
         if not self.state_kernel.same_as(prior.kernel):
             raise ValueError("prior: its kernel is not this rule's state kernel")
         return self._solver.solve(prior.evaluate(self.states))
 
     def posterior_weights(self, prior_weights: ArrayLike, observation: Any) -> Array:
-        """α for the prior weights β (n,) and one `observation`."""
+        """Return α for the prior weights β (n,) and one `observation`."""
         prior = as_vector("prior_weights", prior_weights, len(self.states))
         similarities = self.observation_kernel.gram(
             self.observations, np.asarray(observation)[None]

@@ -39,17 +39,17 @@ class Density(ABC):
 
     @abstractmethod
     def __call__(self, points: ArrayLike) -> Array:
-        """p at `points` (n, m), as an array (n,)."""
+        """Return p at `points` (n, m), as an array (n,)."""
 
     @abstractmethod
     def sample(self, count: int, generator: np.random.Generator) -> Array:
-        """`count` independent draws (count, m)."""
+        """Return `count` independent draws (count, m)."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.dimension} dimensions)"
 
     def pairwise(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """p(a_i − b_j) for points `a` (n, m) and `b` (l, m), as an array (n, l)."""
+        """Return p(a_i − b_j) for points `a` (n, m) and `b` (l, m), as an array (n, l)."""
         left, right = as_points("a", a, self.dimension), as_points("b", b, self.dimension)
         offsets = (left[:, None] - right[None]).reshape(-1, self.dimension)
         return np.asarray(self(offsets)).reshape(len(left), len(right))
@@ -74,7 +74,7 @@ class Density(ABC):
         raise ConjugacyError(f"noise: {type(self).__name__} times a matrix has no closed form here")
 
     def quadrature(self, order: int) -> tuple[Array, Array]:
-        """Nodes (q, m) and weights (q,), summing to one, for expectations of functions.
+        """Return nodes (q, m) and weights (q,), summing to one, for expectations of functions.
 
         Here 64·order draws of equal weight, the same ones each time.
         """
@@ -82,7 +82,7 @@ class Density(ABC):
         return nodes, np.full(len(nodes), 1.0 / len(nodes))
 
     def same_as(self, other: object) -> bool:
-        """Whether `other` is the same density, to rounding."""
+        """Return whether `other` is the same density, to rounding."""
         return other is self
 
 
@@ -124,11 +124,11 @@ class EllipticalDensity(Density):
 
     @abstractmethod
     def radial(self, squared: Array) -> Array:
-        """φ(q)."""
+        """Return φ(q)."""
 
     @abstractmethod
     def radial_slope(self, squared: Array) -> Array:
-        """−dφ/dq, which is positive."""
+        """Return −dφ/dq, which is positive."""
 
     @abstractmethod
     def centred_convolution(self, other: EllipticalDensity, location: Array) -> EllipticalDensity:
@@ -154,7 +154,7 @@ class EllipticalDensity(Density):
         return np.asarray(self._whitening.T @ self._whitening)
 
     def squared_distances(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """q between `a` (n, m) and `b` (l, m) moved by the location, as an array (n, l)."""
+        """Return q between `a` (n, m) and `b` (l, m) moved by the location, as an array (n, l)."""
         left = as_points("a", a, self.dimension) - self.location
         right = as_points("b", b, self.dimension)
         return cdist(left @ self._whitening.T, right @ self._whitening.T, "sqeuclidean")

@@ -50,13 +50,13 @@ class KernelMean:
         )
 
     def evaluate(self, at: ArrayLike) -> Array:
-        """m at the points `at` (l, m), as an array (l,)."""
+        """Return m at the points `at` (l, m), as an array (l,)."""
         return self.profile.pairwise(as_points("at", at, self.kernel.dimension), self.points) @ (
             self.weights
         )
 
     def expectation(self, function: Callable[[Array], Array], order: int = 16) -> Array:
-        """Σ_i w_i E[f(X_i + ε)] of a vectorized function that maps (l, m) to (l,) or (l, p).
+        """Return Σ_i w_i E[f(X_i + ε)] of a vectorized function that maps (l, m) to (l,) or (l, p).
 
         The expectation over the noise is by quadrature of this order in each dimension. Under
         Cauchy noise the function must be bounded: the mean, for one, does not exist.
@@ -70,7 +70,7 @@ class KernelMean:
         return np.asarray(np.tensordot(node_weights, values, axes=1))
 
     def inner(self, other: KernelMean) -> float:
-        """⟨m, m'⟩ in the RKHS, exact: kernel, noise and reflected noise convolved."""
+        """Return ⟨m, m'⟩ in the RKHS, exact: kernel, noise and reflected noise convolved."""
         if isinstance(other, KernelMeanSum):
             return sum(self.inner(part) for part in other.parts)
         if not self.kernel.same_as(other.kernel):
@@ -82,11 +82,11 @@ class KernelMean:
         return float(other.weights @ shape.pairwise(other.points, self.points) @ self.weights)
 
     def norm(self) -> float:
-        """‖m‖ in the RKHS."""
+        """Return ‖m‖ in the RKHS."""
         return float(np.sqrt(max(self.inner(self), 0.0)))
 
     def distance(self, other: KernelMean) -> float:
-        """‖m − m'‖ in the RKHS, the maximum mean discrepancy."""
+        """Return ‖m − m'‖ in the RKHS, the maximum mean discrepancy."""
         squared = self.inner(self) - 2.0 * self.inner(other) + other.inner(other)
         return float(np.sqrt(max(squared, 0.0)))
 
@@ -95,7 +95,7 @@ class KernelMean:
         return KernelMean(self.points, normalized("weights", self.weights), self.kernel, self.noise)
 
     def projected(self, points: ArrayLike, regularization: float) -> KernelMean:
-        """Weights on `points` (l, m) alone, without noise, close to this kernel mean.
+        """Return weights on `points` (l, m) alone, without noise, close to this kernel mean.
 
         These are (G + lεk(x, x)I)⁻¹ (m(x_1), …, m(x_l)), the non-parametric sum rule of the
         identity; `regularization` is ε, in units of k(x, x).
@@ -190,7 +190,7 @@ def preimage(
 
 
 def _fixed_point_step(mean: KernelMean, current: Array) -> Array:
-    """One step for each of the points `current` (s, m); a point from which no step leads stays."""
+    """Make a step for each of the points `current` (s, m); one from which none leads stays."""
     size = mean.kernel.dimension
     left = np.zeros((len(current), size, size))
     right = np.zeros((len(current), size))
@@ -212,7 +212,7 @@ def _fixed_point_step(mean: KernelMean, current: Array) -> Array:
 
 
 def herd(mean: KernelMean, count: int, candidates: ArrayLike | None = None) -> Array:
-    """`count` points (count, m) whose equally weighted embedding approaches `mean`.
+    """Return `count` points (count, m) whose equally weighted embedding approaches `mean`.
 
     Each is the candidate that maximizes m(x) − Σ_s k(x, x_s) / t over the points x_s chosen so far.
     `candidates` (c, m) are the mean's own points when omitted; for a mean with noise give a set

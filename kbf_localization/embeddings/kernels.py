@@ -21,7 +21,7 @@ class Kernel(Protocol):
     """A positive definite kernel on any domain, such as one of images."""
 
     def gram(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """k(a_i, b_j) as an array (len a, len b)."""
+        """Return k(a_i, b_j) as an array (len a, len b)."""
 
 
 class PowerKernel:
@@ -40,7 +40,7 @@ class PowerKernel:
         return f"PowerKernel({self.kernel!r}, {self.power})"
 
     def gram(self, a: Any, b: Any) -> Array:
-        """k(a_i, b_j)^power as an array (len a, len b)."""
+        """Return k(a_i, b_j)^power as an array (len a, len b)."""
         return np.asarray(self.kernel.gram(a, b)) ** self.power
 
 
@@ -58,7 +58,7 @@ class DensityKernel:
         return self.profile.dimension
 
     def gram(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """k(a_i, b_j) for points `a` (n, m) and `b` (l, m), as an array (n, l)."""
+        """Return k(a_i, b_j) for points `a` (n, m) and `b` (l, m), as an array (n, l)."""
         return self.profile.pairwise(a, b)
 
     def smoothed(self, noise: Density | None) -> Density:
@@ -69,11 +69,11 @@ class DensityKernel:
         return self.profile if noise is None else self.profile.convolve(noise)
 
     def at_zero(self) -> float:
-        """k(x, x)."""
+        """Return k(x, x)."""
         return float(self.profile(np.zeros((1, self.dimension)))[0])
 
     def same_as(self, other: object) -> bool:
-        """Whether `other` is the same kernel, to rounding."""
+        """Return whether `other` is the same kernel, to rounding."""
         return isinstance(other, DensityKernel) and self.profile.same_as(other.profile)
 
 

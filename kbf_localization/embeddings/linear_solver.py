@@ -34,7 +34,7 @@ class RidgeSolver:
             self._inverse_factor = vectors / np.sqrt(np.maximum(values + ridge, floor))
 
     def solve(self, values: Array) -> Array:
-        """w for the right-hand side `values` (n,) or (n, k)."""
+        """Return w for the right-hand side `values` (n,) or (n, k)."""
         if self._inverse_factor is not None:
             return np.asarray(self._inverse_factor @ (self._inverse_factor.T @ values))
         return np.asarray(cho_solve(self._factor, values, check_finite=False))
@@ -49,7 +49,7 @@ def relative_solver(gram: Array, regularization: float) -> RidgeSolver:
 
 
 def conjugate_gradients(product: Callable[[Array], Array], right: Array) -> Array:
-    """x (n,) with Ax = `right` (n,), for a positive definite A given by `product`(x) = Ax.
+    """Return x (n,) with Ax = `right` (n,), for a positive definite A given by `product`(x) = Ax.
 
     For an A that is large, sparse and well conditioned. It ends where the residual is 1e-9 of the
     right hand side.

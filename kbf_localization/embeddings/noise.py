@@ -15,7 +15,7 @@ from kbf_localization.embeddings.validation import as_vector
 
 
 def gaussian_nodes(scale: Array, order: int) -> tuple[Array, Array]:
-    """Gauss–Hermite nodes (order^m, m) and weights for N(0, scale)."""
+    """Return Gauss–Hermite nodes (order^m, m) and weights for N(0, scale)."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(order)
     size = len(scale)
     grid = np.stack(np.meshgrid(*[nodes] * size, indexing="ij"), axis=-1).reshape(-1, size)

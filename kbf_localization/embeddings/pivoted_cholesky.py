@@ -13,7 +13,7 @@ from kbf_localization.embeddings.validation import as_square, as_vector
 def pivoted_cholesky(
     diagonal: Array, column: Callable[[int], Array], rank: int, tolerance: float = 1e-12
 ) -> Array:
-    """Γ (n, r) with G ≈ ΓΓᵀ and r ≤ `rank`, from G's `diagonal` (n,) and its columns j ↦ G[:, j].
+    """Return Γ (n, r) with G ≈ ΓΓᵀ, r ≤ `rank`, from G's `diagonal` (n,) and columns j ↦ G[:, j].
 
     Each step takes the column with the largest remaining diagonal, which bounds the largest error
     of G's entries; it ends early where that is below `tolerance` times the largest diagonal.
@@ -36,6 +36,6 @@ def pivoted_cholesky(
 
 
 def low_rank_factor(gram: Array, rank: int, tolerance: float = 1e-12) -> Array:
-    """`pivoted_cholesky` of a matrix that is at hand."""
+    """Return `pivoted_cholesky` of a matrix that is at hand."""
     matrix = as_square("gram", gram)
     return pivoted_cholesky(np.diag(matrix), lambda pivot: matrix[:, pivot], rank, tolerance)

@@ -45,7 +45,7 @@ def check_form(form: str) -> Form:
 
 
 def support(prior_weights: Array, threshold: float = SUPPORT_THRESHOLD) -> Rows:
-    """S, the rows where |β_i| > `threshold`·max|β|; α is zero, or as small, elsewhere."""
+    """Return S, the rows where |β_i| > `threshold`·max|β|; α is zero, or as small, elsewhere."""
     magnitudes = np.abs(prior_weights)
     return np.flatnonzero(magnitudes > threshold * magnitudes.max(initial=0.0))
 
@@ -57,7 +57,7 @@ def block_posterior_weights(
     regularization: float,
     form: Form = "original",
 ) -> Array:
-    """α on a block: β, G_Z and k_Z of the rows S alone, all that the rule needs of them.
+    """Return α on a block: β, G_Z and k_Z of the rows S alone, all that the rule needs of them.
 
     `regularization` is δ or λ; the plain form has none.
     """
@@ -75,7 +75,7 @@ def relative_posterior_weights(
     regularization: float,
     form: Form = "original",
 ) -> Array:
-    """α on a block with a regularization without scale.
+    """Return α on a block with a regularization without scale.
 
     It is relative to what it is added to: δ in units of (max|β| k_Z(z, z))², λ in units of
     max|β| k_Z(z, z), so that it acts alike on narrow and wide beliefs, and with every kernel.
@@ -107,7 +107,7 @@ def _original(prior_weights: Array, gram: Array, similarities: Array, delta: flo
 def _importance_weighted(
     prior_weights: Array, gram: Array, similarities: Array, ridge: float
 ) -> Array:
-    """One positive definite solve on the rows of positive prior weight, `ridge` being λ."""
+    """Solve one positive definite system on the rows of positive prior weight, `ridge` being λ."""
     posterior = np.zeros(len(prior_weights))
     rows = np.flatnonzero(prior_weights > 0.0)
     if len(rows) == 0:
@@ -203,7 +203,7 @@ def posterior_weights(
     form: Form = "original",
     computation: Computation = "restricted",
 ) -> Array:
-    """α of a form of the rule, arguments checked; the low-rank computation has all of its ranks."""
+    """Return α of a form of the rule, arguments checked; the low-rank one has all its ranks."""
     matrix = as_square("gram", gram)
     prior = as_vector("prior_weights", prior_weights, len(matrix))
     similarity = as_vector("similarities", similarities, len(matrix))

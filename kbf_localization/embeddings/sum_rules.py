@@ -78,7 +78,7 @@ class ModelBasedSumRule:
         return f"ModelBasedSumRule({self.noise!r}, {self.kernel!r})"
 
     def moved(self, points: ArrayLike, control: Any = None) -> Array:
-        """f(points) or f(points, control), checked, as an array (n, m')."""
+        """Return f(points) or f(points, control), checked, as an array (n, m')."""
         origins = as_points("points", points)
         ends = self.function(origins) if control is None else self.function(origins, control)
         ends = as_points("function", ends, self.kernel.dimension)
@@ -87,7 +87,7 @@ class ModelBasedSumRule:
         return ends
 
     def gram(self, at: ArrayLike, points: ArrayLike, control: Any = None) -> Array:
-        """G_{X'|X}: the conditional kernel means m_{Y|x = points_j} at at_i, (len at, n)."""
+        """Return G_{X'|X}: the conditional kernel means m_{Y|x = points_j} at at_i, (len at, n)."""
         ends = self.moved(points, control)
         targets = as_points("at", at, self.kernel.dimension)
         columns = np.empty((len(targets), len(ends)))
@@ -101,7 +101,7 @@ class ModelBasedSumRule:
         return columns
 
     def __call__(self, prior: KernelMean, control: Any = None) -> KernelMean:
-        """Σ_i γ_i m_{Y|X̃_i} (equation MbKSRestimator).
+        """Return Σ_i γ_i m_{Y|X̃_i} (equation MbKSRestimator).
 
         A prior that itself carries noise goes through where `function` is an AffineMap, since
         A ε is then known; otherwise project it on points first.
@@ -125,7 +125,7 @@ class ModelBasedSumRule:
     def draw(
         self, points: ArrayLike, count: int, generator: np.random.Generator, control: Any = None
     ) -> Array:
-        """`count` draws of y for each of the points (n, m), one after the other: (n·count, m')."""
+        """Return `count` draws of y for each of the points (n, m), in turn: (n·count, m')."""
         ends = np.repeat(self.moved(points, control), count, axis=0)
         for rows, noise in self._noises(points, control):
             if noise is not None:
@@ -171,7 +171,7 @@ class ModelBasedSumRule:
             return None
 
     def _drawn(self, ends: Array, noise: Density | None) -> Array:
-        """Points (n·samples, m') round `ends` (n, m'), the same ones each time."""
+        """Return points (n·samples, m') round `ends` (n, m'), the same ones each time."""
         assert noise is not None and self.samples is not None
         draws = noise.sample(len(ends) * self.samples, np.random.default_rng(self.seed))
         return np.repeat(ends, self.samples, axis=0) + draws
@@ -217,7 +217,7 @@ class NonparametricSumRule:
         return f"NonparametricSumRule({len(self.inputs)} pairs, {self.output_kernel!r})"
 
     def weights(self, prior_values: ArrayLike, control: Any = None) -> Array:
-        """(G_X + nεk(x, x)I)⁻¹ (m_Π(X_1), …, m_Π(X_n)) (weight-NPKSR-eval).
+        """Return (G_X + nεk(x, x)I)⁻¹ (m_Π(X_1), …, m_Π(X_n)) (weight-NPKSR-eval).
 
         `prior_values` (n,) are m_Π(X_i).
         """
@@ -231,7 +231,7 @@ class NonparametricSumRule:
         return self._solver.solve(values)
 
     def __call__(self, prior: KernelMean, control: Any = None) -> KernelMean:
-        """Σ_j w_j k_Y(·, Y_j) (KernelSumRuleMapping), for a prior with noise or without."""
+        """Return Σ_j w_j k_Y(·, Y_j) (KernelSumRuleMapping), for a prior with noise or without."""
         if not self.input_kernel.same_as(prior.kernel):
             raise ValueError("prior: its kernel is not this rule's input kernel")
         weights = self.weights(prior.evaluate(self.inputs), control)

@@ -9,7 +9,7 @@ from kbf_localization.arrays import Array
 
 
 def as_points(name: str, values: ArrayLike, dimension: int | None = None) -> Array:
-    """`values` as a non-empty array (n, m) of finite numbers; (n,) is taken as n points of R¹."""
+    """Return `values` as a non-empty array (n, m) of finite numbers; (n,) are n points of R¹."""
     points = np.asarray(values, dtype=np.float64)
     if points.ndim == 1:
         points = points[:, None]
@@ -25,7 +25,7 @@ def as_points(name: str, values: ArrayLike, dimension: int | None = None) -> Arr
 
 
 def as_vector(name: str, values: ArrayLike, length: int | None = None) -> Array:
-    """`values` as a non-empty array (n,) of finite numbers."""
+    """Return `values` as a non-empty array (n,) of finite numbers."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1 or vector.size == 0:
         raise ValueError(f"{name}: expected a non-empty array (n,), got the shape {vector.shape}")
@@ -35,7 +35,7 @@ def as_vector(name: str, values: ArrayLike, length: int | None = None) -> Array:
 
 
 def as_square(name: str, values: ArrayLike) -> Array:
-    """`values` as a finite square matrix."""
+    """Return `values` as a finite square matrix."""
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
         raise ValueError(f"{name}: expected a square matrix, got the shape {matrix.shape}")
@@ -49,7 +49,7 @@ def _finite(name: str, values: Array) -> Array:
 
 
 def as_scale(name: str, values: ArrayLike) -> Array:
-    """`values` as a symmetric positive definite matrix; a number is a matrix (1, 1)."""
+    """Return `values` as a symmetric positive definite matrix; a number is a matrix (1, 1)."""
     matrix = as_square(name, np.atleast_2d(np.asarray(values, dtype=np.float64)))
     if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=0.0):
         raise ValueError(f"{name}: the matrix is not symmetric")
@@ -61,7 +61,7 @@ def as_scale(name: str, values: ArrayLike) -> Array:
 
 
 def as_positive(name: str, value: float) -> float:
-    """`value` as a finite number above zero."""
+    """Return `value` as a finite number above zero."""
     number = float(value)
     if not (np.isfinite(number) and number > 0.0):
         raise ValueError(f"{name}: must be a finite number above zero, got {value}")
@@ -69,7 +69,7 @@ def as_positive(name: str, value: float) -> float:
 
 
 def normalized(name: str, weights: ArrayLike) -> Array:
-    """`weights` divided by their sum."""
+    """Return `weights` divided by their sum."""
     vector = as_vector(name, weights)
     total = float(vector.sum())
     if not np.isfinite(total) or abs(total) <= 1e-14 * float(np.abs(vector).sum()):

@@ -100,7 +100,7 @@ class VarianceGammaNoise(EllipticalDensity):
 
 
 def log_scaled_bessel(order: float, x: Array) -> Array:
-    """log(x^ν K_ν(x)) for ν = `order` > 0 and x ≥ 0, without overflow.
+    """Return log(x^ν K_ν(x)) for ν = `order` > 0 and x ≥ 0, without overflow.
 
     At zero it is the limit, log(2^(ν−1) Γ(ν)).
     """
@@ -115,7 +115,7 @@ def log_scaled_bessel(order: float, x: Array) -> Array:
 
 
 def _log_uniform_expansion(order: float, x: Array) -> Array:
-    """Debye's expansion for large orders (DLMF 10.41.4) with four terms, error below 1e-10."""
+    """Return Debye's expansion for large orders (DLMF 10.41.4), four terms, error below 1e-10."""
     root = np.sqrt(1.0 + (x / order) ** 2)
     p = 1.0 / root
     square = p * p

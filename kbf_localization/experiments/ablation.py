@@ -79,7 +79,7 @@ def run_trials(
     workers: Workers,
     progress: Progress = no_progress,
 ) -> list[Trial]:
-    """Every variant on the same `trials` random maps of each size, in each office."""
+    """Run every variant on the same `trials` random maps of each size, in each office."""
     results: list[Trial] = []
     for office, setup in enumerate(setups):
         for fold in setup.folds:
@@ -94,7 +94,7 @@ def run_trials(
 def _run(
     pool: FramePool, training_drives: int, office: int, seed: int, item: tuple[str, int, int]
 ) -> Trial:
-    """One variant on one random map of so many poses."""
+    """Run one variant on one random map of so many poses."""
     name, poses, choice = item
     variant = VARIANTS[name]
     if not variant.read_out:

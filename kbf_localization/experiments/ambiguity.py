@@ -100,7 +100,7 @@ def run_trials(
 def _run(
     pool: FramePool, training_drives: int, seed: int, office: int, world: str
 ) -> list[AmbiguityTrial]:
-    """All variants of the filter in one world."""
+    """Run all variants of the filter in one world."""
     training_map, drive, in_tile = make_world(pool, training_drives, world, seed)
     results = []
     for name, (parts, rule) in VARIANTS.items():

@@ -89,7 +89,7 @@ def run_trials(
 
 
 def curves(results: Sequence[Errors]) -> dict[str, Array]:
-    """Errors (trials, sizes) of each estimator; NP-KSR with the ε best at each size in the mean."""
+    """Return errors (trials, sizes) of each estimator; NP-KSR's with the ε best in the mean."""
     learnt = np.array([result.np_ksr for result in results])
     best = learnt.mean(axis=0).argmin(axis=1)
     return {
@@ -100,7 +100,7 @@ def curves(results: Sequence[Errors]) -> dict[str, Array]:
 
 
 def slope(sizes: Array, errors: Array) -> dict[str, float]:
-    """−α of error ∝ ℓ^(−α): the mean of the trials' least-squares slopes, and its standard error.
+    """Return −α of error ∝ ℓ^(−α): the mean of the trials' slopes, and its standard error.
 
     `errors` (trials, sizes) are positive. One trial alone has no standard error (NaN).
     """

@@ -59,7 +59,7 @@ class Fold:
     def describe(
         self, seed: int, workers: Workers, progress: Progress, landmarks: bool = True
     ) -> FramePool:
-        """All frames, the test's last, with words of the training drives alone."""
+        """Return all frames, the test's last, with words of the training drives alone."""
         return describe_drives(
             self.training,
             [self.test],
@@ -79,7 +79,7 @@ class Setup:
 
 
 def simulated_drives(folder: Path, conditions: Sequence[str], **how: Any) -> list[Drive]:
-    """Drives through an invented office, one in each of these lights; `how` as for `simulate`.
+    """Render drives through an invented office, one in each of these lights, as `simulate` does.
 
     Drives that are in `folder` from an earlier run are used again.
     """
@@ -257,7 +257,7 @@ def run_trials(
     workers: Workers,
     progress: Progress = no_progress,
 ) -> Outcome:
-    """All methods, tuned on the training drives alone, on `trials` random choices of poses.
+    """Run all methods, tuned on the training drives alone, on `trials` random choices of poses.
 
     They are tuned at each size, or once, with `tune_at` poses: the parameters have no scale.
     """
@@ -316,7 +316,7 @@ def _test(
     tuned: Mapping[str, Tuned],
     item: tuple[str, int, int],
 ) -> Trial:
-    """One method over the test drive on one random map of so many poses."""
+    """Run one method over the test drive on one random map of so many poses."""
     name, poses, choice = item
     method = UNTUNED.get(name, name)
     parameters = {} if name in UNTUNED else tuned[method].parameters
@@ -336,7 +336,7 @@ def _test(
 
 
 def findings(outcome: Outcome, data: str) -> ExperimentResult:
-    """Errors against the map's size, every trial, and what was tuned, on such `data`."""
+    """Return errors against the map's size, every trial, and what was tuned, on such `data`."""
     metrics = summaries(outcome.trials, METRICS)
     rows = [
         (

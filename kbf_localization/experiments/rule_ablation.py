@@ -86,7 +86,7 @@ def run_trials(
     workers: Workers,
     progress: Progress = no_progress,
 ) -> list[RuleTrial]:
-    """Every setting on the same `trials` maps of each condition."""
+    """Run every setting on the same `trials` maps of each condition."""
     results: list[RuleTrial] = []
     for fold in setup.folds:
         pool = fold.describe(seed, workers, progress, landmarks=False)
@@ -100,7 +100,7 @@ def run_trials(
 def _run(
     pool: FramePool, training_drives: int, seed: int, item: tuple[str, int]
 ) -> list[RuleTrial]:
-    """All settings on one map."""
+    """Run all settings on one map."""
     condition, choice = item
     if condition == "look_alikes":
         pool = with_look_alikes(pool, ALIKE)
@@ -157,7 +157,7 @@ def condition_map(pool: FramePool, training_drives: int, condition: str, seed: i
 
 
 def uneven_rows(poses: Array, seed: int) -> Rows:
-    """Rows of poses (t, 3): `CROWDED_POSES` nearest to one of them, the rest spread evenly."""
+    """Return rows of poses (t, 3): `CROWDED_POSES` nearest to one, the rest spread evenly."""
     generator = np.random.default_rng(seed)
     centre = poses[int(generator.integers(len(poses)))]
     nearest = np.argsort(np.linalg.norm(poses[:, :2] - centre[:2], axis=1), kind="stable")

@@ -91,7 +91,7 @@ def true_mean(problem: Problem, noise: Array, kernel: GaussianKernel = KERNEL_Y)
 
 
 def error_against(truth: KernelMean) -> Callable[[KernelMean], float]:
-    """‖m − truth‖ in the RKHS as a function of m, the truth's norm computed once."""
+    """Return ‖m − truth‖ in the RKHS as a function of m, the truth's norm computed once."""
     constant = truth.inner(truth)
 
     def error(estimate: KernelMean) -> float:
@@ -104,7 +104,7 @@ def error_against(truth: KernelMean) -> Callable[[KernelMean], float]:
 def linear_model(
     matrix: Array, covariance: Array, kernel: GaussianKernel = KERNEL_Y
 ) -> ModelBasedSumRule:
-    """p_M(y | x) = g(y | Ax, Σ)."""
+    """Return p_M(y | x) = g(y | Ax, Σ)."""
     return ModelBasedSumRule(AffineMap(matrix), GaussianNoise(covariance), kernel)
 
 
@@ -116,7 +116,7 @@ def estimated_model(inputs: Array, outputs: Array) -> ModelBasedSumRule:
 
 
 def run_trial(seed: np.random.SeedSequence) -> Errors:
-    """All errors of one trial; a key such as `combined/np_mb/0.01` says which."""
+    """Return all errors of one trial; a key such as `combined/np_mb/0.01` says which."""
     problem = draw_problem(np.random.default_rng(seed))
     prior = KernelMean(problem.prior_points, None, KERNEL_X)
     learnt = {}
@@ -129,7 +129,7 @@ def run_trial(seed: np.random.SeedSequence) -> Errors:
 
 
 def _single_rule(problem: Problem, prior: KernelMean, learnt: Mapping[float, KernelMean]) -> Errors:
-    """Errors of one sum rule x → y: NP for each ε, Mb true, estimated and misspecified."""
+    """Return errors of one sum rule x → y: NP for each ε, Mb true, estimated and misspecified."""
     error = error_against(true_mean(problem, IDENTITY))
     errors: Errors = {
         "mb_ksr": error(linear_model(IDENTITY, IDENTITY)(prior)),
@@ -149,7 +149,7 @@ def _single_rule(problem: Problem, prior: KernelMean, learnt: Mapping[float, Ker
 def _combined_rules(
     problem: Problem, prior: KernelMean, learnt: Mapping[float, KernelMean]
 ) -> Errors:
-    """Errors of two sum rules in a row, x → y → z, for each ε."""
+    """Return errors of two sum rules in a row, x → y → z, for each ε."""
     inputs, outputs = problem.second_inputs, problem.second_outputs
     error = error_against(true_mean(problem, 2.0 * IDENTITY))
     model, estimated = linear_model(IDENTITY, IDENTITY), estimated_model(inputs, outputs)

@@ -53,7 +53,7 @@ class Task:
     seed: int
 
     def generator(self) -> np.random.Generator:
-        """Random numbers that depend on nothing but what the task is."""
+        """Return random numbers that depend on nothing but what the task is."""
         key = (list(SETTINGS).index(self.setting), self.size, self.trial)
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
 
@@ -98,7 +98,7 @@ def run_trials(
     workers: Workers,
     progress: Progress = no_progress,
 ) -> list[Outcome]:
-    """All panels; the same seed gives the same numbers, however many workers and trials."""
+    """Return all panels; the same seed gives the same numbers, however many workers and trials."""
     # The longest first, so that no worker is left alone with one at the end.
     tasks = [
         Task(setting, size, trial, seed)

@@ -38,11 +38,11 @@ class StateSpaceModel:
     observation_std: float
 
     def move(self, states: Array) -> Array:
-        """f: the noise-free next states of `states` (n, 2); a state's own angle drives it."""
+        """Return f, the noise-free next states of `states` (n, 2); a state's angle drives it."""
         return curve(np.arctan2(states[:, 1], states[:, 0]) + self.rotation)
 
     def simulate(self, length: int, generator: np.random.Generator) -> tuple[Array, Array]:
-        """States (length, 2) from a random angle on, and their observations (length, 2)."""
+        """Return states (length, 2) from a random angle on, and their observations (length, 2)."""
         noise = self.noise.sample(length, generator)
         states = np.empty((length, 2))
         states[0] = curve(generator.uniform(0.0, 2.0 * np.pi, 1))[0] + noise[0]
@@ -54,7 +54,7 @@ class StateSpaceModel:
 
 
 def curve(angles: Array) -> Array:
-    """(1 + b sin(Mθ)) (cos θ, sin θ) for angles (n,), as points (n, 2)."""
+    """Return (1 + b sin(Mθ)) (cos θ, sin θ) for angles (n,), as points (n, 2)."""
     radius = 1.0 + AMPLITUDE * np.sin(WAVES * angles)
     return np.stack([radius * np.cos(angles), radius * np.sin(angles)], axis=-1)
 
@@ -137,7 +137,7 @@ class KernelFilter:
         self.delta = parameters.delta * self.observation_kernel.at_zero() ** 2
 
     def run(self, observations: Array) -> Array:
-        """α_t for each of the `observations` (T, 2), as an array (T, n), each summing to one.
+        """Return α_t (T, n) for each of the `observations` (T, 2), each summing to one.
 
         The first prior is the training states, equally weighted. Where an update fails, its sum
         not being positive, the prediction stands in for it.
@@ -153,7 +153,7 @@ class KernelFilter:
         return weights
 
     def mean_squared_error(self, states: Array, observations: Array) -> float:
-        """Mean of ‖x̂_t − x_t‖² over a test sequence."""
+        """Return mean of ‖x̂_t − x_t‖² over a test sequence."""
         weights = self.run(observations)
         estimates = pseudo_map(self.pairs.states, weights, self.parameters.state_std)
         return float(((estimates - states) ** 2).sum(axis=1).mean())
@@ -167,7 +167,7 @@ def isotropic_kernel(std: float) -> GaussianKernel:
 def prediction_matrix(
     pairs: TrainingPairs, state_std: float, epsilon: float, model: StateSpaceModel | None
 ) -> tuple[Array, Array]:
-    """β_1 (n,) before the first observation, and the matrix (n, n) from α_t to β_{t+1}."""
+    """Return β_1 (n,) before the first observation, and the matrix (n, n) from α_t to β_{t+1}."""
     kernel = isotropic_kernel(state_std)
     gram = kernel.gram(pairs.states, pairs.states)
     solver = RidgeSolver(gram, len(gram) * epsilon * kernel.at_zero())
@@ -181,7 +181,7 @@ def prediction_matrix(
 
 
 def normalized_where_positive(weights: Array, otherwise: Array) -> Array:
-    """Weights (…, n) summing to one, or those of `otherwise` where their sum is not positive."""
+    """Return weights (…, n) summing to one, or `otherwise` where their sum is not positive."""
     totals = weights.sum(axis=-1, keepdims=True)
     magnitudes = np.abs(weights).sum(axis=-1, keepdims=True)
     usable = np.isfinite(totals) & (totals > 1e-12 * magnitudes) & (magnitudes > 0.0)
@@ -189,7 +189,7 @@ def normalized_where_positive(weights: Array, otherwise: Array) -> Array:
 
 
 def pseudo_map(points: Array, weights: Array, state_std: float, max_steps: int = 50) -> Array:
-    """Pseudo-MAP estimates (T, 2) of kernel means with `weights` (T, n) on `points` (n, 2).
+    """Return pseudo-MAP estimates (T, 2) of kernel means with `weights` (T, n) on `points` (n, 2).
 
     The fixed point starts from the point where the kernel mean is highest, and its end counts
     where the mean is higher still.
@@ -214,7 +214,7 @@ def pseudo_map(points: Array, weights: Array, state_std: float, max_steps: int =
 
 
 def _closeness(a: Array, b: Array, std: float) -> Array:
-    """exp(−‖a_i − b_j‖²/(2 std²)) as an array (len a, len b)."""
+    """Return exp(−‖a_i − b_j‖²/(2 std²)) as an array (len a, len b)."""
     return np.asarray(np.exp(-0.5 / std**2 * cdist(a, b, "sqeuclidean")))
 
 
@@ -334,7 +334,7 @@ class BatchedUpdate:
         self._unpacking[upper] = self._unpacking.T[upper] = np.arange(len(upper[0]))
 
     def __call__(self, priors: Array, similarities: Array, delta: Array) -> Array:
-        """α (b, n) for `priors` β (b, n), k_Z (n,) and δ (b,)."""
+        """Return α (b, n) for `priors` β (b, n), k_Z (n,) and δ (b,)."""
         packed = priors @ self._products
         right = (priors * similarities) @ self.factor
         scaled = delta * self.kernel.at_zero() ** 2

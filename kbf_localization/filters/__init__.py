@@ -1,1 +1,1 @@
-"""Pose filters: the bank of hypotheses, Algorithm 1 of the paper, and the baselines."""
+"""Pose filters: the belief filter (kbf), Algorithm 1 of the paper, and the baselines."""

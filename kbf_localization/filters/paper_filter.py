@@ -98,7 +98,7 @@ class PoseKernelBayesFilter:
     def step(
         self, motion: Array | None, observation: MapObservation, variances: Array | None = None
     ) -> Estimate:
-        """One turn of Algorithm 1.
+        """Make one turn of Algorithm 1.
 
         At the first step after `reset` no motion means that there was none, and G_{X'|X} is
         k(X_i, X̃_j); at later ones that it is unknown.
@@ -130,7 +130,7 @@ class PoseKernelBayesFilter:
         return Weights(rows, np.full(len(rows), 1.0 / len(rows)))
 
     def _moved_mean(self, belief: Belief, motion: Array | None) -> KernelMean:
-        """Σ_i α_i m_{X_t | x_{t-1} = X_i} (forwardkernelmeanMb)."""
+        """Return Σ_i α_i m_{X_t | x_{t-1} = X_i} (forwardkernelmeanMb)."""
         mean = KernelMean(belief.points, belief.weights, self.space.kernel)
         if motion is None and self._starts:
             return mean
@@ -163,7 +163,7 @@ class PoseKernelBayesFilter:
         return Weights(kept.rows, kept.values / kept.values.sum())
 
     def _samples(self, prior: GaussianPrior) -> Array:
-        """Embedded samples (n, 4) of p(x_1), the same ones for the same prior."""
+        """Return embedded samples (n, 4) of p(x_1), the same ones for the same prior."""
         generator = np.random.default_rng(0)
         count = int(np.clip(len(self.space), MIN_PRIOR_SAMPLES, MAX_PRIOR_SAMPLES))
         covariance = np.asarray(prior.covariance, dtype=np.float64)
@@ -178,7 +178,7 @@ class PoseKernelBayesFilter:
 
 
 def _moved_points(points: Array, motion: Array) -> Array:
-    """f on embedded points (n, 4)."""
+    """Return f on embedded points (n, 4)."""
     return transition(unembed(points), motion)
 
 
@@ -223,7 +223,7 @@ class MapProjection:
         return self._exact or len(self._space) <= WHOLE_MAP_LIMIT
 
     def weights(self, mean: KernelMean) -> Weights:
-        """β on the rows of the map where it is not zero, not normalized."""
+        """Return β on the rows of the map where it is not zero, not normalized."""
         if self._exact or len(self._space) <= SMALL_MAP:
             rows = np.arange(len(self._space))
         else:
@@ -242,7 +242,7 @@ class MapProjection:
         return Weights(rows, self._inverse[np.ix_(inside, inside)] @ values)
 
     def _positions(self, rows: NDArray[np.intp], mean: KernelMean) -> NDArray[np.intp]:
-        """Where `rows` stand in the kept neighbourhood, which is moved when they are not in it."""
+        """Return where `rows` stand in the kept neighbourhood, moved when they are not in it."""
         inside = np.searchsorted(self._rows, rows)
         held = len(self._rows) > 0 and inside[-1] < len(self._rows)
         if held and np.array_equal(self._rows[inside], rows):
@@ -265,7 +265,7 @@ KERNEL_REACH = 6.0
 def scattered_weights(
     space: PoseSpace, ridge: float, mean: KernelMean, rows: NDArray[np.intp], reach: float
 ) -> Array:
-    """β (m,) on these rows (m,) of the map: (G_X + nεI)⁻¹ (m(X_i)), `ridge` being nε.
+    """Return β (m,) on these rows (m,) of the map: (G_X + nεI)⁻¹ (m(X_i)), `ridge` being nε.
 
     Pairs farther apart than `reach` kernel widths are never looked at, in the mean as in G_X: a
     global belief on a map of 100,000 poses spreads over thousands of rows in hundreds of places.
@@ -378,7 +378,7 @@ class PoseSpace:
         return len(self.poses)
 
     def near(self, points: Array, reach: float) -> NDArray[np.intp]:
-        """Rows of the map within `reach` kernel widths of any of the embedded points (m, 4).
+        """Return rows of the map within `reach` kernel widths of any of the embedded points (m, 4).
 
         A few more are found: the points are covered by balls, one for each bunch of them.
         """

@@ -127,7 +127,7 @@ def _step(
     sigma_px: float,
     sigma: Array,
 ) -> tuple[Array, list[Array]]:
-    """One step of Gauss–Newton for all states (n, 6) and points."""
+    """Make one step of Gauss–Newton for all states (n, 6) and points."""
     parts = [
         eliminate(states[group.images], group, at, sigma_px) for group, at in zip(groups, points)
     ]
@@ -137,7 +137,7 @@ def _step(
 
 
 def _tightened(sigma: Array, moved: Array, groups: Sequence[PointGroup]) -> Array:
-    """Priors (n, 6) whose x, y, heading are no wider than what the images that see points moved."""
+    """Return priors (n, 6) whose x, y, heading are no wider than what images with points moved."""
     if not groups:
         return sigma
     seeing = np.unique(np.concatenate([group.images for group in groups]))

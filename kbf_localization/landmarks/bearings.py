@@ -36,7 +36,7 @@ class CameraModel(Protocol):
         """Return unit rays (k, 3) of pixels (k, 2), NaN where there is none."""
 
     def pixels_per_radian(self, pixels: Array) -> Array:
-        """(k,) local focal length."""
+        """Return (k,) local focal length."""
 
 
 class CameraMount(Protocol):
@@ -71,7 +71,7 @@ class Bearings:
 
 
 def bearings_of(pixels: Array | Floats, camera: CameraModel, mount: CameraMount) -> Bearings:
-    """Bearings of pixels (k, 2); what the camera has no ray for gets a scale of zero."""
+    """Return bearings of pixels (k, 2); what the camera has no ray for gets a scale of zero."""
     pixels = np.asarray(pixels, dtype=np.float64).reshape(-1, 2)
     rays = camera.rays(pixels) @ mount.rotation.T
     scale = np.asarray(camera.pixels_per_radian(pixels), dtype=np.float64)
@@ -82,7 +82,7 @@ def bearings_of(pixels: Array | Floats, camera: CameraModel, mount: CameraMount)
 
 
 def _axes(rays: Array) -> Array:
-    """(k, 3, 3): each ray with two unit vectors perpendicular to it and to each other."""
+    """Return (k, 3, 3): each ray with two unit vectors perpendicular to it and to each other."""
     upright = np.abs(rays[:, 2]) > 0.9
     helper = np.where(upright[:, None], np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0]))
     first = cross(rays, helper)
@@ -101,7 +101,7 @@ def cross(first: Array, second: Array) -> Array:
 
 
 def rotations(states: Array) -> Array:
-    """(..., 3, 3) from the base frame to the map's."""
+    """Return (..., 3, 3) from the base frame to the map's."""
     cy, sy = np.cos(states[..., HEADING]), np.sin(states[..., HEADING])
     cp, sp = np.cos(states[..., PITCH]), np.sin(states[..., PITCH])
     cr, sr = np.cos(states[..., ROLL]), np.sin(states[..., ROLL])
@@ -114,7 +114,7 @@ def rotations(states: Array) -> Array:
 
 
 def positions(states: Array) -> Array:
-    """(..., 3) of the base in the map."""
+    """Return (..., 3) of the base in the map."""
     return states[..., [X, Y, HEIGHT]]
 
 
@@ -126,12 +126,12 @@ def spatial(poses: Array, attitudes: Array | None = None) -> Array:
 
 
 def in_base(states: Array, points: Array) -> Array:
-    """Points (..., k, 3) of the map in the base frames of states (..., 6)."""
+    """Return points (..., k, 3) of the map in the base frames of states (..., 6)."""
     return np.asarray(np.matmul(points - positions(states)[..., None, :], rotations(states)))
 
 
 def rotate_to_map(headings: Array, vectors: Array) -> Array:
-    """Vectors (k, 3) turned about the vertical axis by headings (k,)."""
+    """Return vectors (k, 3) turned about the vertical axis by headings (k,)."""
     cos, sin = np.cos(headings), np.sin(headings)
     x, y, z = vectors[:, 0], vectors[:, 1], vectors[:, 2]
     return np.stack((cos * x - sin * y, sin * x + cos * y, z), axis=1)

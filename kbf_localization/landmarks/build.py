@@ -324,7 +324,7 @@ def _fine(
 
 
 def _triangulate_finely(task: _Task, sightings: list[Sighting]) -> tuple[ImageLandmarks, float]:
-    """Landmarks in the map's frame, and the keypoints' standard deviation (0 where unknown)."""
+    """Return landmarks in the map's frame, and the keypoints' deviation (0 where unknown)."""
     image, *partners = sightings
     assert task.matches is not None
     matches = task.matches.astype(np.intp)
@@ -335,7 +335,7 @@ def _triangulate_finely(task: _Task, sightings: list[Sighting]) -> tuple[ImageLa
 
 
 def relative_to(pose: Array, image: ImageLandmarks) -> ImageLandmarks:
-    """Landmarks that are given in the map's frame, in the frame of the image's planar pose."""
+    """Return landmarks given in the map's frame in that of the image's planar pose."""
     cos, sin = np.cos(pose[2]), np.sin(pose[2])
     turn = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]])
     return ImageLandmarks(
@@ -347,7 +347,7 @@ def relative_to(pose: Array, image: ImageLandmarks) -> ImageLandmarks:
 
 
 def _attitude_sigma(table: LandmarkTable) -> tuple[float, float, float]:
-    """Robust deviations of the images' heights, pitches and rolls about their medians.
+    """Return robust deviations of the images' heights, pitches and rolls about their medians.
 
     Neighbours along one drive differ by less than two visits of a place do.
     """
@@ -371,7 +371,7 @@ def as_landmarks(state: Array, image: Sighting, found: Triangulation) -> ImageLa
 
 
 def best_spread(image: Sighting, found: Triangulation, most: int) -> Rows:
-    """At most `most` rows: those with most views, cell by cell in turn over the image."""
+    """Return at most `most` rows: those with most views, cell by cell in turn over the image."""
     count = len(found.keypoints)
     order = np.argsort(-found.views, kind="stable")
     if count <= most:

@@ -118,14 +118,14 @@ class Calibration:
 
 
 def view_distance(poses: Array, pose: Array) -> Array:
-    """Scaled distances (n,) of map poses (n, 3) from a pose: metres, a radian as a metre."""
+    """Return scaled distances (n,) of map poses (n, 3) from a pose: metres, a radian as a metre."""
     offset = poses - pose
     turn = HEADING_METRES * wrap_angle(offset[:, 2])
     return np.asarray(np.sqrt(offset[:, 0] ** 2 + offset[:, 1] ** 2 + turn**2))
 
 
 def features(fix: LandmarkFix | None) -> Array:
-    """(4,): one, log(1 + inliers), matched fraction, log spread; of no fix, those of nothing."""
+    """Return (4,): one, log(1 + inliers), matched fraction, log spread; of no fix, of nothing."""
     if fix is None:
         return np.array([1.0, 0.0, 0.0, np.log(MIN_SPREAD)])
     spread = max(fix.spread, MIN_SPREAD)

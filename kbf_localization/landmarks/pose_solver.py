@@ -94,7 +94,7 @@ class Matches:
 def match_images(
     bearings: Bearings, descriptors: NDArray[np.uint8], images: Sequence[MapImage]
 ) -> Matches:
-    """Mutual matches with each map image by itself, which shows a landmark once."""
+    """Return mutual matches with each map image by itself, which shows a landmark once."""
     usable = np.flatnonzero(bearings.scale > 0.0)
     ready = distance_rows(descriptors[usable])
     found = [mutual_matches(ready @ image.columns.T) for image in images]
@@ -257,7 +257,7 @@ class LandmarkSolver:
     def _solve_samples(
         self, matches: Matches, pairs: NDArray[np.intp], states: Array, reach: Array
     ) -> Array:
-        """States (s, 6) of the samples (s, 2) by Gauss–Newton from `states`."""
+        """Return states (s, 6) of the samples (s, 2) by Gauss–Newton from `states`."""
         # Samples are the last axis: (size, s).
         pairs_seen = matches.pairs.chosen(pairs.T)
         weak = np.concatenate((reach, self.attitude_sigma)) ** -2.0
@@ -289,7 +289,7 @@ class LandmarkSolver:
         rows: Rows,
         prior_pose: Array,
     ) -> LandmarkFix | None:
-        """Robust least squares of all six states on the inliers, chosen again in every step."""
+        """Solve robust least squares of all six states on the inliers, chosen at every step."""
         weak = np.array([WIDE_M, WIDE_M, WIDE_RAD, *self.attitude_sigma]) ** -2.0
         prior = np.concatenate((state[:3], attitude))
         for step in range(MAX_REFINEMENTS):
@@ -360,13 +360,13 @@ def _contradicts(fix: LandmarkFix, prior_covariance: Array) -> bool:
 
 
 def _reach(covariance: Array) -> Array:
-    """How far (3,) a sample's pose may lie from its start: 3 σ of the prior, within bounds."""
+    """Return how far (3,) a sample may lie from its start: 3 σ of the prior, within bounds."""
     sigma = 3.0 * np.sqrt(np.abs(np.nan_to_num(np.diagonal(covariance))))
     return np.asarray(np.clip(sigma, NEAREST_REACH, FARTHEST_REACH))
 
 
 def _nearest_attitude(attitudes: Array, poses: Array, pose: Array, count: int = 3) -> Array:
-    """Mean height, pitch, roll (3,) of the map images nearest to the pose."""
+    """Return mean height, pitch, roll (3,) of the map images nearest to the pose."""
     offset = poses - pose
     distance = offset[:, 0] ** 2 + offset[:, 1] ** 2 + wrap_angle(offset[:, 2]) ** 2
     return np.asarray(attitudes[np.argsort(distance, kind="stable")[:count]].mean(axis=0))
@@ -381,7 +381,7 @@ def _sample(rng: np.random.Generator, matches: Matches, size: int) -> NDArray[np
 
 
 def _scores(states: Array, matches: Matches, sigma_px: float) -> Array:
-    """Σ min(q / gate, 1) (s,) of states (s, 6): one matrix product projects all points.
+    """Return Σ min(q / gate, 1) (s,) of states (s, 6): one matrix product projects all points.
 
     A component a · (Rᵀ (P − t) − c) is linear in the entries of R and of Rᵀ t + c.
     """
@@ -418,7 +418,7 @@ def _one_each(matches: Matches, chi2: Array, gate: float) -> Rows:
 
 
 def _visible(state: Array, placed: Sequence[MapImage], bearings: Bearings) -> int:
-    """How many landmarks lie within the cone that holds the image's keypoints.
+    """Return how many landmarks lie within the cone that holds the image's keypoints.
 
     Landmarks of several images may be one point: the count is the largest of one image.
     """

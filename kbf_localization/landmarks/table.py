@@ -167,11 +167,11 @@ class LandmarkTable:
         return cls(starts, attitudes.astype(np.float32), columns)
 
     def __len__(self) -> int:
-        """How many images it has."""
+        """Return how many images it has."""
         return len(self.starts) - 1
 
     def counts(self) -> NDArray[np.int64]:
-        """(n,) landmarks of each image."""
+        """Return (n,) landmarks of each image."""
         return np.asarray(np.diff(self.starts.astype(np.int64)), dtype=np.int64)
 
     def image(self, row: int) -> ImageLandmarks:

@@ -106,7 +106,7 @@ def _logarithmic(places: Array) -> Array:
 
 
 def _spread_out(places: Array, count: int) -> Rows:
-    """Up to `count` of the places (k, 3), each the farthest from the origin and those before it."""
+    """Return up to `count` of the places (k, 3), each farthest from the origin and those before."""
     chosen: list[int] = []
     gap = np.linalg.norm(places, axis=1)
     for _ in range(min(count, len(places))):
@@ -119,7 +119,7 @@ def _spread_out(places: Array, count: int) -> Rows:
 
 
 def match_views(image: Sighting, partners: Sequence[Sighting]) -> NDArray[np.intp]:
-    """(k, 1 + v): each keypoint's row in the image and in its partners, -1 where unmatched."""
+    """Return (k, 1 + v): each keypoint's row in the image and its partners, -1 where unmatched."""
     count = len(image.bearings)
     matches = np.full((count, 1 + len(partners)), -1, dtype=np.intp)
     matches[:, 0] = np.where(image.bearings.scale > 0.0, np.arange(count), -1)
@@ -138,7 +138,7 @@ def triangulate(
     matches: NDArray[np.intp] | None = None,
     max_depth_error: float = MAX_DEPTH_ERROR,
 ) -> Triangulation:
-    """Points that at least `min_views` images, this included, agree on.
+    """Return points that at least `min_views` images, this included, agree on.
 
     Their depth's σ is at most `max_depth_error` of the depth.
     """
@@ -226,7 +226,7 @@ def stack_views(images: Sequence[Sighting], matches: NDArray[np.intp]) -> Views:
 
 
 def _scan_depths(views: Views) -> Array:
-    """Points (m, 3) on the first image's rays at the depth with the least truncated error."""
+    """Return points (m, 3) on the first image's rays at the depth of least truncated error."""
     rotation, centre = rotations(views.states), views.bearings.centre
     eyes = positions(views.states) + rotation @ centre
     rays = views.bearings.axes[0, :, 0] @ rotation[0].T
@@ -250,7 +250,7 @@ def _scan_depths(views: Views) -> Array:
 
 
 def _refine(views: Views, points: Array, sigma_px: float) -> tuple[Array, Array, Array]:
-    """Points (m, 3) by robust Gauss–Newton, their information (m, 3, 3), and chi² (v, m)."""
+    """Return points (m, 3) by robust Gauss–Newton, their information (m, 3, 3), and chi² (v, m)."""
     rotation = rotations(views.states)
     eyes = (positions(views.states) + rotation @ views.bearings.centre).T[..., None]
     in_map = views.bearings.axes @ rotation.swapaxes(1, 2)[:, None]

@@ -102,7 +102,7 @@ class OdometryBuffer:
             return self._stamps[0] if self._stamps else None
 
     def at(self, stamp_ns: int) -> OdometryReading | None:
-        """Odometry at a time, linear between its neighbours; the newest for a later time.
+        """Return odometry at a time, linear between its neighbours; the newest for a later time.
 
         None where all readings are later, or there are none.
         """

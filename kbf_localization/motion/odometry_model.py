@@ -63,7 +63,7 @@ def noise_between(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -
 
 
 def maximum_likelihood_noise(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -> Array:
-    """Variances (σ_x², σ_y², σ_c², σ_s²) of one step by maximum likelihood, as the paper has them.
+    """Return variances (σ_x², σ_y², σ_c², σ_s²) of a step by maximum likelihood, as in the paper.
 
     The transition errors are independent and Gaussian with mean zero, so each variance is the mean
     of the squared errors. Arguments as for `noise_between`, which equals it on records without
@@ -74,7 +74,7 @@ def maximum_likelihood_noise(poses: ArrayLike, motions: ArrayLike, next_poses: A
 
 
 def transition_errors(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -> Array:
-    """Embedded next poses minus f(poses), (s, 4), of the steps whose numbers are all finite."""
+    """Return embedded next poses minus f(poses), (s, 4), of steps with finite numbers alone."""
     before = np.asarray(poses, dtype=np.float64)
     motions = np.asarray(motions, dtype=np.float64)
     after = np.asarray(next_poses, dtype=np.float64)

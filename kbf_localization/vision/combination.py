@@ -164,5 +164,5 @@ class CombinedGallery(Gallery):
             part.check()
 
     def _of(self, query: Counts) -> Iterator[tuple[Gallery, Counts]]:
-        """Each part with its bytes of a query."""
+        """Return each part with its bytes of a query."""
         return zip(self._parts, np.split(query, self._ends), strict=True)

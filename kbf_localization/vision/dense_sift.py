@@ -262,7 +262,7 @@ def _window_halves(size: int) -> Floats:
 
 @lru_cache(maxsize=1)
 def _patch_window() -> Floats:
-    """Lowe's Gaussian over the patch (128,), with a deviation of half its side, cell by cell."""
+    """Return Lowe's Gaussian over the patch (128,), a deviation of half its side, by cells."""
     offsets = (np.arange(CELLS_PER_SIDE) - (CELLS_PER_SIDE - 1) / 2.0) / (CELLS_PER_SIDE / 2.0)
     profile = np.exp(-0.5 * offsets**2)
     return np.repeat(np.outer(profile, profile), ORIENTATIONS).astype(np.float32)

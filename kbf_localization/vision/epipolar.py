@@ -161,11 +161,11 @@ class MatchTable:
         return np.swapaxes(second, 1, 2) @ first, moved[:, 0]
 
     def rows(self, kept: Flags) -> MatchTable:
-        """Only the matches that are `kept` (m,); the pairs stay."""
+        """Return only the matches that are `kept` (m,); the pairs stay."""
         return replace(self, first=self.first[kept], second=self.second[kept], pair=self.pair[kept])
 
     def thinned(self, count: int) -> MatchTable:
-        """About `count` of the matches, for a coarse search."""
+        """Return about `count` of the matches, for a coarse search."""
         return self.rows(np.arange(len(self.pair)) % max(1, len(self.pair) // count) == 0)
 
 
@@ -219,7 +219,7 @@ class EpipolarProblem:
         return rotation_of(yaw, pitch, np.pi if state.upside_down else 0.0), place
 
     def errors(self, state: CameraState, matches: MatchTable) -> Array:
-        """Sampson errors (m,) in pixels; NaN beyond the lens."""
+        """Return Sampson errors (m,) in pixels; NaN beyond the lens."""
         seen = self.rays(state, matches)
         essential = self._essential(state, matches).take(matches.pair, axis=2)
         at_second = (essential * seen.first).sum(axis=1)
@@ -305,7 +305,7 @@ class EpipolarProblem:
     def refine(
         self, state: CameraState, scales: Sequence[float] = SCALES_PX, steps: int = STEPS
     ) -> CameraState:
-        """Levenberg–Marquardt on the robust errors, whose scale is annealed."""
+        """Run Levenberg–Marquardt on the robust errors, whose scale is annealed."""
         for scale in scales:
             state = self._descend(state, scale, steps)
         return state
@@ -355,7 +355,7 @@ class EpipolarProblem:
         return state
 
     def _robust_cost(self, state: CameraState, scale: float) -> float:
-        """Half the sum of Geman and McClure's s² / (1 + s² / scale²), and the prior."""
+        """Return half the sum of Geman and McClure's s² / (1 + s² / scale²), and the prior."""
         try:
             squares = self.errors(state, self.matches) ** 2
         except KbfError:
@@ -379,7 +379,7 @@ class EpipolarProblem:
         return np.asarray(np.where(np.isfinite(errors), (1.0 + errors**2 / scale**2) ** -2, 0.0))
 
     def normal_equations(self, state: CameraState, scale: float) -> tuple[Array, Array]:
-        """Gauss–Newton's matrix and gradient, with the prior of k1."""
+        """Return Gauss–Newton's matrix and gradient, with the prior of k1."""
         errors = self.errors(state, self.matches)
         weights, jacobian = self.weights(errors, scale), self.jacobian(state)
         hessian = jacobian.T @ (weights[:, None] * jacobian)
@@ -416,7 +416,7 @@ class EpipolarProblem:
         return result
 
     def is_behind(self, state: CameraState) -> bool:
-        """Whether most points whose rays are not parallel would lie behind the camera."""
+        """Return whether most points whose rays are not parallel would lie behind the camera."""
         nearest, clear = self._depths(state)
         fits = clear & (np.abs(self.errors(state, self.matches)) < TRUNCATION_PX)
         return bool((nearest[fits] < 0.0).mean() > 0.5) if fits.any() else False

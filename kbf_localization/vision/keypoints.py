@@ -96,14 +96,14 @@ def upright_sift(image: Image, count: int) -> Features:
 
 
 def bound_components(descriptors: Floats) -> Floats:
-    """Descriptors (k, 128) whose components are at most 0.2 of their lengths."""
+    """Return descriptors (k, 128) whose components are at most 0.2 of their lengths."""
     lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
     bounded = np.minimum(descriptors, np.float32(MAX_COMPONENT) * lengths[:, None])
     return np.asarray(bounded, dtype=np.float32)
 
 
 def _extrema(image: Image, count: int) -> _Extrema:
-    """At most about `count` extrema of one octave, to fractions of a pixel."""
+    """Return at most about `count` extrema of one octave, to fractions of a pixel."""
     scales = FIRST_SIGMA_PX * 2.0 ** (np.arange(INTERVALS + 3) / INTERVALS)
     differences = _differences(image, scales)
     found = _peaks(differences[1 : INTERVALS + 1]) + differences[0].size
@@ -117,7 +117,7 @@ def _extrema(image: Image, count: int) -> _Extrema:
 
 
 def _peaks(planes: Floats) -> NDArray[np.intp]:
-    """Pixels that are as high as their neighbours and above the threshold, or pits."""
+    """Return pixels that are as high as their neighbours and above the threshold, or pits."""
     # As one tall image, for few calls: across the seams only pixels of the border are compared.
     tall = planes.reshape(-1, planes.shape[2])
     kernel = np.ones((3, 3), np.uint8)
@@ -130,7 +130,7 @@ def _peaks(planes: Floats) -> NDArray[np.intp]:
 
 
 def _peaks_in_scale(differences: Floats, at: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Those of the peaks `at` that exceed their nine neighbours in the scales beside theirs."""
+    """Return the peaks `at` that exceed their nine neighbours in the scales beside theirs."""
     _, height, width = differences.shape
     flat, step = differences.ravel(), height * width
     # Most fail at the first neighbours: the pixel itself in the other scales.
@@ -145,7 +145,7 @@ def _peaks_in_scale(differences: Floats, at: NDArray[np.intp]) -> NDArray[np.int
 
 
 def _differences(image: Image, scales: Array) -> Floats:
-    """Differences of Gaussians (s - 1, h, w), in a buffer that the next call overwrites."""
+    """Return differences of Gaussians (s - 1, h, w), in a buffer that the next call overwrites."""
     smooth = image.astype(np.float32)
     before = CAMERA_SIGMA_PX
     out = _buffer("differences", (len(scales) - 1, *image.shape))
@@ -160,7 +160,7 @@ def _differences(image: Image, scales: Array) -> Floats:
 
 
 def _interpolate(differences: Floats, at: NDArray[np.intp]) -> _Extrema:
-    """Extrema of the quadratics through the neighbours, without those on edges.
+    """Return extrema of the quadratics through the neighbours, without those on edges.
 
     Place and scale are interpolated apart from each other: their mixed derivatives are small.
     """
@@ -197,7 +197,7 @@ def _interpolate(differences: Floats, at: NDArray[np.intp]) -> _Extrema:
 
 
 def _describe(image: Image, extrema: _Extrema) -> Floats:
-    """Raw descriptors (k, 128): 4 by 4 cells of 8 orientations round each extremum."""
+    """Return raw descriptors (k, 128): 4 by 4 cells of 8 orientations round each extremum."""
     smooth = cv2.GaussianBlur(image, (0, 0), FIRST_SIGMA_PX)
     votes = _buffer("votes", (*image.shape, ORIENTATIONS))
     write_gradient_votes(np.asarray(smooth, dtype=np.uint8), votes)
@@ -217,7 +217,7 @@ def _describe(image: Image, extrema: _Extrema) -> Floats:
 
 @lru_cache(maxsize=1)
 def _window() -> Floats:
-    """Two boxes of 5 pixels, one after the other, along an axis: a triangle of 9."""
+    """Apply two boxes of 5 pixels, one after the other, along an axis: a triangle of 9."""
     box = np.full(WINDOW_PX, 1.0 / WINDOW_PX)
     return np.asarray(np.convolve(box, box), dtype=np.float32)
 
@@ -274,7 +274,7 @@ def detect_keypoints(image: Image) -> Keypoints:
 
 
 def detect_rotated_keypoints(image: Image) -> Keypoints:
-    """OpenCV's SIFT keypoints, turned to their dominant orientation: for cameras that roll."""
+    """Return OpenCV's SIFT keypoints in their dominant orientation: for cameras that roll."""
     small, halvings = _halved(image)
     found, raw = _sift(800 if halvings else 400).detectAndCompute(small, None)
     if not found:
@@ -286,7 +286,7 @@ def detect_rotated_keypoints(image: Image) -> Keypoints:
 
 
 def root_sift(descriptors: Floats) -> NDArray[np.uint8]:
-    """Square roots of the L1-normalized descriptors (Arandjelović and Zisserman 2012), in bytes."""
+    """Return roots of the L1-normalized descriptors (Arandjelović, Zisserman 2012), in bytes."""
     total = np.maximum(descriptors.sum(axis=1, keepdims=True), np.float32(1e-6))
     rooted = np.sqrt(descriptors / total)
     scaled = np.minimum(rooted * np.float32(_BYTE_SCALE) + np.float32(0.5), np.float32(255.0))
@@ -315,13 +315,13 @@ def _sift(features: int) -> Any:
 
 
 def squared_distances(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Floats:
-    """(k, l) squared distances of descriptors (k, 128) and (l, 128), by one matrix product."""
+    """Return squared distances (k, l) of descriptors (k, 128), (l, 128) by one matrix product."""
     found: Floats = distance_rows(first) @ distance_columns(second).T
     return found
 
 
 def distance_rows(descriptors: NDArray[np.uint8]) -> Floats:
-    """(k, 130): their products with those of `distance_columns` are squared distances.
+    """Return (k, 130): their products with those of `distance_columns` are squared distances.
 
     x · (−2 y) + |x|² · 1 + 1 · |y|²: whole numbers below 2²⁴, so exact in any order of summation.
     """
@@ -333,14 +333,14 @@ def distance_rows(descriptors: NDArray[np.uint8]) -> Floats:
 
 
 def distance_columns(descriptors: NDArray[np.uint8]) -> Floats:
-    """(l, 130): see `distance_rows`."""
+    """Return (l, 130): see `distance_rows`."""
     found = distance_rows(descriptors)[:, [*range(DESCRIPTOR_LENGTH), -1, -2]]
     found[:, :DESCRIPTOR_LENGTH] *= np.float32(-2.0)
     return found
 
 
 def mutual_matches(distances: Floats, max_ratio: float = MAX_RATIO) -> tuple[Rows, Rows, Floats]:
-    """Rows and columns that are each other's nearest, with the ratio to the second nearest.
+    """Return rows and columns that are each other's nearest, with the ratio to the second nearest.
 
     `distances` (k, l) are squared; the ratio is of distances, and bounded by `max_ratio`.
     """

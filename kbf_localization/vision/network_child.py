@@ -201,7 +201,7 @@ class _Network:
         return vector
 
     def _pooled(self, features: Floats) -> Floats:
-        """Features (D,), (tokens, D) or (C, H, W) as one vector."""
+        """Return features (D,), (tokens, D) or (C, H, W) as one vector."""
         if features.ndim == 1:
             if self._pool not in (None, "none"):
                 raise ValueError("it gives one vector an image already: leave --pool away")

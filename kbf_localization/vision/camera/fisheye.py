@@ -93,7 +93,7 @@ class FisheyeCamera(LensCamera):
         return np.asarray(1.0 + s * (3.0 * k1 + s * (5.0 * k2 + s * (7.0 * k3 + s * 9.0 * k4))))
 
     def _angle(self, radius: Array) -> Array:
-        """Angles from the axis of image radii; NaN beyond the model's reach."""
+        """Return angles from the axis of image radii; NaN beyond the model's reach."""
         angles, radii = self._table
         angle = np.interp(radius, radii, angles)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

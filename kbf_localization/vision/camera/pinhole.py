@@ -144,7 +144,7 @@ class PinholeCamera(LensCamera):
         return above / below, (d_above - above / below * d_below) / below
 
     def _lens(self, flat: Array) -> Array:
-        """Points (k, 2) at focal length 1 after the lens, before the tilt of the sensor."""
+        """Return points (k, 2) at focal length 1 after the lens, before the tilt of the sensor."""
         _, _, p1, p2, _, _, _, _, s1, s2, s3, s4, _, _ = self._coefficients
         x, y = flat.T
         squares = x * x + y * y
@@ -159,7 +159,7 @@ class PinholeCamera(LensCamera):
         )  # fmt: skip
 
     def _lens_jacobian(self, flat: Array) -> Array:
-        """(k, 2, 2) derivatives of `_lens`."""
+        """Return (k, 2, 2) derivatives of `_lens`."""
         _, _, p1, p2, _, _, _, _, s1, s2, s3, s4, _, _ = self._coefficients
         x, y = flat.T
         squares = x * x + y * y
