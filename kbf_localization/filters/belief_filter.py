@@ -9,7 +9,7 @@ them claims are born, and what the map cannot represent goes to the null hypothe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import expit
@@ -26,6 +26,7 @@ from kbf_localization.filters.hypothesis import (
     Hypothesis,
     MeasuredPose,
     Transfer,
+    agreement,
     from_fix,
     is_sound,
     landmark_update,
@@ -266,7 +267,11 @@ class BeliefFilter:
                 continue
             view = self._view(observation, item)
             fix = self._landmark_fix(observation, view, item) if heavy else None
-            found.append(self._association(item, view, fix))
+            association = self._association(item, view, fix)
+            if fix is not None:
+                likely = agreement(item, fix, self._similarity.scales)
+                association = replace(association, agreement=likely)
+            found.append(association)
         return tuple(found)
 
     def _view(self, observation: MapObservation, component: Hypothesis) -> LocalPosterior:

@@ -209,6 +209,18 @@ def innovation(component: Hypothesis, fix: LandmarkFix) -> tuple[Array, Array, f
     return residual, covariance, float(residual @ np.linalg.solve(covariance, residual))
 
 
+def agreement(component: Hypothesis, fix: LandmarkFix, scales: Array) -> float:
+    """Return the log density ratio ≥ 0 of a fix's pose where it was predicted against anywhere.
+
+    A fix at a wrong place is anywhere within the map's scales (3,) of the predicted pose.
+    """
+    _, covariance, squared = innovation(component, fix)
+    log_volume = float(np.log(2.0 * scales).sum())
+    log_density = -0.5 * (float(np.linalg.slogdet(2.0 * np.pi * covariance)[1]) + squared)
+    found = log_volume + log_density
+    return max(found, 0.0) if np.isfinite(found) else 0.0
+
+
 def landmark_update(component: Hypothesis, fix: LandmarkFix) -> tuple[Hypothesis, float] | None:
     """Return the component after a Kalman step by a fix, with the innovation's mean square.
 

@@ -198,13 +198,15 @@ EVIDENCE_MEMORY = 3.0
 class Association:
     """A hypothesis with its local posterior given an image, and the log odds of the fit there.
 
-    `fix` is the pose that landmarks measure there, None where they do not.
+    `fix` is the pose that landmarks measure there, None where they do not; `agreement` how far it
+    speaks for the hypothesis by being where that predicts it, a log ratio ≥ 0.
     """
 
     hypothesis: Hypothesis
     posterior: LocalPosterior
     log_odds: float
     fix: LandmarkFix | None = None
+    agreement: float = 0.0
 
     @property
     def fit(self) -> float:
@@ -228,21 +230,28 @@ class Association:
     def landmark_ratio(self) -> float:
         """Return the log-likelihood ratio of the landmarks against elsewhere, 0 without a fix.
 
-        Few landmarks speak against a place as far as the map covers it. A fix that contradicts the
-        predicted pose does not speak for the hypothesis.
+        Few landmarks speak against a place as far as the map covers it, and as they do not agree
+        with the hypothesis. A fix that contradicts the predicted pose does not speak for it.
         """
         if self.fix is None:
             return 0.0
-        ratio = log_ratio(self.fix)
+        ratio = self._fitting_ratio
         if ratio < 0.0:
             return self.information * ratio
         squared = innovation(self.hypothesis, self.fix)[2]
         return ratio if squared <= GATE_MAHALANOBIS else 0.0
 
+    @property
+    def _fitting_ratio(self) -> float:
+        """Return the fix's log-likelihood ratio; agreement excuses few landmarks, and no more."""
+        assert self.fix is not None
+        ratio = log_ratio(self.fix)
+        return ratio if ratio >= 0.0 else min(ratio + self.agreement, 0.0)
+
     def evidence(self, floor: float = 0.0) -> float:
         """Return the larger log-likelihood ratio, by the whole image or by landmarks."""
         whole = self.log_ratio(floor)
-        return whole if self.fix is None else max(whole, self.fix.log_likelihood_ratio)
+        return whole if self.fix is None else max(whole, self._fitting_ratio)
 
     @property
     def confirms(self) -> bool:
@@ -250,7 +259,7 @@ class Association:
 
         It does not where the map shows nothing of the place, whatever the likelihood ratio.
         """
-        if self.fix is not None and self.fix.log_likelihood_ratio >= 0.0:
+        if self.fix is not None and self._fitting_ratio >= 0.0:
             return True
         return self.posterior.coverage > SHOWN_COVERAGE and self.log_odds > 0.0
 

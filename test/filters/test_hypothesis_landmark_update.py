@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from kbf_localization.filters.hypothesis import (
     MAX_LOG_RATIO,
@@ -9,6 +10,7 @@ from kbf_localization.filters.hypothesis import (
     REANCHOR_INLIERS,
     Hypothesis,
     MeasuredPose,
+    agreement,
     from_fix,
     landmark_update,
     log_ratio,
@@ -72,3 +74,23 @@ def test_a_birth_has_the_fixs_pose_and_covariance():
     np.testing.assert_allclose(component.pose, fix.pose)
     np.testing.assert_allclose(component.covariance, fix.covariance)
     assert component.number == 7
+
+
+def test_agreement_is_the_density_of_the_fix_against_an_even_one():
+    """SciPy's normal density of the fix's pose, times the volume in which a wrong one may be."""
+    component = prior()
+    fix = Fix(component.pose + np.array([0.05, -0.02, 0.01]), np.diag([0.02, 0.03, 0.01]) ** 2)
+    scales = np.array([1.5, 1.5, 0.4])
+    density = multivariate_normal(component.pose, component.covariance + fix.covariance)
+    expected = np.log(density.pdf(fix.pose) * np.prod(2.0 * scales))
+    assert expected > 0.0
+    assert agreement(component, fix, scales) == pytest.approx(expected)
+
+
+def test_a_fix_where_nothing_is_predicted_or_far_from_it_does_not_agree():
+    scales = np.array([1.5, 1.5, 0.4])
+    sharp = np.eye(3) * 1e-4
+    vague = Hypothesis.from_prior(np.zeros(3), np.diag([9.0, 9.0, 3.0]), 1)
+    assert agreement(vague, Fix(np.zeros(3), sharp), scales) == 0.0
+    assert agreement(prior(), Fix(prior().pose + np.array([3.0, 0.0, 0.0]), sharp), scales) == 0.0
+    assert agreement(prior(), Fix(np.full(3, np.nan), sharp), scales) == 0.0

@@ -145,3 +145,11 @@ def test_places_whose_landmarks_fit_keep_their_odds():
     np.testing.assert_allclose(landmark_ratios(seen), [4.0, 4.0, -2.0, 0.0])
     np.testing.assert_allclose(landmark_ratios(seen[2:]), [-2.0, 0.0])
     assert landmark_ratios([]).shape == (0,)
+
+
+def test_agreement_with_the_hypothesis_excuses_few_landmarks_and_no_more():
+    few = measured(1, -2.0)
+    assert replace(few, agreement=1.5).landmark_ratio == pytest.approx(-0.5)
+    assert replace(few, agreement=9.0).landmark_ratio == 0.0
+    assert replace(few, agreement=9.0).confirms and not replace(few, agreement=1.5).confirms
+    assert replace(measured(1, 2.0), agreement=9.0).landmark_ratio == pytest.approx(2.0)

@@ -9,7 +9,9 @@ import pytest
 from kbf_localization.evaluation.map_plot import image_strip
 from kbf_localization.training_map import TrainingMap
 from kbf_localization.training_map import training_map as map_module
+from kbf_localization.training_map.training_map import MapObservation
 from kbf_localization.vision.describer import ImageDescription
+from kbf_localization.vision.keypoints import Keypoints
 from test.datasets.test_image_messages import hidden_behind
 
 
@@ -124,3 +126,25 @@ def test_a_forged_thumbnail_is_not_decoded(number_map: TrainingMap) -> None:
     hidden = hidden_behind(b"\xff\x00")
     forged = replace(number_map, thumbnails=[hidden] * len(number_map))
     assert image_strip(forged) is None
+
+
+def keypoints_of(seed: int, count: int) -> Keypoints:
+    """Return keypoints with random descriptors, which match no others."""
+    generator = np.random.default_rng(seed)
+    descriptors = generator.integers(0, 256, (count, 128), dtype=np.uint8)
+    return Keypoints(generator.uniform(0.0, 100.0, (count, 2)), descriptors)
+
+
+def test_the_matched_fraction_is_that_of_the_keypoints_two_images_share(
+    number_map: TrainingMap,
+) -> None:
+    def observe(keypoints: Keypoints | None) -> MapObservation:
+        return number_map.observe(replace(number_map.description(2), keypoints=keypoints))
+
+    first, second = keypoints_of(0, 200), keypoints_of(1, 160)
+    second.descriptors[:40] = first.descriptors[100:140]
+    assert observe(first).matched_fraction(observe(first)) == 1.0
+    assert observe(second).matched_fraction(observe(first)) == pytest.approx(40 / 160, abs=0.02)
+    few = keypoints_of(2, map_module.MIN_COMPARED_KEYPOINTS - 1)
+    assert observe(first).matched_fraction(observe(few)) is None
+    assert observe(first).matched_fraction(observe(None)) is None
