@@ -487,7 +487,11 @@ def _storage_of(path: Path) -> Path:
         return files[0]
     raise DatasetError(
         f"{path}: no bag, metadata.yaml is missing"
-        + (f"; restore it with: ros2 bag reindex {path}" if files else "")
+        + (
+            f"; restore it with: ros2 bag reindex {path}"
+            if files
+            else "; kbf convert makes a bag of any drive"
+        )
     )
 
 

@@ -257,7 +257,8 @@ def _load(path: Path) -> TrainingMap:
     try:
         # To open a pipe would wait for whoever writes into it.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise MapError(f"{path}: cannot be read: it is not a regular file")
+            what = "a folder" if path.is_dir() else "not a regular file"
+            raise MapError(f"{path}: is {what}; a map is a file that kbf map build writes")
         with path.open("rb") as file:
             verify_seal(file, str(path))
         with h5py.File(path, "r") as content:
