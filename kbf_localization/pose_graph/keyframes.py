@@ -433,9 +433,7 @@ class TrackBuilder:
         for column, other in enumerate(others.tolist(), start=1):
             if (row, other) not in self._matches:
                 there = matches[:, column]
-                back = np.full(len(self.keypoints[other]), -1, dtype=np.int16)
-                found = np.flatnonzero(there >= 0)
-                back[there[found]] = found
+                back = _reversed(there, len(self.keypoints[other])).astype(np.int16)
                 self._matches[row, other], self._matches[other, row] = there.copy(), back
 
     def _tasks(
@@ -458,7 +456,7 @@ def _triangulate(task: Task, camera: CameraModel, mount: CameraMount) -> Points:
         for state, found in zip(task.states, task.keypoints)
     ]
     image, *partners = sightings
-    matches = _match(image, partners, task.matches)
+    matches = _match(image, partners, task.rows, task.matches)
     views = min(MIN_VIEWS, len(sightings))
     if len(sightings) < 2:
         return Points(matches.astype(np.int16), None, None)
@@ -477,11 +475,31 @@ def _triangulate(task: Task, camera: CameraModel, mount: CameraMount) -> Points:
 
 
 def _match(
-    image: Sighting, partners: Sequence[Sighting], known: Sequence[NDArray[np.int16] | None]
+    image: Sighting,
+    partners: Sequence[Sighting],
+    rows: Rows,
+    known: Sequence[NDArray[np.int16] | None],
 ) -> NDArray[np.intp]:
-    """Return matches (k, 1 + v) with the partners, those that are known already from there."""
-    missing = [partner for partner, found in zip(partners, known) if found is None]
-    matched = match_views(image, missing)
-    columns = iter(matched.T[1:])
-    found = [next(columns) if there is None else there.astype(np.intp) for there in known]
-    return np.stack([matched[:, 0], *found], axis=1)
+    """Return matches (k, 1 + v) with the partners, those that are known already from there.
+
+    Of two keyframes the one of the lower row is matched with the other. The ratio test is not
+    symmetric, and which matches are known already depends on how far other workers have come.
+    """
+    count, own = len(image.bearings), int(rows[0])
+    found = [match_views(image, ())[:, 0]]
+    for partner, other, there in zip(partners, rows[1:].tolist(), known):
+        if there is not None:
+            found.append(there.astype(np.intp))
+        elif own < other:
+            found.append(match_views(image, [partner])[:, 1])
+        else:
+            found.append(_reversed(match_views(partner, [image])[:, 1], count))
+    return np.stack(found, axis=1)
+
+
+def _reversed(matches: NDArray[np.integer[Any]], count: int) -> NDArray[np.intp]:
+    """Return for each of `count` keypoints which one of `matches` (k,) it is, -1 for none."""
+    back = np.full(count, -1, dtype=np.intp)
+    found = np.flatnonzero(matches >= 0)
+    back[matches[found]] = found
+    return back

@@ -1,15 +1,18 @@
 """Maps and tuning on a Dask cluster of two worker processes: the same as in this process."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kbf_localization.datasets.cold import ColdDrive
+from kbf_localization.datasets.parts import DrivePart, parse_part
 from kbf_localization.evaluation.cross_validation import tune
 from kbf_localization.evaluation.frame_pool import describe_drives
 from kbf_localization.mapping import build_map, held_out
 from kbf_localization.parallel import DaskCluster, Serial
+from kbf_localization.pose_graph.estimate import estimate_poses
 from test.conftest import learning_quickly
 from test.datasets.cold_folders import make_cold_drive
 
@@ -55,6 +58,29 @@ def test_a_map_built_on_the_cluster_is_the_same_map(
     np.testing.assert_array_equal(there.poses, here.poses)
     np.testing.assert_array_equal(there.motion_variances, here.motion_variances)
     assert list(there.thumbnails) == list(here.thumbnails)
+
+
+@pytest.mark.slow
+def test_landmarks_and_closures_on_the_cluster_are_the_same(
+    cluster: DaskCluster, office_drives: tuple[Path, Path]
+) -> None:
+    parts = [DrivePart(ColdDrive(path), parse_part("0:0.25")) for path in office_drives]
+    here, there = (
+        build_map(parts[:1], poses=8, words=20, workers=workers, landmarks=True).landmarks
+        for workers in (Serial(), cluster)
+    )
+    assert here is not None and there is not None
+    rows, poses = np.arange(8), np.zeros((8, 3))
+    np.testing.assert_array_equal(here.table.counts(), there.table.counts())
+    assert here.table.counts().sum() > 100
+    for name in ("descriptors", "points", "covariances", "attitudes"):
+        ours, theirs = (getattr(item.table.place(rows, poses), name) for item in (here, there))
+        np.testing.assert_allclose(theirs, ours, rtol=1e-9, atol=1e-12)
+    joined = [estimate_poses(parts, workers=workers) for workers in (Serial(), cluster)]
+    assert joined[0].drives_joined == 2 and joined[0].closures
+    assert len(joined[0].closures) == len(joined[1].closures)
+    for ours, theirs in zip(*(item.trajectories for item in joined), strict=True):
+        np.testing.assert_allclose(theirs.poses, ours.poses, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow
