@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kbf_localization import build_map, evaluate, localize, open_drive
+from kbf_localization.datasets.parts import DrivePart, parse_part
 from kbf_localization.errors import ParameterError
 from kbf_localization.training_map import TrainingMap
 
@@ -28,7 +29,7 @@ def test_map_knows_itself_and_lends_its_words(
 def test_fixes_are_those_of_the_evaluation(
     office_map: TrainingMap, office_drives: tuple[Path, Path]
 ) -> None:
-    drive = open_drive(office_drives[1])
+    drive = DrivePart(open_drive(office_drives[1]), parse_part("0:0.25"))
     reported: list[tuple[int, int]] = []
     fixes = list(
         localize(office_map, drive, progress=lambda done, total, _: reported.append((done, total)))
