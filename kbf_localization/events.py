@@ -39,6 +39,7 @@ class Event(str, Enum):
     INITIAL_POSE_WRONG_FRAME = "initial_pose_wrong_frame"
     INITIAL_POSE_INVALID = "initial_pose_invalid"
     INITIAL_POSE_OFF_MAP = "initial_pose_off_map"
+    MESSAGE_INVALID = "message_invalid"
     POSE_NOT_SAVED = "pose_not_saved"
     UNEXPECTED_ERROR = "unexpected_error"
 

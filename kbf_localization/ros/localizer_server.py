@@ -180,13 +180,24 @@ class LocalizerServer:
             self._camera.on_info,
             steady=False,
             wanted=lambda: self._camera.wants_info,
+            unreadable=self._on_unreadable,
         )
         static = Topic(
-            "/tf_static", TFMessage, static_qos, self._on_static_transforms, steady=False
+            "/tf_static",
+            TFMessage,
+            static_qos,
+            self._on_static_transforms,
+            steady=False,
+            unreadable=self._on_unreadable,
         )
         if values["odom_source"] == "tf":
             odometry = Topic(
-                "/tf", TFMessage, odom_qos, self._on_transforms, finished=self._odometry_taken
+                "/tf",
+                TFMessage,
+                odom_qos,
+                self._on_transforms,
+                finished=self._odometry_taken,
+                unreadable=self._on_unreadable,
             )
             return odometry, static, images, info
         moving = Topic(
@@ -196,6 +207,7 @@ class LocalizerServer:
             self._on_mount_transforms,
             steady=False,
             wanted=lambda: self._camera.wants_tf,
+            unreadable=self._on_unreadable,
         )
         return odometry, images, info, static, moving
 
@@ -369,6 +381,11 @@ class LocalizerServer:
                 f"that of '{base}'",
             )
         self._add_odometry(message.stamp_ns, pose, message.covariance)
+
+    def _on_unreadable(self, error: Exception) -> None:
+        self.refuse(
+            Event.MESSAGE_INVALID, f"a message of camera_info or tf cannot be read: {error}"
+        )
 
     def _on_mount_transforms(self, message: TFMessage) -> None:
         self._camera.on_transforms(message.transforms)

@@ -52,7 +52,7 @@ class Topic:
     The callback gets the message, or its bytes where the topic is `serialized`. Messages of a
     `patient` topic are read together with those of others while the robot stands. Messages stay in
     the middleware's queue while the topic is not `wanted`. `finished` is called after messages that
-    were read together.
+    were read together, `unreadable` for bytes that are no message.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Topic:
     patient: bool = False
     wanted: Callable[[], bool] = lambda: True
     finished: Callable[[], None] = lambda: None
+    unreadable: Callable[[Exception], None] | None = None
 
 
 class SubscriptionReader:
@@ -139,7 +140,14 @@ class SubscriptionReader:
         watch = self.watches[topic.name]
         count = 0
         while count < _BATCH_SIZE and not self._closing and topic.wanted():
-            taken = take(subscription, topic.type, topic.serialized)
+            try:
+                taken = take(subscription, topic.type, topic.serialized)
+            except RMWError as error:
+                if topic.unreadable is None:
+                    raise
+                count += 1
+                self._call(topic.unreadable, error)
+                continue
             if taken is None:
                 break
             count += 1

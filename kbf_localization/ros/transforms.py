@@ -22,7 +22,10 @@ MAX_FRAMES, MAX_LINKS, MAX_NAME_LENGTH = 10_000, 100, 1000
 frames, and characters of a name."""
 MAX_MOUNT_M = 100.0
 """No camera is mounted further from its robot's base."""
+MAX_TRANSLATION_M = float(np.finfo(np.float32).max)
+"""Beyond which a number is taken for infinite."""
 NORM_TOLERANCE = 0.01
+Numbers = tuple[float, ...]
 
 
 class TransformChain:
@@ -46,9 +49,8 @@ class TransformChain:
         _keep_newest(self._parents, child, parent)
         self._poses[child] = pose
         path = path_to_root(self._parents, self._base, self._odom)
-        dropped = _drop_oldest(self._parents, path)
-        if dropped is not None:
-            del self._poses[dropped]
+        if len(self._parents) > MAX_FRAMES:
+            del self._poses[_drop_oldest(self._parents, path)]
         if path[-1] in path[:-1]:
             raise ValueError(f"tf loops: {' → '.join(path)}")
         if len(path) > MAX_LINKS:
@@ -88,7 +90,7 @@ class MountLookup:
     def __init__(self, base: str) -> None:
         self._base = base
         self._parents: dict[str, str] = {}
-        self._transforms: dict[str, tuple[Rotation, Array]] = {}
+        self._transforms: dict[str, tuple[Numbers, Numbers]] = {}
 
     def add(self, transform: TransformStamped, camera_frame: str) -> None:
         """Keep a transform; frames between base and camera are never dropped for others.
@@ -97,19 +99,17 @@ class MountLookup:
         """
         parent, child = frames_of(transform)
         at, turn = transform.transform.translation, transform.transform.rotation
-        translation = np.array([at.x, at.y, at.z])
-        quaternion = np.array([turn.x, turn.y, turn.z, turn.w])
+        translation, quaternion = (at.x, at.y, at.z), (turn.x, turn.y, turn.z, turn.w)
         # A comparison with NaN is false.
-        if not (np.abs(translation) <= np.finfo(np.float32).max).all():
+        if not all(abs(number) <= MAX_TRANSLATION_M for number in translation):
             raise ValueError(f"the transform {parent}→{child} is not finite")
-        if not abs(math.hypot(*quaternion.tolist()) - 1.0) <= NORM_TOLERANCE:
+        if not abs(math.hypot(*quaternion) - 1.0) <= NORM_TOLERANCE:
             raise ValueError(f"the transform {parent}→{child} has no unit quaternion")
         _keep_newest(self._parents, child, parent)
-        self._transforms[child] = Rotation.from_quat(quaternion), translation
-        needed = {*self._path(self._base), *self._path(camera_frame)}
-        dropped = _drop_oldest(self._parents, needed)
-        if dropped is not None:
-            del self._transforms[dropped]
+        self._transforms[child] = quaternion, translation
+        if len(self._parents) > MAX_FRAMES:
+            needed = {*self._path(self._base), *self._path(camera_frame)}
+            del self._transforms[_drop_oldest(self._parents, needed)]
 
     def find(self, camera_frame: str) -> MountTransform | None:
         """Return the camera's frame in the base's; None where no transforms connect them."""
@@ -133,8 +133,9 @@ class MountLookup:
         """Return rotation and position (3,) of the path's first frame in one of its ancestors."""
         turn, at = Rotation.identity(), np.zeros(3)
         for frame in path[: path.index(ancestor)]:
-            step, offset = self._transforms[frame]
-            turn, at = step * turn, step.apply(at) + offset
+            quaternion, offset = self._transforms[frame]
+            step = Rotation.from_quat(quaternion)
+            turn, at = step * turn, step.apply(at) + np.array(offset)
         return turn, at
 
 
@@ -164,10 +165,8 @@ def _keep_newest(parents: dict[str, str], child: str, parent: str) -> None:
     parents[child] = parent  # the newest is the last
 
 
-def _drop_oldest(parents: dict[str, str], needed: Collection[str]) -> str | None:
-    """Drop the oldest frame that is not needed where there are too many; return it."""
-    if len(parents) <= MAX_FRAMES:
-        return None
+def _drop_oldest(parents: dict[str, str], needed: Collection[str]) -> str:
+    """Drop the oldest frame that is not needed; return it."""
     dropped = next(frame for frame in parents if frame not in needed)
     del parents[dropped]
     return dropped

@@ -5,8 +5,10 @@ import time
 
 import numpy as np
 import pytest
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.serialization import serialize_message
-from sensor_msgs.msg import CompressedImage
+from sensor_msgs.msg import CameraInfo, CompressedImage
+from tf2_msgs.msg import TFMessage
 
 from kbf_localization.ros.conversions import header
 from test.faults.survival import Survival
@@ -59,6 +61,25 @@ def test_bytes_that_are_no_message(survival: Survival, made) -> None:  # type: i
     assert robot.wait_for(refused), robot.status
     survival.check()
     assert len(node.log()) - said < 10_000
+
+
+def test_a_flood_of_bytes_that_are_no_calibration_or_transform(survival: Survival) -> None:
+    """Images and odometry are read as before; Fast DDS passes such bytes over by itself."""
+    robot = survival.robot
+    qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    publishers = [
+        robot.node.create_publisher(kind, name, qos)
+        for kind, name in ((CameraInfo, "camera_info"), (TFMessage, "/tf_static"))
+    ]
+    assert robot.wait_for(lambda: all(item.get_subscription_count() for item in publishers))
+    for _ in range(20):
+        for publisher in publishers:
+            for size in range(4, 54):
+                publisher.publish(LITTLE_ENDIAN + b"\xff" * size)
+        robot.frame()
+    survival.check()
+    for publisher in publishers:
+        robot.node.destroy_publisher(publisher)
 
 
 def test_a_name_as_long_as_a_message_does_not_fill_the_log(survival: Survival) -> None:

@@ -14,8 +14,10 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Int32
 
+from kbf_localization.ros import subscription_reader
 from kbf_localization.ros.conversions import header
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
+from kbf_localization.ros.rclpy_internals import RMWError
 from kbf_localization.ros.subscription_reader import (
     SubscriptionReader,
     Topic,
@@ -110,3 +112,29 @@ def test_all_messages_are_read_in_order_while_the_robot_stands(
     assert errors == []
     # Each batch ends once, the last one with the last message.
     assert batches[-1] == 200 and len(set(batches)) == len(batches) <= 200
+
+
+@pytest.mark.ros
+def test_bytes_that_the_middleware_cannot_read_are_handed_on_without_a_pause(
+    node: SafeLifecycleNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of Cyclone DDS; a pause for each would starve the other topics."""
+    outcomes = iter([RMWError("no message")] * 100)
+
+    def take_none(*_: object) -> None:
+        error = next(outcomes, None)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(subscription_reader, "take", take_none)
+    refused: list[Exception] = []
+    failed: list[Exception] = []
+    topic = Topic("tf", Int32, QoSProfile(depth=5), print, unreadable=refused.append)
+    reader = SubscriptionReader(node, (topic,), failed.append, stands=lambda: False)
+    publisher = node.create_publisher(Int32, "tf", 5)
+    end = time.monotonic() + 60.0
+    while len(refused) < 100 and time.monotonic() < end:
+        publisher.publish(Int32())
+        time.sleep(0.01)
+    reader.close()
+    assert len(refused) == 100 and failed == []
