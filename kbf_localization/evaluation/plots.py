@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Line styles tell runs apart in print.
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+MIN_SHOWN_M = 1e-3
+"""Errors below a millimetre are drawn at it, since the axis is logarithmic."""
 MIN_JUMP_M = 0.8
 """No robot drives so far between two images."""
 
@@ -110,7 +112,8 @@ def draw_error_over_time(axes: Axes, runs: Mapping[str, Run]) -> None:
     start_ns = int(first.stamps_ns[0])
     for (name, run), colour, line in zip(runs.items(), COLOURS, LINES, strict=False):
         seconds = (run.stamps_ns - start_ns) * 1e-9
-        axes.plot(seconds, position_errors(run), color=colour, linestyle=line, lw=1.2, label=name)
+        errors = np.maximum(position_errors(run), MIN_SHOWN_M)
+        axes.plot(seconds, errors, color=colour, linestyle=line, lw=1.2, label=name)
     band = axes.secondary_xaxis("top")
     band.set_xticks([])
     shown: set[str] = set()
@@ -119,8 +122,8 @@ def draw_error_over_time(axes: Axes, runs: Mapping[str, Run]) -> None:
         axes.axvspan(begin, end, ymin=0.97, color=STATE_COLOURS.get(state, "#999999"), label=label)
         shown.add(state)
     axes.set(xlabel="time (s)", ylabel="position error (m)", title="Error over time")
-    axes.set_yscale("symlog", linthresh=0.1)
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=MIN_SHOWN_M)
     axes.legend(frameon=False, ncols=2)
 
 
