@@ -160,7 +160,7 @@ def _landmarks(training_map: TrainingMap) -> list[tuple[object, ...]]:
     """Return rows on the landmarks and the camera."""
     import numpy as np
 
-    from kbf_localization.filters.hypothesis import MIN_INLIERS
+    from kbf_localization.landmarks.calibration import MIN_INLIERS
 
     landmarks = training_map.landmarks
     if landmarks is None:

@@ -25,6 +25,7 @@ from kbf_localization.evaluation.metrics import (
 from kbf_localization.evaluation.run import Run
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.methods import TITLES
+from kbf_localization.landmarks.calibration import MIN_INLIERS
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
 from kbf_localization.parallel import in_threads
@@ -53,9 +54,6 @@ MAX_PLAN_PIXELS = 1600
 
 MAX_MATCHES_DRAWN = 100
 """Inlier matches of a frame that the player draws; more would hide the image."""
-
-MIN_LANDMARKS = 12
-"""A map image with fewer landmarks measures no pose by them (`filters.hypothesis.MIN_INLIERS`)."""
 
 MAX_MAP_POSES_DRAWN = 20_000
 THUMBNAIL = (240, 55)
@@ -288,7 +286,7 @@ def lacking_landmarks(training_map: TrainingMap) -> list[int] | None:
     if training_map.landmarks is None:
         return None
     counts = training_map.landmarks.table.counts()[:MAX_MAP_POSES_DRAWN]
-    return [int(row) for row in np.flatnonzero(counts < MIN_LANDMARKS)]
+    return [int(row) for row in np.flatnonzero(counts < MIN_INLIERS)]
 
 
 def _least_evidence(runs: Mapping[str, Run], training_map: TrainingMap) -> float | None:

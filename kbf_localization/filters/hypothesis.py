@@ -19,6 +19,8 @@ from scipy.special import expit, logit
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import compose, motion_jacobian, process_noise, rotation, wrap_angle
+from kbf_localization.landmarks.calibration import MIN_INLIERS
+from kbf_localization.landmarks.landmark_map import MAX_LOG_RATIO
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.calibration import Calibration
 from kbf_localization.training_map.training_map import MapObservation
@@ -171,17 +173,11 @@ def transition_matrix(start: Array, end: Array, bias_correlation: float) -> Arra
     return transition
 
 
-MIN_INLIERS = 12
-"""Of a fix that measures a pose: fewer are met at wrong places, too."""
-
 GATE_MAHALANOBIS = 16.3
 """Squared, of a fix's innovation: the 99.9 % quantile of χ² with three degrees of freedom."""
 
 REANCHOR_INLIERS = 25
 """Of a fix beyond the gate that is used none the less, with the component inflated to meet it."""
-
-MAX_LOG_RATIO = 4.0
-"""Bound of a fix's log likelihood ratio: look-alikes have landmarks, too."""
 
 LANDMARK_ROWS = 4
 """The heaviest map images whose landmarks are matched with the camera's image."""

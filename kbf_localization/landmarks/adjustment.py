@@ -23,6 +23,7 @@ from kbf_localization.landmarks.bearings import (
     rotations_by_components,
     twists,
 )
+from kbf_localization.landmarks.triangulation import ROBUST_CHI2
 
 POSE_SIGMA = (0.01, 0.01, 0.004)
 """Of given poses, metres and radians, where their source claims nothing else."""
@@ -34,8 +35,6 @@ TIGHTENING = ((2.0, 1.0), (1.0, 1.0))
 """Further steps with priors as narrow as the poses moved before: exact poses stay exact."""
 MIN_POSE_SIGMA = np.array([5e-4, 5e-4, 2e-4])
 """Metres and radians: no source of poses is better."""
-ROBUST_CHI2 = 6.0
-"""Weights are (1 + q / 6)⁻²."""
 POINT_PRIOR_M = 10.0
 """A prior on a point's movement in one step keeps its block regular."""
 MISFIT_SIGMAS = 4.0

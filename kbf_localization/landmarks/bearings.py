@@ -28,6 +28,9 @@ NEAREST_M = 0.05
 BEHIND = 1e6
 """Residual in pixels of a point that lies behind the tangent plane: an outlier at any scale."""
 
+SIGMA_PX = 0.7
+"""Standard deviation of a keypoint's position along each axis."""
+
 
 class CameraModel(Protocol):
     """The part of a camera that landmarks need; the optical frame is x right, y down, z ahead."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kbf_localization.arrays import Array, Image, Rows
 from kbf_localization.landmarks.adjustment import POSE_SIGMA, PointGroup, adjust
 from kbf_localization.landmarks.bearings import (
+    SIGMA_PX,
     Bearings,
     CameraModel,
     CameraMount,
@@ -24,7 +25,6 @@ from kbf_localization.landmarks.bearings import (
 )
 from kbf_localization.landmarks.table import MAX_PER_IMAGE, ImageLandmarks, LandmarkTable
 from kbf_localization.landmarks.triangulation import (
-    SIGMA_PX,
     Sighting,
     Triangulation,
     choose_partners,

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.landmarks.bearings import Bearings
-from kbf_localization.landmarks.pose_solver import LandmarkFix, LandmarkSolver
+from kbf_localization.landmarks.pose_solver import STUDENT_NU, LandmarkFix, LandmarkSolver
+from kbf_localization.landmarks.triangulation import HEADING_METRES
 
-HEADING_METRES = 1.0
-"""A turn by a radian changes the view about as much as a metre does."""
 LEFT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Radii within which map views are left out, one drawn for each image, in the map's own scales."""
 COVERED = 1.0
@@ -28,12 +27,12 @@ COVERED = 1.0
 ROWS_PER_FIX = 4
 MIN_EXAMPLES = 12
 """With fewer, the defaults stay."""
-STUDENT_NU = 4.0
 GAUSSIAN_OF_STUDENT = 2.0 * 2.0 * (0.02**-0.5 - 1.0) / 9.0
 """A Gaussian of this times Student's scale matrix has 3 σ where 98 % of Student's t in the plane
 are: P(F(2, 4) > q) = (1 + q / 2)⁻². Its own covariance, twice the scale matrix, has 96.7 %."""
 MIN_INLIERS = 12
-"""Fixes with fewer are not used, and teach nothing about the covariance of those that are."""
+"""Of a fix that measures a pose: fewer are met at wrong places too, so that such fixes are not used
+and teach nothing about the covariance of those that are."""
 FLOOR_BOUNDS = (1e-3, 0.5)
 """Metres, and radians."""
 WRONG_POSE_M = 0.5

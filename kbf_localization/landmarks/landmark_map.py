@@ -40,7 +40,8 @@ SAME_RAY_RAD, SAME_CENTRE_M = 0.01, 0.02
 measure of the mount."""
 
 MAX_LOG_RATIO = 4.0
-"""Bound of one fix's evidence: about as many held-out images have taught it."""
+"""Bound of one fix's evidence: about as many held-out images have taught it, and look-alikes have
+landmarks too."""
 
 _KEYS = {"camera", "mount", "sigma_px", "attitude_sigma", "covariance", "evidence"}
 

@@ -13,6 +13,7 @@ from kbf_localization.arrays import Array, Floats, Rows
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.landmarks.bearings import (
     HEIGHT,
+    SIGMA_PX,
     STATES,
     Bearings,
     Pairs,
@@ -117,8 +118,6 @@ def match_images(
 SAMPLES = 60
 """Pairs of matches that are tried; with half of the matches right, none is all right in 3e-8."""
 SAMPLE_STEPS = 4
-SIGMA_PX = 0.7
-"""Standard deviation of a keypoint's position along each axis."""
 GATE_CHI2 = 16.0
 """A match beyond 4 σ is no inlier."""
 SCORE_SIGMAS = 2.0

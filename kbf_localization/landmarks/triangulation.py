@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.landmarks.bearings import (
+    SIGMA_PX,
     Bearings,
     gnomonic,
     positions,
@@ -33,8 +34,6 @@ HEADING_METRES = 1.0
 DEPTHS_M = np.geomspace(0.3, 25.0, 40)
 """Depths to start from: steps of 12 %."""
 STEPS = 6
-SIGMA_PX = 0.7
-"""Standard deviation of a keypoint's position along each axis."""
 MAX_CHI2 = 9.0
 """Of one view's residual: 3 σ."""
 ROBUST_CHI2 = 6.0

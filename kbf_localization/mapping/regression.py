@@ -8,6 +8,7 @@ import numpy as np
 import scipy  # loads its parts at first use: only the calibration needs the optimizer
 
 from kbf_localization.arrays import Array
+from kbf_localization.filters.hypothesis import STUDENT_DOF
 from kbf_localization.training_map.calibration import (
     VIEW_CORRELATION_LENGTH,
     LikelihoodRatioModel,
@@ -15,9 +16,6 @@ from kbf_localization.training_map.calibration import (
     SimilarityModel,
     table,
 )
-
-STUDENT_DOF = 4.0
-"""Degrees of freedom of the errors' Student distribution: matches have heavy tails."""
 
 MIN_EXAMPLES = 60
 """Examples below which nothing is fitted and cautious defaults are used."""

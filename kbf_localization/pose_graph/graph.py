@@ -17,8 +17,9 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import relative, wrap_angle
-from kbf_localization.landmarks.adjustment import ROBUST_CHI2, PointGroup, eliminate
+from kbf_localization.landmarks.adjustment import PointGroup, eliminate
 from kbf_localization.landmarks.bearings import STATES
+from kbf_localization.landmarks.triangulation import ROBUST_CHI2
 from kbf_localization.pose_graph.closures import Closure, as_edges
 from kbf_localization.pose_graph.edges import Edges, OdometryEdges
 

@@ -19,7 +19,7 @@ from geometry_msgs.msg import PoseArray, PoseWithCovarianceStamped
 from nav_msgs.msg import OccupancyGrid
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CompressedImage, Image, PointCloud2
 from visualization_msgs.msg import MarkerArray
@@ -33,6 +33,7 @@ from kbf_localization.ros.conversions import (
     planar_pose,
     pose_with_covariance,
 )
+from kbf_localization.ros.outputs import LATCHED
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,6 @@ MAX_MATCHES = 200
 """Inlier matches that are shown."""
 CLICKED_POSE_COVARIANCE = np.diag([0.5, 0.5, math.radians(15.0)]) ** 2
 """Covariance (m, m, rad) of a pose that was clicked, as RViz gives it."""
-LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 SENSOR = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 TRANSIENT_CHANNELS = ("camera", "match", "matches", "status", "pose", "hypotheses")
 """Channels without meaning once the localizer has gone."""

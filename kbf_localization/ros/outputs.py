@@ -40,7 +40,7 @@ try:
 except ImportError:
     ParticleCloud = None
 
-_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _MAX_MAP_POSES = 5000
 """Map poses in the topic map_poses."""
 # The report's colours, which colour-blind people can distinguish.
@@ -81,14 +81,14 @@ class Outputs:
             self._made.append(node.create_lifecycle_publisher(*arguments))
             return self._made[-1]
 
-        self._pose = publisher(PoseWithCovarianceStamped, "pose", _LATCHED)
+        self._pose = publisher(PoseWithCovarianceStamped, "pose", LATCHED)
         self._belief = publisher(MarkerArray, "belief", 1)
         self._belief_poses = publisher(PoseArray, "belief_poses", 1)
         self._hypotheses = publisher(MarkerArray, "hypotheses", 1)
         self._best_match = publisher(CompressedImage, "best_match/compressed", 1)
         self._landmarks = publisher(PointCloud2, "landmarks", 1)
-        self._map_poses_publisher = publisher(PoseArray, "map_poses", _LATCHED)
-        self._floor_plan = publisher(OccupancyGrid, "floor_plan", _LATCHED)
+        self._map_poses_publisher = publisher(PoseArray, "map_poses", LATCHED)
+        self._floor_plan = publisher(OccupancyGrid, "floor_plan", LATCHED)
         self._path_publisher = publisher(Path, "path", 1)
         self._status = publisher(DiagnosticStatus, "status", 10)
         self._state = publisher(Marker, "state", 1)

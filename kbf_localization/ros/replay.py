@@ -33,6 +33,7 @@ from kbf_localization.evaluation.run import Run
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.ros.conversions import time_message
 from kbf_localization.ros.node_process import (
+    QUEUE_DEPTH,
     NodeProcess,
     NodeRecorder,
     Recording,
@@ -42,7 +43,6 @@ from kbf_localization.ros.node_process import (
 
 CLOCK_PERIOD_S = 0.02
 JUMP_BACK_S = 0.3
-QUEUE_DEPTH = 1000
 CLOCK = "rosgraph_msgs/msg/Clock"
 _NODE_PUBLISHES = (
     *("pose", "status", "belief", "belief_poses", "hypotheses", "best_match/compressed"),

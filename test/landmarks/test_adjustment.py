@@ -4,12 +4,12 @@ from scipy.optimize import least_squares
 
 from kbf_localization.landmarks.adjustment import (
     POINT_PRIOR_M,
-    ROBUST_CHI2,
     PointGroup,
     adjust,
     eliminate,
 )
 from kbf_localization.landmarks.bearings import Bearings, bearings_of, spatial
+from kbf_localization.landmarks.triangulation import ROBUST_CHI2
 from test.landmarks.plain_formulas import linearize, residuals
 from test.landmarks.scene import CAMERA, LEVEL, Room
 

@@ -36,8 +36,8 @@ from kbf_localization.evaluation.map_check.stretches import (
 )
 from kbf_localization.evaluation.metric_texts import length_text, percent_text
 from kbf_localization.evaluation.metrics import mahalanobis_errors, position_errors
-from kbf_localization.evaluation.report_data import MIN_LANDMARKS
 from kbf_localization.evaluation.run import GROSS_ERROR_M
+from kbf_localization.landmarks.calibration import MIN_INLIERS
 from kbf_localization.mapping.held_out import path_lengths_along
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import (
@@ -155,7 +155,7 @@ class MapCheck:
         landmarks = self.training_map.landmarks
         counts = None if landmarks is None else landmarks.table.counts()
         return {
-            "landmark_coverage_share": 0.0 if counts is None else _mean(counts >= MIN_LANDMARKS),
+            "landmark_coverage_share": 0.0 if counts is None else _mean(counts >= MIN_INLIERS),
             "landmarks_median": None if counts is None else _percentile(counts, 50),
         }
 
