@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError, ParameterError
-from kbf_localization.landmarks.bearings import spatial
-from kbf_localization.landmarks.build import relative_to
 from kbf_localization.parallel import Serial, TimedWorkers, Workers
 from kbf_localization.pose_graph.anchors import (
     Anchor,
@@ -21,7 +19,6 @@ from kbf_localization.pose_graph.anchors import (
     scale_of,
 )
 from kbf_localization.pose_graph.closures import (
-    LOOK_ALIKE,
     OUTLIER,
     Closure,
     Rejected,
@@ -29,8 +26,6 @@ from kbf_localization.pose_graph.closures import (
     misfits,
     place_pieces,
     redundancy,
-    supported,
-    verify,
 )
 from kbf_localization.pose_graph.edges import (
     USUAL_NOISE,
@@ -41,25 +36,21 @@ from kbf_localization.pose_graph.edges import (
     visual_edges,
     with_noise,
 )
+from kbf_localization.pose_graph.evidence import Evidence, gather_evidence
 from kbf_localization.pose_graph.graph import (
-    GAUGE_SIGMA,
     REJECTED_CHI2,
     Adjusted,
-    Anchors,
     Problem,
-    Solution,
     adjust_with_odometry,
 )
 from kbf_localization.pose_graph.keyframes import (
     COARSE_SIGMA_PX,
     FINE_SIGMA_PX,
     TrackBuilder,
-    candidates,
-    describe,
     neighbours,
 )
-from kbf_localization.pose_graph.look_alikes import against_anchors, joins, look_alike_lines
-from kbf_localization.pose_graph.prepare import PreparedDrives, prepare, seconds_into
+from kbf_localization.pose_graph.look_alikes import joins, look_alike_lines
+from kbf_localization.pose_graph.prepare import prepare, seconds_into
 from kbf_localization.pose_graph.result import (
     ADJUSTMENT,
     ODOMETRY_EDGES,
@@ -145,95 +136,6 @@ def _same_recording(drive: Drive, other: Drive) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What the images say: states (n, 6) by each drive's own adjustment, and closures.
-
-    `local` (n, 3) are poses in the frames of their pieces, by wheels or by images: those along
-    which more closures agree. `support` (c,) counts the closures that agree with each.
-    """
-
-    prepared: PreparedDrives
-    states: Array
-    local: Array
-    closures: list[Closure]
-    rejected: list[Rejected]
-    support: Rows
-
-    def held_by(self, given: Sequence[Anchor]) -> Evidence:
-        """Return the evidence without closures between places that anchors hold apart."""
-        if not given or not self.closures:
-            return self
-        keyframes = self.prepared.keyframes
-        everything = np.ones(len(keyframes), dtype=bool)
-        anchors = anchors_at_keyframes(given, self.prepared, everything)
-        apart = against_anchors(self.closures, keyframes, self.local, anchors)
-        kept = np.flatnonzero(~apart)
-        alike = [Rejected(self.closures[row], LOOK_ALIKE) for row in np.flatnonzero(apart)]
-        return replace(
-            self,
-            closures=[self.closures[row] for row in kept],
-            rejected=[*self.rejected, *alike],
-            support=self.support[kept],
-        )
-
-    def scaled(self, scale: float) -> Evidence:
-        """Return the evidence with wheels that drive `scale` times as far: all distances grow."""
-        states = self.states * (scale, scale, 1.0, 1.0, 1.0, 1.0)
-        return replace(
-            self,
-            prepared=self.prepared.scaled(scale),
-            states=states,
-            local=self.local * (scale, scale, 1.0),
-            closures=[closure.scaled(scale) for closure in self.closures],
-            rejected=[
-                Rejected(rejected.closure.scaled(scale), rejected.reason)
-                for rejected in self.rejected
-            ],
-        )
-
-
-def gather_evidence(
-    prepared: PreparedDrives,
-    builder: TrackBuilder | None,
-    seed: int,
-    workers: Workers,
-    progress: Progress,
-) -> Evidence:
-    """Adjust each piece by its own images, and find closures within and between drives."""
-    keyframes = prepared.keyframes
-    states = spatial(keyframes.odometry)
-    nothing = Evidence(prepared, states, keyframes.odometry, [], [], np.empty(0, dtype=np.intp))
-    if builder is None or prepared.camera is None:
-        return nothing
-    partners = neighbours(keyframes)
-    points = builder.points(states, partners, COARSE_SIGMA_PX, "matching keyframes")
-    groups = [found.group for found in points if found.group is not None]
-    if not groups:
-        return nothing
-    firsts = np.flatnonzero(np.r_[True, np.diff(keyframes.piece_of) != 0])
-    gauge = Anchors.certain(firsts, keyframes.odometry[firsts], GAUGE_SIGMA)
-    progress(0, 1, "visual odometry")
-    wheels = np.zeros((len(prepared.drives), 2))
-    states = adjust_with_odometry(states, wheels, groups, odometry_edges(keyframes), gauge).states
-    points = builder.points(states, partners, FINE_SIGMA_PX, "triangulating points", landmarks=True)
-    landmarks = [
-        None if found.landmarks is None else relative_to(state[:3], found.landmarks)
-        for state, found in zip(states, points)
-    ]
-    progress(0, 1, "looking for closures")
-    pairs = candidates(describe(prepared.keypoints, seed), keyframes)
-    found = verify(
-        pairs, prepared.keypoints, landmarks, prepared.camera, prepared.mount, workers, progress
-    )
-    by_wheels = supported(found, keyframes, keyframes.odometry)
-    by_images = supported(found, keyframes, states[:, :3])
-    images = len(by_images[0]) > len(by_wheels[0])
-    closures, rejected, support = by_images if images else by_wheels
-    local = states[:, :3] if images else keyframes.odometry
-    return Evidence(prepared, states, local, closures, rejected, support)
-
-
 class _Estimator:
     """The steps of the estimation, from the evidence of images and wheels."""
 
@@ -273,12 +175,16 @@ class _Estimator:
         visual = visual_edges(keyframes, evidence.states[:, :3])
         edges = {ODOMETRY_EDGES: odometry, VISUAL_EDGES: visual, ADJUSTMENT: visual}
         used, score = self._choose(problem, edges, HeldOut.folds(closures, keyframes))
-        poses, wheels = self._run(used, problem, edges, closures)
-        wrong = misfits(closures, poses)
-        if wrong.any():
-            rejected += [Rejected(c, OUTLIER) for c, bad in zip(closures, wrong) if bad]
-            closures = [c for c, bad in zip(closures, wrong) if not bad]
-            poses, wheels = self._run(used, problem, edges, closures)
+        found = self._run(used, problem, edges, closures)
+        wrong = misfits(closures, found.states[:, :3])
+        rejected += [Rejected(c, OUTLIER) for c, bad in zip(closures, wrong) if bad]
+        closures = [c for c, bad in zip(closures, wrong) if not bad]
+        if used == ADJUSTMENT:
+            # Points that are triangulated at adjusted poses leave out wrong matches.
+            found = self._adjust(problem, found, odometry, closures, FINE_SIGMA_PX)
+        elif wrong.any():
+            found = self._run(used, problem, edges, closures)
+        poses, wheels = found.states[:, :3], found.wheels
         if used == ODOMETRY_EDGES:
             noise = at_least_usual(noise)
         else:
@@ -287,10 +193,15 @@ class _Estimator:
         # Closures near each other see the same points, so that they count once.
         alone = _counted_once(closures, redundancy(closures, keyframes))
         covariances = problem.covariances(used_edges, alone, poses)
-        found = self._result(
+        if used != ODOMETRY_EDGES:
+            held = rows[problem.anchors.rows]
+            covariances = with_forward_error(
+                covariances, poses, held, evidence.prepared.forward_sigma_m
+            )
+        result = self._result(
             (poses, wheels, covariances), closures, rejected, used, score, kept_pieces
         )
-        return replace(found, odometry_scale=scale)
+        return replace(result, odometry_scale=scale)
 
     def _scale(self) -> float:
         """Return the factor of the wheels' distances that the anchors imply."""
@@ -344,8 +255,8 @@ class _Estimator:
         for number, fold in enumerate(folds):
             self.progress(number, len(folds), "predicting closures that are left out")
             for method, found in errors.items():
-                predicted, _ = self._run(method, problem, edges, fold.training)
-                found.append(fold.errors(predicted))
+                predicted = self._run(method, problem, edges, fold.training)
+                found.append(fold.errors(predicted.states[:, :3]))
         stacked = {method: np.concatenate(found) for method, found in errors.items()}
         stretches = np.concatenate([fold.stretches for fold in folds])
         means = {method: float(found.mean()) for method, found in stacked.items()}
@@ -357,41 +268,41 @@ class _Estimator:
         problem: Problem,
         edges: dict[str, OdometryEdges],
         closures: list[Closure],
-    ) -> tuple[Array, Array]:
-        """Return poses (n, 3) and the wheels' errors (d, 2) by one of the methods."""
+    ) -> Adjusted:
+        """Return states (n, 6) and the wheels' errors (d, 2) by one of the methods."""
         solution = problem.solve(edges[method], closures)
+        states = self.evidence.states.copy()
+        states[:, :3] = solution.poses
         if method == ODOMETRY_EDGES:
-            return solution.poses, solution.wheels
+            return Adjusted(states, solution.wheels)
         if method == VISUAL_EDGES:
             # Visual edges have no drift of wheels: it shows in the graph on the wheels' own.
-            return solution.poses, problem.solve(edges[ODOMETRY_EDGES], closures).wheels
-        adjusted = self._adjust(problem, solution, edges[ODOMETRY_EDGES], closures)
-        return adjusted.states[:, :3], adjusted.wheels
+            return Adjusted(states, problem.solve(edges[ODOMETRY_EDGES], closures).wheels)
+        start = Adjusted(states, np.zeros((problem.drives, 2)))
+        return self._adjust(problem, start, edges[ODOMETRY_EDGES], closures, COARSE_SIGMA_PX)
 
     def _adjust(
         self,
         problem: Problem,
-        solution: Solution,
+        start: Adjusted,
         odometry: OdometryEdges,
         closures: list[Closure],
+        sigma_px: float,
     ) -> Adjusted:
         assert self.builder is not None
-        states = self.evidence.states.copy()
-        states[:, :3] = solution.poses
+        states, rows = start.states.copy(), problem.rows
         partners = _with_closures(neighbours(self.evidence.prepared.keyframes), closures)
-        rows = problem.rows
         partners = [
             others if problem.kept[row] else others[:0] for row, others in enumerate(partners)
         ]
-        points = self.builder.points(states, partners, COARSE_SIGMA_PX, "joint adjustment")
+        points = self.builder.points(states, partners, sigma_px, "joint adjustment")
         groups = [
             replace(found.group, images=problem.local[found.group.images])
             for found in points
             if found.group is not None
         ]
-        wheels = np.zeros((problem.drives, 2))
         adjusted = adjust_with_odometry(
-            states[rows], wheels, groups, problem.edges_of(odometry), problem.anchors
+            states[rows], start.wheels, groups, problem.edges_of(odometry), problem.anchors
         )
         states[rows] = adjusted.states
         return replace(adjusted, states=states)
@@ -480,6 +391,19 @@ class _Estimator:
             *describe_scales(*scales, names),
             *describe_slips(found, keyframes, names, begins),
         ]
+
+
+def with_forward_error(covariances: Array, poses: Array, held: Rows, sigma_m: float) -> Array:
+    """Return covariances (n, 3, 3) with those of a camera whose place ahead of the base is learned.
+
+    Images hold the camera. An error of its place moves the base along the heading, the more the
+    more this differs from that of the keyframes `held`, which do not move.
+    """
+    ahead = np.stack((np.cos(poses[:, 2]), np.sin(poses[:, 2])), axis=1)
+    ahead = ahead - ahead[held].mean(axis=0)
+    grown = covariances.copy()
+    grown[:, :2, :2] += sigma_m**2 * ahead[:, :, None] * ahead[:, None, :]
+    return grown
 
 
 def _counted_once(closures: Sequence[Closure], counts: Array) -> list[Closure]:

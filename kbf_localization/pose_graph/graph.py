@@ -389,11 +389,10 @@ ODOMETRY_CAUCHY = 8.0
 
 @dataclass(frozen=True)
 class Adjusted:
-    """States (n, 6), wheels (d, 2) and covariances (n, 3, 3) of the poses, where asked for."""
+    """States (n, 6) and the wheels' systematic errors (d, 2)."""
 
     states: Array
     wheels: Array
-    covariances: Array | None
 
 
 def adjust_with_odometry(
@@ -402,7 +401,6 @@ def adjust_with_odometry(
     groups: Sequence[PointGroup],
     odometry: OdometryEdges,
     anchors: Anchors,
-    covariances: bool = False,
 ) -> Adjusted:
     """Adjust states (n, 6) to the groups' points, the odometry and the anchors."""
     points = [group.points for group in groups]
@@ -428,8 +426,7 @@ def adjust_with_odometry(
         add_anchors(system, anchors, poses, STATES)
         _add_attitudes(system, states)
         normal, gradient = system.assembled()
-        factors = factorize(normal)
-        change = -factors.solve(gradient)
+        change = -factorize(normal).solve(gradient)
         by_state = change[: STATES * len(states)].reshape(-1, STATES)
         points = [
             part.moved(at, by_state[group.images]) for group, part, at in zip(groups, parts, points)
@@ -437,8 +434,7 @@ def adjust_with_odometry(
         states = states + by_state
         states[:, 2] = wrap_angle(states[:, 2])
         wheels = wheels + change[STATES * len(states) :].reshape(-1, 2)
-    blocks = diagonal_blocks(factors, len(change), len(states), STATES) if covariances else None
-    return Adjusted(states, wheels, blocks)
+    return Adjusted(states, wheels)
 
 
 def _corrected_chi2(odometry: OdometryEdges, wheels: Array, poses: Array) -> Array:

@@ -45,7 +45,10 @@ MAX_LINES = 5
 
 @dataclass(frozen=True)
 class PreparedDrives:
-    """Drives with their odometry, keyframes, keypoints and camera."""
+    """Drives with their odometry, keyframes, keypoints and camera.
+
+    `forward_sigma_m` is the σ of how far ahead of the base the camera is, 0 where that is known.
+    """
 
     drives: Sequence[Drive]
     odometry: tuple[DriveOdometry, ...]
@@ -54,6 +57,7 @@ class PreparedDrives:
     camera: Camera | None
     mount: Mount
     warnings: tuple[str, ...]
+    forward_sigma_m: float = 0.0
 
     def scaled(self, scale: float) -> PreparedDrives:
         """Return the drives with all distances of the wheels times `scale`."""
@@ -90,9 +94,16 @@ def prepare(
     keypoints, size = detect(drives, keyframes.drive_of, keyframes.image_of, workers, progress)
     for number in range(len(drives)):
         warnings += _blind_stretches(drives, number, keyframes, keypoints)
-    camera, mount, lines = _camera(drives, keyframes, keypoints, size)
+    camera, mount, forward_sigma_m, lines = _camera(drives, keyframes, keypoints, size)
     return PreparedDrives(
-        drives, tuple(odometry), keyframes, keypoints, camera, mount, (*warnings, *lines)
+        drives,
+        tuple(odometry),
+        keyframes,
+        keypoints,
+        camera,
+        mount,
+        (*warnings, *lines),
+        forward_sigma_m,
     )
 
 
@@ -177,8 +188,11 @@ def _camera(
     keyframes: Keyframes,
     keypoints: Sequence[Keypoints],
     size: tuple[int, int] | None,
-) -> tuple[Camera | None, Mount, list[str]]:
-    """Return the camera that the drives know, else the one learned from wheels and images."""
+) -> tuple[Camera | None, Mount, float, list[str]]:
+    """Return the camera that the drives know, else the one learned from wheels and images.
+
+    The third is the σ of how far ahead of the base it is, 0 where that is known.
+    """
     cameras = {camera_of(drive) for drive in drives} - {None}
     mounts = {mount_of(drive) for drive in drives} - {None}
     mount = next(iter(mounts)) if len(mounts) == 1 else None
@@ -186,9 +200,9 @@ def _camera(
         raise MapError("the drives have different cameras or mounts; estimate them one by one")
     camera = next(iter(cameras), None)
     if camera is not None:
-        return camera, mount or Mount.ahead(), []
+        return camera, mount or Mount.ahead(), 0.0, []
     if size is None:
-        return None, Mount.ahead(), ["no image can be read; the poses are the odometry's"]
+        return None, Mount.ahead(), 0.0, ["no image can be read; the poses are the odometry's"]
     pairs = []
     for piece in np.unique(keyframes.piece_of):
         rows = np.flatnonzero(keyframes.piece_of == piece)
@@ -210,6 +224,7 @@ def _camera(
     try:
         learned = calibrate(pairs, *size, translation=None if mount is None else mount.translation)
     except ParameterError as error:
-        return None, Mount.ahead(), [f"{error}; the poses are the odometry's alone"]
+        return None, Mount.ahead(), 0.0, [f"{error}; the poses are the odometry's alone"]
     lines = [f"camera learned from wheels and images: {learned.described}", *learned.warnings]
-    return fitted(learned.camera, *size), mount or learned.mount, lines
+    sigma_m = 0.0 if mount is not None else learned.forward_sigma_m
+    return fitted(learned.camera, *size), mount or learned.mount, sigma_m, lines

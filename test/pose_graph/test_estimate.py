@@ -9,12 +9,24 @@ import pytest
 
 from kbf_localization.errors import MapError
 from kbf_localization.evaluation.mapping_metrics import mapping_verdict
-from kbf_localization.geometry import compose, fit_rigid
+from kbf_localization.geometry import compose, fit_rigid, wrap_angle
+from kbf_localization.parallel import Serial
 from kbf_localization.pose_graph import prepare
 from kbf_localization.pose_graph.anchors import Anchor
-from kbf_localization.pose_graph.estimate import estimate_poses
+from kbf_localization.pose_graph.estimate import estimate_poses, with_forward_error
+from kbf_localization.pose_graph.evidence import gather_evidence
+from kbf_localization.pose_graph.keyframes import TrackBuilder
 from kbf_localization.pose_graph.result import choose
-from test.pose_graph.world import RADIUS_M, World, circle, detect_in_worlds, drive
+from kbf_localization.progress import no_progress
+from test.pose_graph.world import (
+    CAMERA,
+    MOUNT,
+    RADIUS_M,
+    World,
+    circle,
+    detect_in_worlds,
+    drive,
+)
 
 WORLD = World.of_seed(3)
 HOUR = 3_600_000_000_000
@@ -236,3 +248,35 @@ def test_drives_that_images_alone_join_are_named() -> None:
     assert join.closures > 10
     assert "Images alone join the drives" in mapping_verdict(found)
     assert "Images alone" not in mapping_verdict(replace(found, joins=()))
+
+
+def test_an_uncertain_place_of_the_camera_makes_poses_uncertain_along_the_change_of_heading() -> (
+    None
+):
+    poses = np.array([[0.0, 0.0, 0.0], [3.0, 1.0, 0.0], [3.0, 1.0, np.pi], [3.0, 1.0, np.pi / 2]])
+    known = np.tile(0.01 * np.eye(3), (4, 1, 1))
+    rng = np.random.default_rng(0)
+    errors = rng.normal(0.0, 0.1, 100_000)
+    for pose, found in zip(poses, with_forward_error(known, poses, np.array([0]), 0.1)):
+        # The base lies behind the camera by an error that the first base, which is held, has too.
+        ahead = np.array([np.cos(pose[2]) - 1.0, np.sin(pose[2])])
+        expected = 0.01 * np.eye(2) + np.cov(np.outer(ahead, errors))
+        assert found[:2, :2] == pytest.approx(expected, abs=1e-3)
+        assert found[2] == pytest.approx([0.0, 0.0, 0.01])
+
+
+def test_images_of_one_drive_correct_a_turn_on_the_spot_and_the_drift() -> None:
+    along, ends = np.linspace(-9.0, 9.0, 120), np.full(120, 2.0)
+    there = np.column_stack((along, ends, np.zeros(120)))
+    turn = np.column_stack((np.tile(there[-1, :2], (40, 1)), np.linspace(0.0, -np.pi, 40)))
+    back = np.column_stack((along[::-1], ends, np.full(120, np.pi)))
+    truth = np.concatenate((there, turn[1:-1], back))
+    own = drive("there and back", truth, World.of_seed(3, count=1200, half_m=11.0), bias=0.05)
+    prepared = prepare.prepare([own], 1.0, Serial(), no_progress)
+    builder = TrackBuilder(prepared.keypoints, CAMERA, MOUNT, Serial(), no_progress)
+    evidence = gather_evidence(prepared, builder, 0, Serial(), no_progress)
+    heading = own.truth[prepared.keyframes.image_of, 2]
+    by_wheels = wrap_angle(prepared.keyframes.odometry[:, 2] - heading)
+    by_images = wrap_angle(evidence.states[:, 2] - heading)
+    assert np.degrees(np.ptp(np.unwrap(by_wheels))) > 40.0
+    assert np.degrees(np.ptp(np.unwrap(by_images))) < 6.0

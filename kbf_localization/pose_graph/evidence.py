@@ -1,0 +1,123 @@
+"""What images say of drives before one frame holds them: visual odometry, and closures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kbf_localization.arrays import Array, Rows
+from kbf_localization.landmarks.bearings import spatial
+from kbf_localization.landmarks.build import relative_to
+from kbf_localization.parallel import Workers
+from kbf_localization.pose_graph.anchors import Anchor, anchors_at_keyframes
+from kbf_localization.pose_graph.closures import (
+    LOOK_ALIKE,
+    Closure,
+    Rejected,
+    supported,
+    verify,
+)
+from kbf_localization.pose_graph.edges import odometry_edges
+from kbf_localization.pose_graph.graph import GAUGE_SIGMA, Anchors, adjust_with_odometry
+from kbf_localization.pose_graph.keyframes import (
+    COARSE_SIGMA_PX,
+    FINE_SIGMA_PX,
+    TrackBuilder,
+    candidates,
+    describe,
+    neighbours,
+)
+from kbf_localization.pose_graph.look_alikes import against_anchors
+from kbf_localization.pose_graph.prepare import PreparedDrives
+from kbf_localization.progress import Progress
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the images say: states (n, 6) by each drive's own adjustment, and closures.
+
+    `local` (n, 3) are poses in the frames of their pieces, by wheels or by images: those along
+    which more closures agree. `support` (c,) counts the closures that agree with each.
+    """
+
+    prepared: PreparedDrives
+    states: Array
+    local: Array
+    closures: list[Closure]
+    rejected: list[Rejected]
+    support: Rows
+
+    def held_by(self, given: Sequence[Anchor]) -> Evidence:
+        """Return the evidence without closures between places that anchors hold apart."""
+        if not given or not self.closures:
+            return self
+        keyframes = self.prepared.keyframes
+        everything = np.ones(len(keyframes), dtype=bool)
+        anchors = anchors_at_keyframes(given, self.prepared, everything)
+        apart = against_anchors(self.closures, keyframes, self.local, anchors)
+        kept = np.flatnonzero(~apart)
+        alike = [Rejected(self.closures[row], LOOK_ALIKE) for row in np.flatnonzero(apart)]
+        return replace(
+            self,
+            closures=[self.closures[row] for row in kept],
+            rejected=[*self.rejected, *alike],
+            support=self.support[kept],
+        )
+
+    def scaled(self, scale: float) -> Evidence:
+        """Return the evidence with wheels that drive `scale` times as far: all distances grow."""
+        states = self.states * (scale, scale, 1.0, 1.0, 1.0, 1.0)
+        return replace(
+            self,
+            prepared=self.prepared.scaled(scale),
+            states=states,
+            local=self.local * (scale, scale, 1.0),
+            closures=[closure.scaled(scale) for closure in self.closures],
+            rejected=[
+                Rejected(rejected.closure.scaled(scale), rejected.reason)
+                for rejected in self.rejected
+            ],
+        )
+
+
+def gather_evidence(
+    prepared: PreparedDrives,
+    builder: TrackBuilder | None,
+    seed: int,
+    workers: Workers,
+    progress: Progress,
+) -> Evidence:
+    """Adjust each piece by its own images, and find closures within and between drives."""
+    keyframes = prepared.keyframes
+    states = spatial(keyframes.odometry)
+    nothing = Evidence(prepared, states, keyframes.odometry, [], [], np.empty(0, dtype=np.intp))
+    if builder is None or prepared.camera is None:
+        return nothing
+    partners = neighbours(keyframes)
+    points = builder.points(states, partners, COARSE_SIGMA_PX, "matching keyframes")
+    groups = [found.group for found in points if found.group is not None]
+    if not groups:
+        return nothing
+    firsts = np.flatnonzero(np.r_[True, np.diff(keyframes.piece_of) != 0])
+    gauge = Anchors.certain(firsts, keyframes.odometry[firsts], GAUGE_SIGMA)
+    progress(0, 1, "visual odometry")
+    wheels = np.zeros((len(prepared.drives), 2))
+    states = adjust_with_odometry(states, wheels, groups, odometry_edges(keyframes), gauge).states
+    points = builder.points(states, partners, FINE_SIGMA_PX, "triangulating points", landmarks=True)
+    landmarks = [
+        None if found.landmarks is None else relative_to(state[:3], found.landmarks)
+        for state, found in zip(states, points)
+    ]
+    progress(0, 1, "looking for closures")
+    pairs = candidates(describe(prepared.keypoints, seed), keyframes)
+    found = verify(
+        pairs, prepared.keypoints, landmarks, prepared.camera, prepared.mount, workers, progress
+    )
+    by_wheels = supported(found, keyframes, keyframes.odometry)
+    by_images = supported(found, keyframes, states[:, :3])
+    images = len(by_images[0]) > len(by_wheels[0])
+    closures, rejected, support = by_images if images else by_wheels
+    local = states[:, :3] if images else keyframes.odometry
+    return Evidence(prepared, states, local, closures, rejected, support)
