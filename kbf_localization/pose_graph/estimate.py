@@ -403,7 +403,7 @@ def with_forward_error(covariances: Array, poses: Array, held: Rows, sigma_m: fl
     ahead = ahead - ahead[held].mean(axis=0)
     grown = covariances.copy()
     grown[:, :2, :2] += sigma_m**2 * ahead[:, :, None] * ahead[:, None, :]
-    return grown
+    return np.asarray(grown)
 
 
 def _counted_once(closures: Sequence[Closure], counts: Array) -> list[Closure]:
