@@ -25,7 +25,6 @@ from kbf_localization.datasets.bag_reader import (
 )
 from kbf_localization.datasets.bag_topics import (
     COMPRESSED_IMAGE,
-    ODOMETRY,
     camera_info_topic,
     image_topic,
     moving_transforms_topic,
@@ -322,11 +321,11 @@ class _Scan:
             )
         if known is None or len(known.stamps_ns) == 0:
             return None
-        if self.pose.type == ODOMETRY and self._pose_frame == self.odom_frame:
+        if self._pose_frame and self._pose_frame == self.odom_frame:
             self._notes.append(
                 f"{self.pose.name} is taken for the known poses, but it is odometry (frame "
-                f"'{self._pose_frame}'), which drifts; without --pose-topic, --poses-from odometry "
-                "estimates the poses of a map from odometry and images"
+                f"'{self._pose_frame}'), which drifts; --poses-from odometry estimates the poses "
+                "of a map from odometry and images"
             )
         # What tf says is carried along the odometry already.
         if self._by_transforms:

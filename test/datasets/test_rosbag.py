@@ -72,6 +72,15 @@ def test_odometry_named_as_the_known_pose_is_warned_of(tmp_path: Path) -> None:
     assert not any("drifts" in line for line in mocap.warnings)
 
 
+def test_poses_in_the_odometrys_frame_are_warned_of(tmp_path: Path) -> None:
+    messages = drive_messages(DRIVE, "ground_truth")
+    for topic, _, message in messages:
+        if topic == "/ground_truth":
+            message.header.frame_id = "odom"
+    drive = RosbagDrive(write_messages(tmp_path / "bag", messages))
+    assert any("/ground_truth" in line and "drifts" in line for line in drive.warnings)
+
+
 def test_map_to_odom_is_composed_with_the_odometry(tmp_path: Path) -> None:
     log = DRIVE.odometry
     map_to_odom = compose(circle(log.stamps_ns, 0.0), relative(log.poses, np.zeros_like(log.poses)))
