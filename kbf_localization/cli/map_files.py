@@ -81,7 +81,7 @@ def check_output(path: Path, force: bool) -> None:
 
 def print_map(training_map: TrainingMap, path: Path) -> None:
     """Print what is in a map, its calibration, and the drives that it was built from."""
-    from kbf_localization.training_map.training_map import when
+    from kbf_localization.training_map.sources import when
     from kbf_localization.vision.registry import formula, networks_of
 
     for warning in training_map.warnings:

@@ -10,7 +10,8 @@ from scipy.spatial import cKDTree
 from kbf_localization.arrays import Array, Flags
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.geometry import embed
-from kbf_localization.training_map.training_map import Source, TrainingMap
+from kbf_localization.training_map.sources import Source
+from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescription
 
 MAX_SAME_POSE_M = 1e-6

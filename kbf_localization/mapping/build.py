@@ -47,12 +47,8 @@ from kbf_localization.motion.odometry_model import noise_between
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.calibration import SimilarityModel, triple
-from kbf_localization.training_map.training_map import (
-    MapObservation,
-    Source,
-    TrainingMap,
-    map_spacing,
-)
+from kbf_localization.training_map.sources import Source
+from kbf_localization.training_map.training_map import MapObservation, TrainingMap, map_spacing
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer
 from kbf_localization.vision.recipe import Recipe

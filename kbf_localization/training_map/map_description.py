@@ -30,7 +30,7 @@ from kbf_localization.training_map.calibration import (
     RelativePoseModel,
     SimilarityModel,
 )
-from kbf_localization.training_map.training_map import Source
+from kbf_localization.training_map.sources import Source
 from kbf_localization.vision.dense_sift import DescriberSettings
 
 LIMITS: dict[str, Range] = {

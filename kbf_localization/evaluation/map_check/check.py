@@ -40,12 +40,8 @@ from kbf_localization.evaluation.run import GROSS_ERROR_M
 from kbf_localization.landmarks.calibration import MIN_INLIERS
 from kbf_localization.mapping.held_out import path_lengths_along
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map.training_map import (
-    TrainingMap,
-    light,
-    part_of_day,
-    recorded,
-)
+from kbf_localization.training_map.sources import light, part_of_day, recorded
+from kbf_localization.training_map.training_map import TrainingMap
 
 LOOK_ALIKE_SAMPLES, MAX_LOOK_ALIKES, MIN_CONFUSING_IMAGES = 150, 8, 10
 STARTS = 20

@@ -26,7 +26,7 @@ from kbf_localization.evaluation.report_data import (
 )
 from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.geometry import embed
-from kbf_localization.training_map.training_map import when
+from kbf_localization.training_map.sources import when
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

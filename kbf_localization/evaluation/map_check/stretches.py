@@ -12,7 +12,8 @@ from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.evaluation.frame_pool import in_scales
 from kbf_localization.evaluation.map_check.held_out import covers, length_m, scale_m
 from kbf_localization.mapping.held_out import path_lengths_along
-from kbf_localization.training_map.training_map import TrainingMap, light
+from kbf_localization.training_map.sources import light
+from kbf_localization.training_map.training_map import TrainingMap
 
 MIN_STRETCH = 0.5
 """A stretch shorter than this, in d₀, makes no difference to a robot that drives through."""

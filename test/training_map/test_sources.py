@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kbf_localization.training_map import Source
-from kbf_localization.training_map.training_map import light, part_of_day, when
+from kbf_localization.training_map.sources import light, part_of_day, when
 
 NOON_NS = 1_750_000_000 // 86_400 * 86_400 * 10**9 + 12 * 3_600 * 10**9
 MINUTE_NS = 60 * 10**9
