@@ -46,7 +46,8 @@ LONGEST = (
     "test_commands", "test_localizer_node_signals", "test_replay", "test_node_inputs",
     "test_report_in_browser", "test_clocks", "test_node_transform", "test_check", "test_wheel",
     "test_demo", "test_bad_images", "test_consistency", "test_live", "test_notebooks",
-    "test_hostile_drives",
+    "test_hostile_drives", "test_estimate", "test_self_calibration", "test_cross_validation",
+    "test_node_soak", "test_map", "test_calibrate", "test_belief_filter_drives",
 )  # fmt: skip
 
 collect_ignore = [] if HAS_ROS else ["ros", "faults"]
