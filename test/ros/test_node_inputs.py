@@ -2,6 +2,7 @@
 
 import array
 import time
+from contextlib import closing
 from pathlib import Path
 
 import cv2
@@ -18,6 +19,8 @@ from kbf_localization.ros.node_process import NodeProcess
 from test.ros.robot import BEST_EFFORT, RELIABLE, Robot, robot_with_node
 from test.ros.test_conversions_images import message as raw_message
 from test.ros.world import World
+from test.test_launch_files import installed_prefix as installed_prefix
+from test.test_launch_files import launched, needs_launch
 
 
 @pytest.mark.parametrize("qos", [BEST_EFFORT, RELIABLE], ids=["best effort", "reliable"])
@@ -198,34 +201,51 @@ def test_frames_may_begin_with_a_slash_as_in_ros_1(world: World, map_file: Path)
         assert robot.count("odometry_wrong_frame") == robot.count("odometry_other_base") == 0
 
 
+def check_clock_that_jumps_back(robot: Robot) -> None:
+    """As of a bag that is played again: it starts over, and finds itself by the new stamps."""
+    clock = robot.node.create_publisher(Clock, "/clock", 10)
+    robot.stamp_ns = 100_000_000_000
+    robot.wait_until_heard()
+    robot.wait_for(lambda: clock.get_subscription_count() > 0)
+
+    def tick() -> None:
+        clock.publish(Clock(clock=time_message(robot.stamp_ns)))
+
+    def drive_until_tracking() -> None:
+        for _ in range(40):
+            tick()
+            robot.frame()
+            if robot.state == "tracking":
+                break
+        assert robot.state == "tracking"
+
+    drive_until_tracking()
+    tick()
+    assert robot.transform_comes()
+    robot.stamp_ns = 10_000_000_000
+    tick()
+    assert robot.wait_for(lambda: robot.count("resets") == 1)
+    assert robot.wait_for(lambda: robot.state == "uninitialized")
+    robot.tf.clear()
+    drive_until_tracking()
+    assert robot.transform_comes()
+
+
 def test_clock_that_jumps_back_resets_under_simulated_time(world: World, map_file: Path) -> None:
     with robot_with_node(world, {"map": str(map_file), "use_sim_time": True}) as (robot, _):
-        clock = robot.node.create_publisher(Clock, "/clock", 10)
-        robot.stamp_ns = 100_000_000_000
-        robot.wait_until_heard()
-        robot.wait_for(lambda: clock.get_subscription_count() > 0)
+        check_clock_that_jumps_back(robot)
 
-        def tick() -> None:
-            clock.publish(Clock(clock=time_message(robot.stamp_ns)))
 
-        def drive_until_tracking() -> None:
-            for _ in range(40):
-                tick()
-                robot.frame()
-                if robot.state == "tracking":
-                    break
-            assert robot.state == "tracking"
-
-        drive_until_tracking()
-        tick()
-        assert robot.transform_comes()
-        robot.stamp_ns = 10_000_000_000
-        tick()
-        assert robot.wait_for(lambda: robot.count("resets") == 1)
-        assert robot.wait_for(lambda: robot.state == "uninitialized")
-        robot.tf.clear()
-        drive_until_tracking()
-        assert robot.transform_comes()
+@pytest.mark.slow
+@needs_launch
+def test_launched_node_starts_over_when_the_clock_jumps_back(
+    installed_prefix: Path, world: World, map_file: Path
+) -> None:
+    path = installed_prefix / "share" / "kbf_localization" / "launch" / "localization.launch.xml"
+    arguments = {"map": str(map_file), "namespace": "looped", "use_sim_time": "true"}
+    with launched(path, **arguments) as log, closing(Robot(world, "/looped")) as robot:
+        check_clock_that_jumps_back(robot)
+        assert "Traceback" not in log.read_text()
 
 
 def test_watchdog_names_the_topic_and_the_reason(world: World, map_file: Path) -> None:
