@@ -174,7 +174,7 @@ def test_what_is_no_map_is_refused(map_path: Path, content: bytes) -> None:
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MapError, match="No such file"):
         load_map(tmp_path / "nowhere.kbfmap")
-    with pytest.raises(MapError, match="cannot be read"):
+    with pytest.raises(MapError, match="is a folder; a map is a file"):
         load_map(tmp_path)
 
 
