@@ -75,9 +75,10 @@ def plus_minus(figure: Mapping[str, float], digits: int = 4, scale: float = 1.0)
 def finish_panel(axes: Axes, label: str) -> None:
     """Finish a panel: the error's axis `label` from zero, a grid, and the curves' names."""
     axes.set_ylabel(label)
-    axes.set_ylim(bottom=0.0)
+    # Room above the curves, where the legend covers none of them.
+    axes.set_ylim(0.0, 1.3 * axes.get_ylim()[1])
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="upper center", ncols=2)
 
 
 def draw_sizes(axes: Axes, sizes: Collection[str], label: str) -> None:
