@@ -149,7 +149,7 @@ class StateReport:
             return f"{reason}, ± {self.sigma_m():.2f} m{self._inliers_text()}"
         if state is State.LOCALIZING and before is not State.UNINITIALIZED:
             return f"± {self.sigma_m():.2f} m is more than max_tracking_sigma"
-        return STATE_TEXTS[state]
+        return STATE_TEXTS[state].removeprefix(f"{state.value}: ")
 
     def _inliers_text(self) -> str:
         last = self._localizer.last

@@ -69,4 +69,5 @@ def test_robot_is_carried_away(survival: Survival) -> None:
             break
     assert lost, "it never said that it is lost"
     assert min(lost) >= 2.0
+    assert "localizer]: lost: the images do not fit" in survival.node.log()
     survival.check(frames=40)
