@@ -139,6 +139,14 @@ class SourceResult:
     descriptions: Sequence[ImageDescription | None] = ()
     truth_frame: Array | None = None
 
+    @property
+    def truth(self) -> Array | None:
+        """The true poses (t, 3) of the drive's images in the map's frame, where they are known."""
+        poses = self.drive.poses
+        if poses is None or self.truth_frame is None:
+            return poses
+        return compose(self.truth_frame, poses)
+
     def __repr__(self) -> str:
         return f"SourceResult({self.drive.name}: {', '.join(self.runs)})"
 
@@ -309,6 +317,7 @@ def write_results(
                     result.drive,
                     warning,
                     progress,
+                    truth=result.truth,
                     notes=notes,
                 )
     if report and len(results) > 1:
@@ -336,12 +345,9 @@ def _write_trajectories(folder: ResultsFolder, part: str, result: SourceResult) 
     for name, run in result.runs.items():
         with folder.writing(f"{part}trajectory_{name}.tum") as path:
             write_tum(path, run.stamps_ns, run.estimates)
-    poses = result.drive.poses
-    if poses is not None:
-        if result.truth_frame is not None:
-            poses = compose(result.truth_frame, poses)
+    if result.truth is not None:
         with folder.writing(f"{part}trajectory_truth.tum") as path:
-            write_tum(path, np.asarray(result.drive.stamps_ns), poses)
+            write_tum(path, np.asarray(result.drive.stamps_ns), result.truth)
 
 
 def _why(runs: Mapping[str, Run]) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbf_localization import __version__
+from kbf_localization.arrays import Array
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.evaluation.metric_texts import metric_rows, number_text
 from kbf_localization.evaluation.report_data import report_data
@@ -85,14 +86,16 @@ def write_report(
     warning: str | None = None,
     progress: Progress = no_progress,
     *,
+    truth: Array | None = None,
     notes: Sequence[str] = (),
 ) -> Path:
     """Write the report of one drive with its replay player, which shows the first run at first.
 
     `config["command"]` is the command that makes it again, the rest is shown as settings. The
     player shows the belief of those runs that kept theirs. A `warning` stands above all else.
+    `truth` (t, 3) are the drive's true poses in the map's frame; by default those that it has.
     """
-    data = report_data(runs, training_map, drive, progress)
+    data = report_data(runs, training_map, drive, progress, truth=truth)
     subtitle = (
         f"{drive.path} · {len(drive)} images · map of {len(training_map.poses)} poses · "
         f"odometry {drive.odometry_origin}"

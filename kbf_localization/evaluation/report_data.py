@@ -113,8 +113,14 @@ def report_data(
     training_map: TrainingMap,
     drive: Drive,
     progress: Progress = no_progress,
+    *,
+    truth: Array | None = None,
 ) -> dict[str, Any]:
-    """Return everything about one drive that the page's scripts draw."""
+    """Return everything about one drive that the page's scripts draw.
+
+    `truth` (t, 3) as for `write_report`.
+    """
+    truth = drive.poses if truth is None else truth
     stamps = np.asarray(drive.stamps_ns, dtype=np.int64)
     start_ns = int(stamps[0]) if len(stamps) else 0
     image_frames, images = small_images(drive, progress=progress)
@@ -131,7 +137,7 @@ def report_data(
         "plan": plan_data(training_map.floor_plan),
         "frames": {
             "seconds": packed((stamps - start_ns) * 1e-9),
-            "truth": None if drive.poses is None else packed(drive.poses, np.float64),
+            "truth": None if truth is None else packed(truth, np.float64),
             "labels": list(drive.labels) if drive.labels is not None else None,
             "imageFrames": packed(image_frames, np.uint32),
             "images": images,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,14 +55,19 @@ def test_on_a_map_in_its_own_frame_the_errors_are_those_of_the_metrics(tmp_path:
     made = {"own_frame": True, "reference_poses": None, "sources": ()}
     own: Any = SimpleNamespace(**{**vars(synthetic_map()), **made})
     folder = ResultsFolder.create("evaluate", tmp_path / "own")
-    written = write_results(
-        folder, [SourceResult(DRIVE, {"kbf": run, "nai": run})], own, {}, report=False
-    )
+    result = SourceResult(DRIVE, {"kbf": run, "nai": run})
+    written = write_results(folder, [result], own, {"command": "kbf evaluate"})
     metrics = read_comparison([folder.path]).metrics()["kbf"]
     assert written["aligned"]
     expected = {key: written["methods"]["kbf"][key] for key in metrics}
     assert metrics == pytest.approx(expected, rel=1e-6)
     assert metrics["position_median_m"] < 1.0
+    # The report's player draws the truth where the errors say that it is.
+    data = re.search(r'id="data"[^>]*>(.*?)</script>', (folder.path / "report.html").read_text())
+    assert data is not None
+    truth = np.frombuffer(base64.b64decode(json.loads(data[1])["frames"]["truth"])).reshape(-1, 3)
+    drawn = np.hypot(*(run.estimates - truth)[:, :2].T)
+    assert np.median(drawn) == pytest.approx(metrics["position_median_m"], rel=1e-6)
 
 
 def test_a_run_does_not_differ_from_itself(tmp_path: Path) -> None:
