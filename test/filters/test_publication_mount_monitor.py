@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from kbf_localization.filters.mount_monitor import MIN_PAIRS, MountMonitor
+from kbf_localization.filters.publication import MIN_PAIRS, MountMonitor
 from kbf_localization.geometry import compose
 
 SIGMA = np.array([0.01, 0.01, 0.004])
