@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -345,14 +344,14 @@ TASKS_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Task:
-    """A keyframe and its partners: rows, states (v, 6), keypoints; matches (k,) with each partner.
+    """A keyframe and its partners: rows and sightings (v,); matches (k,) with each partner.
 
     Matches are rows of the partner's keypoints, -1 without one; None where they are not known yet.
+    Partners whose matches are known come without descriptors.
     """
 
     rows: Rows
-    states: Array
-    keypoints: tuple[Keypoints, ...]
+    sightings: tuple[Sighting, ...]
     matches: tuple[NDArray[np.int16] | None, ...]
     sigma_px: float
     landmarks: bool
@@ -404,8 +403,9 @@ class TrackBuilder:
         workers: Workers,
         progress: Progress,
     ) -> None:
-        self.keypoints, self.camera, self.mount = keypoints, camera, mount
+        self.keypoints = keypoints
         self._workers, self._progress = workers, progress
+        self._bearings = [bearings_of(found.pixels, camera, mount) for found in keypoints]
         self._matches: dict[tuple[int, int], NDArray[np.int16]] = {}
 
     def points(
@@ -420,8 +420,7 @@ class TrackBuilder:
         made: list[Points] = []
         tasks = self._tasks(states, partners, sigma_px, landmarks)
         chunks = iter(lambda: list(islice(tasks, TASKS_AT_ONCE)), [])
-        work = partial(_triangulate_all, self.camera, self.mount)
-        for part in self._workers.map(work, chunks):
+        for part in self._workers.map(_triangulate_all, chunks):
             for points in part:
                 self._keep(len(made), partners[len(made)], points.matches)
                 made.append(points)
@@ -442,19 +441,23 @@ class TrackBuilder:
         for row, others in enumerate(partners):
             rows = np.array([row, *others], dtype=np.intp)
             known = tuple(self._matches.get((row, other)) for other in others.tolist())
-            keypoints = tuple(self.keypoints[int(value)] for value in rows)
-            yield Task(rows, states[rows], keypoints, known, sigma_px, landmarks)
+            sightings = tuple(
+                Sighting(
+                    states[other],
+                    self._bearings[other],
+                    (Keypoints.none() if found is not None else self.keypoints[other]).descriptors,
+                )
+                for other, found in zip(rows.tolist(), (None, *known))
+            )
+            yield Task(rows, sightings, known, sigma_px, landmarks)
 
 
-def _triangulate_all(camera: CameraModel, mount: CameraMount, tasks: list[Task]) -> list[Points]:
-    return [_triangulate(task, camera, mount) for task in tasks]
+def _triangulate_all(tasks: list[Task]) -> list[Points]:
+    return [_triangulate(task) for task in tasks]
 
 
-def _triangulate(task: Task, camera: CameraModel, mount: CameraMount) -> Points:
-    sightings = [
-        Sighting(state, bearings_of(found.pixels, camera, mount), found.descriptors)
-        for state, found in zip(task.states, task.keypoints)
-    ]
+def _triangulate(task: Task) -> Points:
+    sightings = task.sightings
     image, *partners = sightings
     matches = _match(image, partners, task.rows, task.matches)
     views = min(MIN_VIEWS, len(sightings))
@@ -466,7 +469,7 @@ def _triangulate(task: Task, camera: CameraModel, mount: CameraMount) -> Points:
         return Points(matches.astype(np.int16), None, None)
     group, landmarks = None, None
     if task.landmarks:
-        landmarks = as_landmarks(task.states[0], image, found)
+        landmarks = as_landmarks(image.state, image, found)
     else:
         best = best_spread(image, found, GROUP_POINTS)
         stacked = stack_views(sightings, found.matches[best])
