@@ -215,7 +215,7 @@ class MountMonitor:
 
     Landmarks measure the heading of the camera; the wheels drive along that of the base. A camera
     that is turned on its mount by ψ makes all measured headings wrong by ψ, so that the robot seems
-    to move askew: its displacements, in the measured frame, are turned by −ψ against the odometry's.
+    to move askew: its displacements in the measured frame are turned by −ψ against the odometry's.
     """
 
     def __init__(self) -> None:
