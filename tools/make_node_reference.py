@@ -43,10 +43,11 @@ repeated); or the transform is withheld | sent until the limits below |
 
 `status`, `/diagnostics` (a warning while degraded), the live page and the marker `state` in RViz
 agree; `status` has `state_since_s`, `unconfirmed_s` and `unconfirmed_m` since the last image that
-confirmed the pose, `dead_reckoned_s` and `dead_reckoned_m` since the last image, and the growing
-`sigma_m`. Every change of state is logged with its reason, such as "degraded: no usable image for
-2.3 s and 0.6 m" or "degraded: images are not recognized for 2.1 s and 0.9 m". An image confirms the
-pose where landmarks measure it, or where the map has images of the place and it fits them.
+confirmed the pose, `dead_reckoned_s` and `dead_reckoned_m` since the last image, and the pose at
+the newest odometry, `x_m`, `y_m` and `yaw_rad`, with the growing `sigma_m`. Every change of state
+is logged with its reason, such as "degraded: no usable image for 2.3 s and 0.6 m" or "degraded:
+images are not recognized for 2.1 s and 0.9 m". An image confirms the pose where landmarks measure
+it, or where the map has images of the place and it fits them.
 
 Every relative name is remapped as in any ROS 2 node; the launch file has arguments for the topics
 and frames of a robot (`ros2 launch kbf_localization localization.launch.xml --show-args`), and its

@@ -14,12 +14,14 @@ from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 
+from kbf_localization.arrays import Array
 from kbf_localization.events import Event
 from kbf_localization.geometry import position_sigma
 from kbf_localization.localization import Localization, Localizer, State
 from kbf_localization.ros.rclpy_internals import SanitizingLogger
 from kbf_localization.ros.timeline import CameraRhythm, StampOffset
 
+_UNKNOWN = np.full(4, np.nan)
 _MAX_OFFSET_S = 0.3
 """Larger offsets between the stamps of images and odometry cause a warning."""
 MAX_TIME_CORRECTION_S = 60.0
@@ -92,7 +94,7 @@ class StateReport:
         self._started_at = self._since = time.monotonic()
         self._logged = State.UNINITIALIZED
         self._lock = threading.Lock()
-        self._cached_sigma: tuple[int | None, Localization | None, float] = (None, None, math.nan)
+        self._cached: tuple[int | None, Localization | None, Array] = (None, None, _UNKNOWN)
 
     def apply(self, values: Mapping[str, Any]) -> None:
         """Apply the live parameters."""
@@ -176,18 +178,22 @@ class StateReport:
         return "the map shows nothing of what the camera sees"
 
     def sigma_m(self) -> float:
-        """Return the standard deviation of the newest position in metres; NaN before a pose.
+        """Return the standard deviation of the newest position in metres; NaN before a pose."""
+        return float(self.newest()[3])
+
+    def newest(self) -> Array:
+        """Return x, y, heading and σ of the pose at the newest odometry (4,); NaN before a pose.
 
         Computed once for each odometry reading and image, for a status asks for it repeatedly.
         """
         localizer = self._localizer
         newest_ns, last = localizer.newest_odometry_ns, localizer.last
-        cached_ns, cached_last, sigma_m = self._cached_sigma
+        cached_ns, cached_last, newest = self._cached
         if last is None or cached_last is not last or cached_ns != newest_ns:
             known = localizer.pose_at()
-            sigma_m = math.nan if known is None else position_sigma(known[1])
-            self._cached_sigma = newest_ns, last, sigma_m
-        return sigma_m
+            newest = _UNKNOWN if known is None else np.append(known[0], position_sigma(known[1]))
+            self._cached = newest_ns, last, newest
+        return newest
 
     @property
     def text(self) -> str:

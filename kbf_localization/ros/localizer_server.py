@@ -281,11 +281,15 @@ class LocalizerServer:
         metres, gap = self.localizer.dead_reckoned_m, self.localizer.unconfirmed
         weights = None if last is None else last.estimate.weights
         p50, p99 = self._latency.percentiles_ms()
+        x_m, y_m, yaw_rad, sigma_m = self.report.newest().tolist()
         return {
             "state": self.report.state.value,
             "state_since_s": self.report.since_s,
             "image_state": "" if last is None else last.state.value,
-            "sigma_m": self.report.sigma_m(),
+            "x_m": x_m,
+            "y_m": y_m,
+            "yaw_rad": yaw_rad,
+            "sigma_m": sigma_m,
             "evidence": math.nan if last is None else last.evidence,
             "stamp_ns": 0 if last is None else last.stamp_ns,
             "step_ms": self._last_step_ms,

@@ -235,3 +235,23 @@ def test_an_image_of_the_past_is_faint_and_dated(browser: Chromium) -> None:
         assert browser.run("view.landmarks.length") == 0
         opacity = "getComputedStyle(document.getElementById('camera')).opacity"
         assert browser.run(opacity) == "0.4"
+
+
+def test_without_images_the_robot_is_drawn_where_odometry_has_carried_it(browser: Chromium) -> None:
+    board = Board()
+    board.put("poses", {"poses": [0.0, 0.0, 0.0, 4.0, 3.0, 1.0]})
+    sure = {"number": 1, "pose": [1.0, 1.0, 0.5], "probability": 1.0, "sigma": [0.05, 0.05, 0.0]}
+    board.put("pose", {"pose": sure["pose"], "sigma": sure["sigma"]})
+    board.put("hypotheses", {"hypotheses": [sure]})
+    values = {"state": "tracking", "sigma_m": "0.05", "x_m": "1", "y_m": "1", "yaw_rad": "0.5"}
+    board.put("status", {"message": "tracking", "level": 0, "values": values})
+    with serving(board, LiveSettings(port=0)) as port:
+        browser.page.goto(f"http://127.0.0.1:{port}/")
+        browser.wait_for("view.hypotheses.length === 1 && view.pose !== null", PATIENCE)
+        browser.run("(() => { estimatedAt -= 5000; })()")
+        values |= {"state": "degraded", "sigma_m": "0.3", "x_m": "2.5", "y_m": "1.5"}
+        board.put("status", {"message": "degraded", "level": 1, "values": values})
+        browser.wait_for("state.textContent === 'degraded'", PATIENCE)
+        assert browser.run("view.pose.pose") == [2.5, 1.5, 0.5]
+        assert browser.run("view.pose.sigma[0]") == 0.3
+        assert browser.run("view.hypotheses.length") == 0

@@ -1,7 +1,7 @@
 // The page's side of the socket: shows what comes, says when nothing does, and asks again.
 "use strict";
 
-const RETRY_MS = 1000, SILENT_MS = 3000, HISTORY_MS = 120000;
+const RETRY_MS = 1000, SILENT_MS = 3000, CARRIED_MS = 1500, HISTORY_MS = 120000;
 const IMAGES = { 1: "camera", 2: "match" };
 const WRONG_TOKEN = 4401;
 const OFF_MAP_M = 1; // Two standard deviations of a pose that is set here.
@@ -9,7 +9,7 @@ const OFF_MAP_M = 1; // Two standard deviations of a pose that is set here.
 const element = (id) => document.getElementById(id);
 const view = new MapView(element("map"), null);
 const shown = {};
-let socket = null, history = [], heardAt = 0, seenAt = 0, hint = "";
+let socket = null, history = [], heardAt = 0, seenAt = 0, estimatedAt = 0, hint = "";
 
 function text(id, words) { element(id).textContent = words; }
 
@@ -68,6 +68,7 @@ const receive = {
     showState(state, reason, duration(Number.parseFloat(values.state_since_s)));
     const sigma = Number.parseFloat(values.sigma_m);
     view.sigmaNow = sigma;
+    if (state === "degraded") carryOn(["x_m", "y_m", "yaw_rad"].map((name) => Number.parseFloat(values[name])), sigma);
     text("sigma", Number.isFinite(sigma) ? length(sigma) : "–");
     text("evidence", number(values.evidence, 1, ""));
     text("latency", `${number(values.latency_ms_p50, 0, "")} / ${number(values.latency_ms_p99, 0, " ms")}`);
@@ -80,10 +81,19 @@ const receive = {
   },
   pose(content) { view.pose = content; view.sigmaNow = null; text("sigma", length(content.sigma[0])); view.draw(); },
   matches(content) { showMatches(content); },
-  hypotheses({ hypotheses }) { view.setHypotheses(hypotheses); },
+  hypotheses({ hypotheses }) { estimatedAt = Date.now(); view.setHypotheses(hypotheses); },
   poses({ poses }) { view.poses = poses; view.draw(); },
   plan(content) { view.setPlan(content); },
 };
+
+// Without images no new estimate comes: the robot is drawn where odometry has carried its pose.
+function carryOn(pose, sigma) {
+  if (Date.now() - estimatedAt < CARRIED_MS || ![...pose, sigma].every(Number.isFinite)) return;
+  view.setHypotheses([]);
+  view.landmarks = [];
+  view.pose = { pose, sigma: [sigma, sigma, 0] };
+  view.draw();
+}
 
 function showImage(buffer) {
   const id = IMAGES[new Uint8Array(buffer, 0, 1)[0]];
