@@ -24,6 +24,9 @@ SLIP_MEDIANS = 6.0
 SCALE_DIFFERENCE, SCALE_SIGMAS = 0.02, 2.0
 """Distances of two drives differ where they do so by 2 %, and significantly (95 %): a tyre's
 pressure and load change its radius by less."""
+LARGE_DIFFERENCE = 0.03
+"""Beyond it they differ whether the wheels err so always or on these drives only: the map knows
+what they drove to a fraction of a per cent, and 3 % of a corridor are more than it may err by."""
 SCALE_STRETCH_M = 5.0
 """Errors of distances within this path are correlated."""
 MAX_SLIPS = 5
@@ -143,7 +146,7 @@ def describe_scales(scales: Array, sigmas: Array, names: Sequence[str]) -> list[
         first = int(known[0])
         ratio = float(scales[first] / scales[drive]) - 1.0
         sigma = float(np.hypot(sigmas[first], sigmas[drive]))
-        if abs(ratio) > max(SCALE_DIFFERENCE, SCALE_SIGMAS * sigma):
+        if abs(ratio) > min(max(SCALE_DIFFERENCE, SCALE_SIGMAS * sigma), LARGE_DIFFERENCE):
             more = "more" if ratio > 0.0 else "less"
             lines.append(
                 f"{names[drive]}: the wheels report {100 * abs(ratio):.1f} % (± {100 * sigma:.1f}) "

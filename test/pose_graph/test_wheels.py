@@ -92,8 +92,13 @@ def test_a_drive_whose_wheels_report_more_distance_is_named_with_the_ratio() -> 
     assert "two: the wheels report 5.0 % (± 0.0) more distance than those of one" in line
 
 
-def test_a_difference_within_its_own_error_is_not_named() -> None:
-    assert describe_scales(np.array([1.0, 0.97]), np.array([0.02, 0.02]), ["a", "b"]) == []
+@pytest.mark.parametrize(("ratio", "named"), [(1.025, False), (0.975, False), (1.05, True)])
+def test_a_difference_within_its_own_error_is_named_only_where_it_is_large(
+    ratio: float, named: bool
+) -> None:
+    sigmas = np.array([0.02, 0.02])
+    assert bool(describe_scales(np.array([ratio, 1.0]), sigmas, ["a", "b"])) == named
+    assert bool(describe_scales(np.array([ratio, 1.0]), 0.1 * sigmas, ["a", "b"]))
 
 
 def test_the_distances_error_is_that_of_stretches() -> None:
