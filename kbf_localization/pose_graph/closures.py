@@ -58,6 +58,7 @@ UNSUPPORTED = "no two other closures agree with it"
 AGAINST_ODOMETRY = "contradicts the path between its images"
 LOOK_ALIKE = "agrees with others, and all contradict the path between their images"
 OUTLIER = "does not fit the other closures"
+HELD_APART = "the anchors of its drives place its images elsewhere"
 MISFIT_M, MISFIT_RELATIVE, MISFIT_RAD = 0.3, 0.1, np.radians(5.0)
 """A closure that contradicts the final poses by more than 0.3 m + 10 % or 5° is wrong."""
 REDUNDANT_M = 2.0

@@ -13,7 +13,7 @@ from kbf_localization.landmarks.build import relative_to
 from kbf_localization.parallel import Workers
 from kbf_localization.pose_graph.anchors import Anchor, anchors_at_keyframes
 from kbf_localization.pose_graph.closures import (
-    LOOK_ALIKE,
+    HELD_APART,
     Closure,
     Rejected,
     supported,
@@ -58,7 +58,7 @@ class Evidence:
         anchors = anchors_at_keyframes(given, self.prepared, everything)
         apart = against_anchors(self.closures, keyframes, self.local, anchors)
         kept = np.flatnonzero(~apart)
-        alike = [Rejected(self.closures[row], LOOK_ALIKE) for row in np.flatnonzero(apart)]
+        alike = [Rejected(self.closures[row], HELD_APART) for row in np.flatnonzero(apart)]
         return replace(
             self,
             closures=[self.closures[row] for row in kept],

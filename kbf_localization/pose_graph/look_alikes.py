@@ -19,6 +19,7 @@ from kbf_localization.pose_graph.closures import (
     GATE_PER_PATH,
     GATE_RAD,
     GATE_RAD_PER_M,
+    HELD_APART,
     LOOK_ALIKE,
     OUTLIER,
     Closure,
@@ -161,12 +162,20 @@ def _by_drives(
 
 def look_alike_lines(rejected: Sequence[Rejected], poses: Array) -> list[str]:
     """Name places that look alike: closures that others support against the poses (n, 3)."""
-    found = elsewhere(rejected, poses)
-    if len(found) < MIN_LOOK_ALIKE:
-        return []
-    first, second = ([getattr(closure, end) for closure in found] for end in ("first", "second"))
-    apart = np.median(np.hypot(*(poses[first] - poses[second])[:, :2].T))
-    return [
-        f"places about {apart:.0f} m apart look alike in {len(found)} pairs of images; they are "
-        "taken as different places, as the wheels, anchors or more closures say"
-    ]
+    lines = []
+    held = [item.closure for item in rejected if item.reason == HELD_APART]
+    for found, who in (
+        (elsewhere(rejected, poses), "as the wheels or more closures say"),
+        (held, "as the anchors say: either two floors or wings, or a wrong anchor"),
+    ):
+        if len(found) < MIN_LOOK_ALIKE:
+            continue
+        first, second = (
+            [getattr(closure, end) for closure in found] for end in ("first", "second")
+        )
+        apart = np.median(np.hypot(*(poses[first] - poses[second])[:, :2].T))
+        lines.append(
+            f"places about {apart:.0f} m apart look alike in {len(found)} pairs of images; they are "
+            f"taken as different places, {who}"
+        )
+    return lines
