@@ -175,7 +175,7 @@ def look_alike_lines(rejected: Sequence[Rejected], poses: Array) -> list[str]:
         )
         apart = np.median(np.hypot(*(poses[first] - poses[second])[:, :2].T))
         lines.append(
-            f"places about {apart:.0f} m apart look alike in {len(found)} pairs of images; they are "
-            f"taken as different places, {who}"
+            f"places about {apart:.0f} m apart look alike in {len(found)} pairs of images; they "
+            f"are taken as different places, {who}"
         )
     return lines
