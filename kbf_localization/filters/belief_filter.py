@@ -9,51 +9,46 @@ them claims are born, and what the map cannot represent goes to the null hypothe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import expit
 
 from kbf_localization.arrays import Array
+from kbf_localization.filters.association import (
+    SHOWN_COVERAGE,
+    Association,
+    Associator,
+    landmark_ratios,
+)
 from kbf_localization.filters.base import Estimate, GaussianPrior, is_known
 from kbf_localization.filters.hypothesis import (
-    LANDMARK_ROWS,
     MAX_MEASURED,
     MIN_DISCONTINUITY,
     MIN_MEASURED_PROBABILITY,
     Continuity,
     ContinuityMonitor,
     Hypothesis,
-    MeasuredPose,
     Transfer,
-    agreement,
-    from_fix,
-    is_sound,
-    landmark_update,
     posterior_weights,
     transfer,
 )
 from kbf_localization.filters.kernel_belief import (
     CONFIRMED_PROBABILITY,
-    SHOWN_COVERAGE,
-    Association,
     KernelBelief,
     Merged,
-    landmark_ratios,
     merge_and_prune,
 )
 from kbf_localization.filters.kernel_step import (
     Birthplace,
     KernelStep,
     LocalKernelBayes,
-    LocalPosterior,
     Posterior,
     Projection,
 )
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.filters.publication import Publisher, SeenNow
 from kbf_localization.filters.smoothing import Step
-from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.motion.noise import AdaptiveMotionNoise
 from kbf_localization.training_map.calibration import VIEW_CORRELATION_LENGTH, information_fraction
 from kbf_localization.training_map.training_map import MapObservation, TrainingMap
@@ -165,6 +160,7 @@ class BeliefFilter:
         self._poses = training_map.poses
         self._local = LocalKernelBayes(training_map, self._similarity, parameters)
         self._kernel = KernelStep(self._local)
+        self._associator = Associator(self._local, self._calibration)
         self._continuity = ContinuityMonitor(self._calibration)
         self._ablation = ablation
         self._publisher = Publisher(self._calibration, self._poses)
@@ -265,35 +261,8 @@ class BeliefFilter:
             heavy = rank < MAX_MEASURED and item.probability > MIN_MEASURED_PROBABILITY
             if not (everything or heavy or item.number == self._publisher.number):
                 continue
-            view = self._view(observation, item)
-            fix = self._landmark_fix(observation, view, item) if heavy else None
-            association = self._association(item, view, fix)
-            if fix is not None:
-                likely = agreement(item, fix, self._similarity.scales)
-                association = replace(association, agreement=likely)
-            found.append(association)
+            found.append(self._associator.associate(item, observation, by_landmarks=heavy))
         return tuple(found)
-
-    def _view(self, observation: MapObservation, component: Hypothesis) -> LocalPosterior:
-        """Return the local posterior round a component."""
-        return self._local.posterior(
-            observation, component.pose, component.covariance, self._calibration.relative_pose
-        )
-
-    def _association(
-        self, component: Hypothesis, view: LocalPosterior, fix: LandmarkFix | None
-    ) -> Association:
-        return Association(component, view, view.log_odds(self._calibration.likelihood_ratio), fix)
-
-    def _landmark_fix(
-        self, observation: MapObservation, view: LocalPosterior, component: Hypothesis
-    ) -> LandmarkFix | None:
-        """Return the pose by the landmarks of the view's heaviest rows, where there are any."""
-        if not observation.has_landmarks or len(view.rows) == 0:
-            return None
-        rows = view.rows[np.argsort(-view.weights, kind="stable")[:LANDMARK_ROWS]]
-        fix = observation.landmark_fix(rows, component.pose, component.covariance)
-        return fix if fix is not None and is_sound(fix) else None
 
     def _kernel_step(
         self,
@@ -414,32 +383,10 @@ class BeliefFilter:
         """Return the components of the places that measure a pose."""
         births: dict[Birthplace, Association] = {}
         for place in places:
-            view = self._local.measure(
-                observation, place.rows, place.weights, place.pose, self._calibration.relative_pose
-            )
-            # A birth says that the match is right: its pose errs as right matches do.
-            measured = self._measured(view, 1.0, 1.0)
-            if measured is None:
-                continue
-            component = Hypothesis.from_measurement(measured, first_number + len(births))
-            fix = self._landmark_fix(observation, view, component)
-            if fix is not None:
-                births[place] = self._measured_again(
-                    observation, from_fix(fix, component.number), fix
-                )
-                continue
-            births[place] = self._association(component, view, None)
+            birth = self._associator.birth(place, observation, first_number + len(births))
+            if birth is not None:
+                births[place] = birth
         return births
-
-    def _measured_again(
-        self, observation: MapObservation, component: Hypothesis, fix: LandmarkFix
-    ) -> Association:
-        """Return a birth by landmarks, matched with the map images round where they put it."""
-        view = self._view(observation, component)
-        again = self._landmark_fix(observation, view, component)
-        if again is not None and again.inliers > fix.inliers:
-            component, fix = from_fix(again, component.number), again
-        return self._association(component, view, fix)
 
     def _search_is_due(
         self, belief: KernelBelief, seen: Sequence[Association], continuity: Continuity
@@ -449,7 +396,7 @@ class BeliefFilter:
         A large map is searched more rarely while all is well, so that a step costs no more.
         """
         heaviest = max((component.probability for component in belief.components), default=0.0)
-        best = max((association.log_odds for association in seen), default=-1.0)
+        best = max((association.fit for association in seen), default=-1.0)
         doubt = _jumps(continuity) or heaviest < CONFIRMED_PROBABILITY or best < 0.0
         return doubt or belief.unsearched >= KERNEL_STEP_TRAVEL * len(self._poses) / SEARCHED_POSES
 
@@ -469,18 +416,6 @@ class BeliefFilter:
             np.maximum(self._calibration.likelihood_ratio.prominence * below, -MAX_VERIFICATION)
         )
 
-    def _measured(self, view: LocalPosterior, new: float, trust: float) -> MeasuredPose | None:
-        """Return the pose that a view measures; less trust gives larger variances."""
-        if view.pose is None or not np.isfinite(view.pose).all():
-            return None
-        relative_pose = self._calibration.relative_pose
-        variances = relative_pose.variances(
-            view.prominence, self._similarity.apparent_separation(view.contrast)
-        )
-        return MeasuredPose(
-            view.pose, variances / max(trust, 1e-6), relative_pose.bias_fraction, new
-        )
-
     def _update(
         self,
         weighted: Reweighted,
@@ -493,7 +428,7 @@ class BeliefFilter:
         updated = {item.number: item for item in weighted.components}
         for association in seen:
             number = association.hypothesis.number
-            result = self._corrected(updated[number], association, new)
+            result = self._associator.correct(updated[number], association, new)
             if result is None:
                 continue
             updated[number], surprise = result
@@ -501,25 +436,6 @@ class BeliefFilter:
                 correlation = self._calibration.relative_pose.correlation
                 self._noise.update(surprise, information_fraction(travel, correlation))
         return list(updated.values())
-
-    def _corrected(
-        self, component: Hypothesis, association: Association, new: float
-    ) -> tuple[Hypothesis, float] | None:
-        """Return the component after what the image measures there; None where nothing does.
-
-        With it comes how much that surprises, a mean square with expectation one. Wheels with a
-        constant error do not show in the read-out's innovation, but its bias absorbs their error.
-        """
-        result = None if association.fix is None else landmark_update(component, association.fix)
-        if result is not None or not new > 0.0:
-            return result
-        # The less the image fits there, the less its pose is trusted.
-        trust = float(expit(association.log_ratio())) * max(association.posterior.coverage, 1e-3)
-        measured = self._measured(association.posterior, new, trust)
-        if measured is None:
-            return None
-        updated, innovation = component.update(measured)
-        return updated, max(innovation, updated.mean_square_bias)
 
     def _publish(
         self,

@@ -8,22 +8,18 @@ with hysteresis.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from kbf_localization.arrays import Array
+from kbf_localization.filters.association import Association
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.hypothesis import (
-    GATE_MAHALANOBIS,
     Hypothesis,
-    innovation,
-    log_ratio,
 )
-from kbf_localization.filters.kernel_step import LocalPosterior
 from kbf_localization.geometry import wrap_angle
-from kbf_localization.landmarks.pose_solver import LandmarkFix
-from kbf_localization.training_map.calibration import SimilarityModel, discounted
+from kbf_localization.training_map.calibration import SimilarityModel
 
 MAX_COMPONENTS = 24
 """Components that are kept: enough for eight look-alikes of a place, and what they leave behind."""
@@ -187,95 +183,8 @@ is e times as probable: equals would alternate."""
 MIN_COVERAGE_WEIGHT = 0.1
 """Weight of a place without map images beside a covered one, before the first confirmed pose."""
 
-SHOWN_COVERAGE = 0.5
-"""Coverage from which on the map shows a place, so that an image may fit there."""
-
 EVIDENCE_MEMORY = 3.0
 """Correlation lengths over which the running evidence averages: one odd view is not *lost*."""
-
-
-@dataclass(frozen=True)
-class Association:
-    """A hypothesis with its local posterior given an image, and the log odds of the fit there.
-
-    `fix` is the pose that landmarks measure there, None where they do not; `agreement` how far it
-    speaks for the hypothesis by being where that predicts it, a log ratio ≥ 0.
-    """
-
-    hypothesis: Hypothesis
-    posterior: LocalPosterior
-    log_odds: float
-    fix: LandmarkFix | None = None
-    agreement: float = 0.0
-
-    @property
-    def fit(self) -> float:
-        """Return the log odds that the image shows the place, by the words or by landmarks."""
-        return self.log_odds if self.fix is None else max(self.log_odds, log_ratio(self.fix))
-
-    @property
-    def information(self) -> float:
-        """Return the weight of the log odds: none where the map has no image to compare with."""
-        return float(discounted(1.0, self.posterior.coverage))
-
-    def log_ratio(self, floor: float = 0.0) -> float:
-        """Return the log-likelihood ratio against elsewhere, relative to the log odds `floor`.
-
-        The floor is that of an image that fits nowhere on the map: it carries no information where
-        it fits best, nor where the map has no image to compare with.
-        """
-        return self.information * (self.log_odds - floor)
-
-    @property
-    def landmark_ratio(self) -> float:
-        """Return the log-likelihood ratio of the landmarks against elsewhere, 0 without a fix.
-
-        Few landmarks speak against a place as far as the map covers it, and as they do not agree
-        with the hypothesis. A fix that contradicts the predicted pose does not speak for it.
-        """
-        if self.fix is None:
-            return 0.0
-        ratio = self._fitting_ratio
-        if ratio < 0.0:
-            return self.information * ratio
-        squared = innovation(self.hypothesis, self.fix)[2]
-        return ratio if squared <= GATE_MAHALANOBIS else 0.0
-
-    @property
-    def _fitting_ratio(self) -> float:
-        """Return the fix's log-likelihood ratio; agreement excuses few landmarks, and no more."""
-        assert self.fix is not None
-        ratio = log_ratio(self.fix)
-        return ratio if ratio >= 0.0 else min(ratio + self.agreement, 0.0)
-
-    def evidence(self, floor: float = 0.0) -> float:
-        """Return the larger log-likelihood ratio, by the whole image or by landmarks."""
-        whole = self.log_ratio(floor)
-        return whole if self.fix is None else max(whole, self._fitting_ratio)
-
-    @property
-    def confirms(self) -> bool:
-        """Tell whether the image fits at the hypothesis: by landmarks, or by the map's images.
-
-        It does not where the map shows nothing of the place, whatever the likelihood ratio.
-        """
-        if self.fix is not None and self._fitting_ratio >= 0.0:
-            return True
-        return self.posterior.coverage > SHOWN_COVERAGE and self.log_odds > 0.0
-
-    def with_log_weight(self, log_weight: float) -> Association:
-        """Return the same with another weight of the hypothesis."""
-        return replace(self, hypothesis=self.hypothesis.with_log_weight(log_weight))
-
-
-def landmark_ratios(associations: Sequence[Association]) -> Array:
-    """Return the log-likelihood ratios (j,) of hypotheses by their landmarks.
-
-    Those in favour are all as large as the largest. A place whose landmarks fit is the right one or
-    a copy of it; how many of them fit depends on how near the map's views are.
-    """
-    ratios = np.array([association.landmark_ratio for association in associations])
-    return np.where(ratios > 0.0, ratios.max(initial=0.0), ratios)
 
 
 class EstimateSelector:

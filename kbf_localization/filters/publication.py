@@ -10,9 +10,10 @@ import numpy as np
 
 from kbf_localization.arrays import Array
 from kbf_localization.events import Event
+from kbf_localization.filters.association import Association
 from kbf_localization.filters.base import Confidence, Estimate, HypothesisEstimate, Weights
 from kbf_localization.filters.hypothesis import MIN_DISCONTINUITY, Continuity, Hypothesis
-from kbf_localization.filters.kernel_belief import Association, EstimateSelector, KernelBelief
+from kbf_localization.filters.kernel_belief import EstimateSelector, KernelBelief
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.landmarks.pose_solver import LandmarkFix

@@ -5,13 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kbf_localization.filters.association import Association, landmark_ratios
 from kbf_localization.filters.hypothesis import GATE_MAHALANOBIS, Hypothesis
-from kbf_localization.filters.kernel_belief import (
-    EVIDENCE_MEMORY,
-    Association,
-    EstimateSelector,
-    landmark_ratios,
-)
+from kbf_localization.filters.kernel_belief import EVIDENCE_MEMORY, EstimateSelector
 from kbf_localization.filters.kernel_step import LocalPosterior
 from test.filters.synthetic_world import Fix
 

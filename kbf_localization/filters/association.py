@@ -1,0 +1,217 @@
+"""Data association: what an image shows at a hypothesis, or at a place where one is born.
+
+The map's images there give a local kernel posterior, its read-out a pose, and the landmarks of the
+heaviest of them another one that is more precise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit
+
+from kbf_localization.arrays import Array
+from kbf_localization.filters.hypothesis import (
+    GATE_MAHALANOBIS,
+    LANDMARK_ROWS,
+    Hypothesis,
+    MeasuredPose,
+    agreement,
+    from_fix,
+    innovation,
+    is_sound,
+    landmark_update,
+    log_ratio,
+)
+from kbf_localization.filters.kernel_step import Birthplace, LocalKernelBayes, LocalPosterior
+from kbf_localization.landmarks.pose_solver import LandmarkFix
+from kbf_localization.training_map.calibration import Calibration, discounted
+from kbf_localization.training_map.training_map import MapObservation
+
+SHOWN_COVERAGE = 0.5
+"""Coverage from which on the map shows a place, so that an image may fit there."""
+
+
+@dataclass(frozen=True)
+class Association:
+    """A hypothesis with its local posterior given an image, and the log odds of the fit there.
+
+    `fix` is the pose that landmarks measure there, None where they do not; `agreement` how far it
+    speaks for the hypothesis by being where that predicts it, a log ratio ≥ 0.
+    """
+
+    hypothesis: Hypothesis
+    posterior: LocalPosterior
+    log_odds: float
+    fix: LandmarkFix | None = None
+    agreement: float = 0.0
+
+    @property
+    def fit(self) -> float:
+        """Return the log odds that the image shows the place, by the words or by landmarks."""
+        return self.log_odds if self.fix is None else max(self.log_odds, log_ratio(self.fix))
+
+    @property
+    def information(self) -> float:
+        """Return the weight of the log odds: none where the map has no image to compare with."""
+        return float(discounted(1.0, self.posterior.coverage))
+
+    def log_ratio(self, floor: float = 0.0) -> float:
+        """Return the log-likelihood ratio against elsewhere, relative to the log odds `floor`.
+
+        The floor is that of an image that fits nowhere on the map: it carries no information where
+        it fits best, nor where the map has no image to compare with.
+        """
+        return self.information * (self.log_odds - floor)
+
+    @property
+    def landmark_ratio(self) -> float:
+        """Return the log-likelihood ratio of the landmarks against elsewhere, 0 without a fix.
+
+        Few landmarks speak against a place as far as the map covers it, and as they do not agree
+        with the hypothesis. A fix that contradicts the predicted pose does not speak for it.
+        """
+        if self.fix is None:
+            return 0.0
+        ratio = self._fitting_ratio
+        if ratio < 0.0:
+            return self.information * ratio
+        squared = innovation(self.hypothesis, self.fix)[2]
+        return ratio if squared <= GATE_MAHALANOBIS else 0.0
+
+    @property
+    def _fitting_ratio(self) -> float:
+        """Return the fix's log-likelihood ratio; agreement excuses few landmarks, and no more."""
+        assert self.fix is not None
+        ratio = log_ratio(self.fix)
+        return ratio if ratio >= 0.0 else min(ratio + self.agreement, 0.0)
+
+    def evidence(self, floor: float = 0.0) -> float:
+        """Return the larger log-likelihood ratio, by the whole image or by landmarks."""
+        whole = self.log_ratio(floor)
+        return whole if self.fix is None else max(whole, self._fitting_ratio)
+
+    @property
+    def confirms(self) -> bool:
+        """Tell whether the image fits at the hypothesis: by landmarks, or by the map's images.
+
+        It does not where the map shows nothing of the place, whatever the likelihood ratio.
+        """
+        if self.fix is not None and self._fitting_ratio >= 0.0:
+            return True
+        return self.posterior.coverage > SHOWN_COVERAGE and self.log_odds > 0.0
+
+    def with_log_weight(self, log_weight: float) -> Association:
+        """Return the same with another weight of the hypothesis."""
+        return replace(self, hypothesis=self.hypothesis.with_log_weight(log_weight))
+
+
+def landmark_ratios(associations: Sequence[Association]) -> Array:
+    """Return the log-likelihood ratios (j,) of hypotheses by their landmarks.
+
+    Those in favour are all as large as the largest. A place whose landmarks fit is the right one or
+    a copy of it; how many of them fit depends on how near the map's views are.
+    """
+    ratios = np.array([association.landmark_ratio for association in associations])
+    return np.where(ratios > 0.0, ratios.max(initial=0.0), ratios)
+
+
+class Associator:
+    """Associates images with hypotheses on a map with a `calibration`."""
+
+    def __init__(self, local: LocalKernelBayes, calibration: Calibration) -> None:
+        self._local = local
+        self._similarity = calibration.similarity
+        self._evidence = calibration.likelihood_ratio
+        self._relative_pose = calibration.relative_pose
+
+    def associate(
+        self, component: Hypothesis, observation: MapObservation, by_landmarks: bool
+    ) -> Association:
+        """Return what the image shows round a component; landmarks are matched where asked for."""
+        view = self._view(observation, component)
+        fix = self._landmark_fix(observation, view, component) if by_landmarks else None
+        found = self._association(component, view, fix)
+        if fix is None:
+            return found
+        return replace(found, agreement=agreement(component, fix, self._similarity.scales))
+
+    def birth(
+        self, place: Birthplace, observation: MapObservation, number: int
+    ) -> Association | None:
+        """Return the component of a place with this `number`; None where no pose is measured."""
+        view = self._local.measure(
+            observation, place.rows, place.weights, place.pose, self._relative_pose
+        )
+        # A birth says that the match is right: its pose errs as right matches do.
+        measured = self._measured(view, 1.0, 1.0)
+        if measured is None:
+            return None
+        component = Hypothesis.from_measurement(measured, number)
+        fix = self._landmark_fix(observation, view, component)
+        if fix is None:
+            return self._association(component, view, None)
+        return self._measured_again(observation, from_fix(fix, number), fix)
+
+    def _measured_again(
+        self, observation: MapObservation, component: Hypothesis, fix: LandmarkFix
+    ) -> Association:
+        """Return a birth by landmarks, matched with the map images round where they put it."""
+        view = self._view(observation, component)
+        again = self._landmark_fix(observation, view, component)
+        if again is not None and again.inliers > fix.inliers:
+            component, fix = from_fix(again, component.number), again
+        return self._association(component, view, fix)
+
+    def correct(
+        self, component: Hypothesis, association: Association, new: float
+    ) -> tuple[Hypothesis, float] | None:
+        """Return the component after what the image measures there; None where nothing does.
+
+        With it comes how much that surprises, a mean square with expectation one. Wheels with a
+        constant error do not show in the read-out's innovation, but its bias absorbs their error.
+        """
+        result = None if association.fix is None else landmark_update(component, association.fix)
+        if result is not None or not new > 0.0:
+            return result
+        # The less the image fits there, the less its pose is trusted.
+        trust = float(expit(association.log_ratio())) * max(association.posterior.coverage, 1e-3)
+        measured = self._measured(association.posterior, new, trust)
+        if measured is None:
+            return None
+        updated, innovation = component.update(measured)
+        return updated, max(innovation, updated.mean_square_bias)
+
+    def _view(self, observation: MapObservation, component: Hypothesis) -> LocalPosterior:
+        """Return the local posterior round a component."""
+        return self._local.posterior(
+            observation, component.pose, component.covariance, self._relative_pose
+        )
+
+    def _association(
+        self, component: Hypothesis, view: LocalPosterior, fix: LandmarkFix | None
+    ) -> Association:
+        return Association(component, view, view.log_odds(self._evidence), fix)
+
+    def _landmark_fix(
+        self, observation: MapObservation, view: LocalPosterior, component: Hypothesis
+    ) -> LandmarkFix | None:
+        """Return the pose by the landmarks of the view's heaviest rows, where there are any."""
+        if not observation.has_landmarks or len(view.rows) == 0:
+            return None
+        rows = view.rows[np.argsort(-view.weights, kind="stable")[:LANDMARK_ROWS]]
+        fix = observation.landmark_fix(rows, component.pose, component.covariance)
+        return fix if fix is not None and is_sound(fix) else None
+
+    def _measured(self, view: LocalPosterior, new: float, trust: float) -> MeasuredPose | None:
+        """Return the pose that a view measures; less trust gives larger variances."""
+        if view.pose is None or not np.isfinite(view.pose).all():
+            return None
+        variances = self._relative_pose.variances(
+            view.prominence, self._similarity.apparent_separation(view.contrast)
+        )
+        return MeasuredPose(
+            view.pose, variances / max(trust, 1e-6), self._relative_pose.bias_fraction, new
+        )
