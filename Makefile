@@ -77,7 +77,7 @@ soak: $(VENV)/ready-dev
 # What fails is kept in .hypothesis and tried first the next time, in `make test` too.
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/ready-dev
-	KBF_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -m fuzz --timeout 0 $(PYTEST_ARGUMENTS)
+	KBF_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -n 2 -m fuzz --timeout 0 $(PYTEST_ARGUMENTS)
 
 lock: $(VENV)/ready-dev
 	$(BIN)/python tools/lock.py $(UPGRADE)

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
@@ -134,6 +134,21 @@ def pytest_report_collectionfinish() -> str:
     from test.fuzzing import PARSERS, SECONDS
 
     return f"fuzzed for {SECONDS:g} s each: {', '.join(sorted(PARSERS))}" if SECONDS else ""
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist hands its counts of inputs to the process that prints them."""
+    from test.fuzzing import FILES
+
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["fuzzed"] = dict(FILES)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    from test.fuzzing import FILES
+
+    FILES.update(getattr(node, "workeroutput", {}).get("fuzzed", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
