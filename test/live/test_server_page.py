@@ -204,7 +204,7 @@ def test_a_pose_set_far_off_the_map_is_answered_by_its_distance(browser: Chromiu
     settings = LiveSettings(port=0, set_pose=lambda *pose: set_poses.append(pose))
     with serving(board, settings) as port:
         browser.page.goto(f"http://127.0.0.1:{port}/")
-        browser.wait_for("view.poses.length > 0 && hint.startsWith('Click')", PATIENCE)
+        browser.wait_for("view.poses.length > 0 && usage.startsWith('Click')", PATIENCE)
         browser.run("sendPose([4, -1, 0])")
         assert "That is 4.0 m from the nearest map pose" in browser.page.inner_text("#hint")
         browser.run("sendPose([0.3, 0.4, 0])")

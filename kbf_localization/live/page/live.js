@@ -9,7 +9,7 @@ const OFF_MAP_M = 1; // Two standard deviations of a pose that is set here.
 const element = (id) => document.getElementById(id);
 const view = new MapView(element("map"), null);
 const shown = {};
-let socket = null, history = [], heardAt = 0, seenAt = 0, estimatedAt = 0, hint = "";
+let socket = null, history = [], heardAt = 0, seenAt = 0, estimatedAt = 0, usage = "";
 
 function text(id, words) { element(id).textContent = words; }
 
@@ -47,8 +47,8 @@ const receive = {
     element("set-pose").hidden = !allowed || !matchMedia("(any-pointer: coarse)").matches;
     const set = touch ? "Press “set pose”, touch where the robot is, slide to where it looks, and lift. " : "Click where the robot is, and drag to where it looks, to set its pose; Esc cancels. ";
     const move = touch ? "Two fingers zoom and move the map." : `The wheel zooms, ${allowed ? "Shift and drag move" : "dragging moves"} the map.`;
-    hint = (allowed ? set : "For looking only. ") + move;
-    text("hint", hint);
+    usage = (allowed ? set : "For looking only. ") + move;
+    text("hint", usage);
   },
   node({ name, present }) {
     text("node", name);
@@ -208,7 +208,7 @@ function sendPose(pose) {
   if (!socket || socket.readyState !== WebSocket.OPEN) return;
   socket.send(JSON.stringify({ pose }));
   const { metres } = view.nearest(pose[0], pose[1]);
-  text("hint", metres > OFF_MAP_M && Number.isFinite(metres) ? `That is ${metres.toFixed(1)} m from the nearest map pose: images cannot confirm it there.` : hint);
+  text("hint", metres > OFF_MAP_M && Number.isFinite(metres) ? `That is ${metres.toFixed(1)} m from the nearest map pose: images cannot confirm it there.` : usage);
 }
 
 // The token stands behind the address's #, which no server and no log gets to see.
