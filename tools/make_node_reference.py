@@ -138,9 +138,11 @@ so not there |
 ## Slow computers
 
 Where the computer cannot use every image, the newest is used and the others are dropped and counted
-(`image_dropped`); nothing queues up. Two settings leave room for other programs: smaller images
-from the camera (the map's own size suffices, `kbf map info`), and `max_image_rate`, above which
-images are not even decoded.
+(`image_dropped`); nothing queues up. While that happens, a tracked pose is measured by landmarks
+every 0.15 m or 9° of travel, not at each image
+([what that costs](performance.md#landmarks-at-a-lower-rate)). Two settings leave room for other
+programs: smaller images from the camera (the map's own size suffices, `kbf map info`), and
+`max_image_rate`, above which images are not even decoded.
 
 `kbf bench node` has a stand-in for a small computer: a process that is stopped for half of the time
 (10 ms of 20 ms), a map of 320×240 images. Beside a load of 9 on two cores, a camera of 10 Hz with
