@@ -15,7 +15,7 @@ from test.cli.kbf import done
 
 def faults() -> list[faults_run.Outcome]:
     """In the second building the robot never finds itself; what does not apply is None."""
-    metrics = dict.fromkeys(faults_run.FIGURES, 0.5)
+    metrics = dict.fromkeys(faults_run.METRICS, 0.5)
     lost = {**metrics, "seconds_to_lost": None, "seconds_to_recover": None}
     return [
         faults_run.Outcome(fault, building, 0, values)
@@ -33,7 +33,7 @@ def predictions() -> list[mapping.Prediction]:
 
 
 def variants() -> list[Trial]:
-    metrics = dict.fromkeys(ablation.FIGURES, 0.25)
+    metrics = dict.fromkeys(ablation.METRICS, 0.25)
     return [Trial("office 0", 200, name, 0, metrics) for name in ablation.VARIANTS]
 
 
