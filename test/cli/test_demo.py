@@ -22,7 +22,7 @@ from kbf_localization.mapping import load_map
 def test_a_small_demo_leaves_everything_that_it_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "FRAMES", 60)
+    monkeypatch.setattr(demo, "FRAMES", 40)
     monkeypatch.setattr(demo, "IMAGE_SIZE", (160, 120))
     monkeypatch.setattr(demo, "MAP_POSES", 40)
     monkeypatch.setattr(demo, "MAX_MEDIAN_M", 100.0)
@@ -31,7 +31,7 @@ def test_a_small_demo_leaves_everything_that_it_promises(
     assert result.exit_code == 0, result.output
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     node, nai = metrics["methods"]["node"], metrics["methods"]["nai"]
-    assert node["frames"] == nai["frames"] == 60 and node["frames_dropped"] == 0
+    assert node["frames"] == nai["frames"] == 40 and node["frames_dropped"] == 0
     assert metrics["passed"] and metrics["largest_difference_to_offline"] < 1e-9
     assert metrics["aligned"] and metrics["mapping"]["raw_ate_rmse_m"] > 0.0
     assert node["relative_to_map_median_m"] >= 0.0
