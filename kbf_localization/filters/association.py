@@ -139,9 +139,13 @@ class Associator:
         return replace(found, agreement=agreement(component, fix, self._similarity.scales))
 
     def birth(
-        self, place: Birthplace, observation: MapObservation, number: int
+        self, place: Birthplace, observation: MapObservation, number: int, thorough: bool
     ) -> Association | None:
-        """Return the component of a place with this `number`; None where no pose is measured."""
+        """Return the component of a place with this `number`; None where no pose is measured.
+
+        Landmarks that speak for the place are matched again round the pose that they measure; where
+        nothing else is known, be `thorough` and match all of them.
+        """
         view = self._local.measure(
             observation, place.rows, place.weights, place.pose, self._relative_pose
         )
@@ -153,7 +157,10 @@ class Associator:
         fix = self._landmark_fix(observation, view, component)
         if fix is None:
             return self._association(component, view, None)
-        return self._measured_again(observation, from_fix(fix, number), fix)
+        component = from_fix(fix, number)
+        if thorough or fix.log_likelihood_ratio > 0.0:
+            return self._measured_again(observation, component, fix)
+        return self._association(component, view, fix)
 
     def _measured_again(
         self, observation: MapObservation, component: Hypothesis, fix: LandmarkFix

@@ -243,7 +243,7 @@ class BeliefFilter:
             return False
         heaviest = max((component.probability for component in belief.components), default=0.0)
         needed = KERNEL_STEP_TRAVEL if heaviest > CONFIRMED_PROBABILITY else DOUBTFUL_STEP_TRAVEL
-        return _jumps(continuity) or belief.travel >= needed
+        return continuity.jumps or belief.travel >= needed
 
     def _measure(
         self,
@@ -283,9 +283,11 @@ class BeliefFilter:
             prior.ruled,
             prior.moved.map_mass,
             observation,
-            MAX_FIRST_BIRTHS if _jumps(continuity) else MAX_BIRTHS,
+            MAX_FIRST_BIRTHS if continuity.jumps else MAX_BIRTHS,
         )
-        births = self._births(posterior.births, observation, belief.next_number)
+        births = self._births(
+            posterior.births, observation, belief.next_number, thorough=continuity.jumps
+        )
         fit = _fit(
             [*prior.own, *births.values()],
             self._renewal(belief.travel, continuity),
@@ -378,12 +380,17 @@ class BeliefFilter:
         return np.where(measured, by_landmarks, weights)
 
     def _births(
-        self, places: Sequence[Birthplace], observation: MapObservation, first_number: int
+        self,
+        places: Sequence[Birthplace],
+        observation: MapObservation,
+        first_number: int,
+        thorough: bool,
     ) -> dict[Birthplace, Association]:
         """Return the components of the places that measure a pose."""
         births: dict[Birthplace, Association] = {}
         for place in places:
-            birth = self._associator.birth(place, observation, first_number + len(births))
+            number = first_number + len(births)
+            birth = self._associator.birth(place, observation, number, thorough)
             if birth is not None:
                 births[place] = birth
         return births
@@ -397,14 +404,14 @@ class BeliefFilter:
         """
         heaviest = max((component.probability for component in belief.components), default=0.0)
         best = max((association.fit for association in seen), default=-1.0)
-        doubt = _jumps(continuity) or heaviest < CONFIRMED_PROBABILITY or best < 0.0
+        doubt = continuity.jumps or heaviest < CONFIRMED_PROBABILITY or best < 0.0
         return doubt or belief.unsearched >= KERNEL_STEP_TRAVEL * len(self._poses) / SEARCHED_POSES
 
     def _renewal(self, travel: float, continuity: Continuity) -> float:
         """Return the fraction of an image's evidence that is new after `travel`."""
         return (
             1.0
-            if _jumps(continuity)
+            if continuity.jumps
             else information_fraction(travel, self._calibration.likelihood_ratio.correlation)
         )
 
@@ -424,7 +431,7 @@ class BeliefFilter:
         continuity: Continuity,
     ) -> list[Hypothesis]:
         """Kalman steps by landmarks or the read-out; the motion noise follows the published one."""
-        new = 1.0 if _jumps(continuity) else information_fraction(travel, VIEW_CORRELATION_LENGTH)
+        new = 1.0 if continuity.jumps else information_fraction(travel, VIEW_CORRELATION_LENGTH)
         updated = {item.number: item for item in weighted.components}
         for association in seen:
             number = association.hypothesis.number
@@ -481,11 +488,6 @@ class BeliefFilter:
             merged_into=merged.merged_into,
             null_survival=weighted.log_null - weighted.log_reservoir if weighted.births else 0.0,
         )
-
-
-def _jumps(continuity: Continuity) -> bool:
-    """Return whether the image does not follow from the one before."""
-    return continuity.first or continuity.discontinuity > MIN_DISCONTINUITY
 
 
 def _fit(everything: Sequence[Association], renewal: float, by_landmarks: bool) -> Fit:

@@ -280,6 +280,11 @@ class Continuity:
     first: bool = False
     frozen: bool = False
 
+    @property
+    def jumps(self) -> bool:
+        """Tell whether the image does not follow from the one before."""
+        return self.first or self.discontinuity > MIN_DISCONTINUITY
+
 
 class ContinuityMonitor:
     """Compares each image with the last one and with a reference image, given the odometry since.
