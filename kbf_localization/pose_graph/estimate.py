@@ -179,10 +179,7 @@ class _Estimator:
         wrong = misfits(closures, found.states[:, :3])
         rejected += [Rejected(c, OUTLIER) for c, bad in zip(closures, wrong) if bad]
         closures = [c for c, bad in zip(closures, wrong) if not bad]
-        if used == ADJUSTMENT:
-            # Points that are triangulated at adjusted poses leave out wrong matches.
-            found = self._adjust(problem, found, odometry, closures, FINE_SIGMA_PX)
-        elif wrong.any():
+        if wrong.any():
             found = self._run(used, problem, edges, closures)
         poses, wheels = found.states[:, :3], found.wheels
         if used == ODOMETRY_EDGES:
@@ -278,8 +275,11 @@ class _Estimator:
         if method == VISUAL_EDGES:
             # Visual edges have no drift of wheels: it shows in the graph on the wheels' own.
             return Adjusted(states, problem.solve(edges[ODOMETRY_EDGES], closures).wheels)
-        start = Adjusted(states, np.zeros((problem.drives, 2)))
-        return self._adjust(problem, start, edges[ODOMETRY_EDGES], closures, COARSE_SIGMA_PX)
+        found, odometry = Adjusted(states, np.zeros((problem.drives, 2))), edges[ODOMETRY_EDGES]
+        # Points that are triangulated at adjusted poses leave out wrong matches.
+        for sigma_px in (COARSE_SIGMA_PX, FINE_SIGMA_PX):
+            found = self._adjust(problem, found, odometry, closures, sigma_px)
+        return found
 
     def _adjust(
         self,
