@@ -134,10 +134,11 @@ class Prior:
 
 @dataclass(frozen=True)
 class Fit:
-    """The log odds of the image where it fits `best`, and that as a probability.
+    """The log odds of the image where it fits `best`, by the map's images alone.
 
-    `renewal` is the fraction of its evidence that is new; `by_landmarks` tells whether landmarks
-    can measure its pose.
+    `recognized` is the probability that it shows the map, by landmarks too. `renewal` is the
+    fraction of its evidence that is new; `by_landmarks` tells whether landmarks can measure its
+    pose.
     """
 
     best: float
@@ -495,8 +496,9 @@ def _fit(everything: Sequence[Association], renewal: float, by_landmarks: bool) 
     shown = [
         association for association in everything if association.posterior.coverage > SHOWN_COVERAGE
     ]
-    best = max((item.fit for item in shown or everything), default=0.0)
-    return Fit(best, float(expit(best)), renewal, by_landmarks)
+    best = max((item.log_odds for item in shown or everything), default=0.0)
+    with_landmarks = max((item.fit for item in shown or everything), default=0.0)
+    return Fit(best, float(expit(with_landmarks)), renewal, by_landmarks)
 
 
 def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:

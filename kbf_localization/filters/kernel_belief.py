@@ -212,10 +212,14 @@ class EstimateSelector:
                 self.evidence += information / EVIDENCE_MEMORY * (found - self.evidence)
 
     def select(
-        self, hypotheses: Sequence[Hypothesis], coverage: Mapping[int, float]
+        self,
+        hypotheses: Sequence[Hypothesis],
+        coverage: Mapping[int, float],
+        evidence: Mapping[int, float],
     ) -> Hypothesis | None:
         """Return the hypothesis to publish; `coverage` by the numbers of the old ones.
 
+        `evidence` is that of the last image, by numbers: another hypothesis starts with it.
         Before the first confirmed pose, a place on the map is preferred: most robots are on theirs.
         """
         self.switched = False
@@ -234,6 +238,6 @@ class EstimateSelector:
             self.switched, self.confirmed = self.confirmed, False
             current = best
         if current.number != self.number:
-            self.number, self.evidence = current.number, 0.0
+            self.number, self.evidence = current.number, evidence.get(current.number, 0.0)
         self.confirmed = self.confirmed or current.probability > CONFIRMED_PROBABILITY
         return current

@@ -83,10 +83,12 @@ class Publisher:
         renewal: float,
     ) -> None:
         """Choose the component after a motion and an image, `renewal` of whose evidence is new."""
-        self._selector.update_evidence(seen.components, renewal, min(seen.best_fit, 0.0))
+        floor = min(seen.best_fit, 0.0)
+        self._selector.update_evidence(seen.components, renewal, floor)
         self._mount.update(motion, seen.fix_of(self._selector.number))
         coverage = {item.hypothesis.number: item.posterior.coverage for item in seen.components}
-        self._published = self._selector.select(belief.components, coverage)
+        evidence = {item.hypothesis.number: item.evidence(floor) for item in seen.everywhere}
+        self._published = self._selector.select(belief.components, coverage, evidence)
         if self.switched:
             self._mount.reset()
         self._confirm(seen, travel)

@@ -28,7 +28,7 @@ def association(number: int, coverage: float, log_odds: float) -> Association:
 def confirmed() -> EstimateSelector:
     """A selector that publishes hypothesis 1, which was almost certain once."""
     selector = EstimateSelector()
-    selector.select([hypothesis(1, 0.999)], COVERED)
+    selector.select([hypothesis(1, 0.999)], COVERED, {})
     assert selector.confirmed and selector.number == 1
     return selector
 
@@ -37,7 +37,7 @@ def confirmed() -> EstimateSelector:
 def test_a_confirmed_hypothesis_is_replaced_beyond_a_ratio_of_e_cubed(lead, number):
     selector = confirmed()
     weight = 0.9 * np.exp(-lead)
-    chosen = selector.select([hypothesis(1, weight), hypothesis(2, 0.9)], COVERED)
+    chosen = selector.select([hypothesis(1, weight), hypothesis(2, 0.9)], COVERED, {})
     assert chosen.number == selector.number == number
     assert selector.switched == (number == 2)
 
@@ -45,9 +45,9 @@ def test_a_confirmed_hypothesis_is_replaced_beyond_a_ratio_of_e_cubed(lead, numb
 @pytest.mark.parametrize(("lead", "number"), [(0.9, 1), (1.1, 2)])
 def test_an_unconfirmed_hypothesis_is_replaced_beyond_a_ratio_of_e(lead, number):
     selector = EstimateSelector()
-    selector.select([hypothesis(1, 0.3)], COVERED)
+    selector.select([hypothesis(1, 0.3)], COVERED, {})
     assert not selector.confirmed
-    chosen = selector.select([hypothesis(1, 0.3 * np.exp(-lead)), hypothesis(2, 0.3)], COVERED)
+    chosen = selector.select([hypothesis(1, 0.3 * np.exp(-lead)), hypothesis(2, 0.3)], COVERED, {})
     assert chosen.number == selector.number == number
     assert not selector.switched
 
@@ -55,37 +55,39 @@ def test_an_unconfirmed_hypothesis_is_replaced_beyond_a_ratio_of_e(lead, number)
 def test_hypotheses_that_alternate_do_not_switch_the_estimate():
     selector = EstimateSelector()
     weights = [(0.3, 0.29), (0.2, 0.4), (0.4, 0.2), (0.25, 0.5)]
-    chosen = [selector.select([hypothesis(1, a), hypothesis(2, b)], COVERED) for a, b in weights]
+    chosen = [
+        selector.select([hypothesis(1, a), hypothesis(2, b)], COVERED, {}) for a, b in weights
+    ]
     assert [best.number for best in chosen] == [1, 1, 1, 1]
 
 
 def test_a_switch_is_reported_once_and_ends_the_confirmation():
     selector = confirmed()
     both = [hypothesis(1, 1e-4), hypothesis(2, 0.5)]
-    selector.select(both, COVERED)
+    selector.select(both, COVERED, {})
     assert selector.switched and not selector.confirmed
-    selector.select(both, COVERED)
+    selector.select(both, COVERED, {})
     assert not selector.switched and selector.number == 2
 
 
 def test_before_the_first_confirmation_a_covered_place_is_preferred():
     """A place without map images counts a tenth: 0.5 there is less than 0.2 on the map."""
     both = [hypothesis(1, 0.5), hypothesis(2, 0.2)]
-    assert EstimateSelector().select(both, {1: 0.0, 2: 1.0}).number == 2
+    assert EstimateSelector().select(both, {1: 0.0, 2: 1.0}, {}).number == 2
     selector = confirmed()
-    assert selector.select(both, {1: 0.0, 2: 1.0}).number == 1
+    assert selector.select(both, {1: 0.0, 2: 1.0}, {}).number == 1
 
 
 def test_without_hypotheses_nothing_is_published():
     selector = confirmed()
-    assert selector.select([], {}) is None
+    assert selector.select([], {}, {}) is None
     assert selector.number is None and not selector.switched
 
 
 def test_running_evidence_is_the_exponential_average_of_the_log_ratios():
     """Against Σ_k a_k Π_{j>k} (1 − a_j) x_k, with a = information/memory and x = coverage² odds."""
     selector = EstimateSelector()
-    selector.select([hypothesis(1, 0.5)], COVERED)
+    selector.select([hypothesis(1, 0.5)], COVERED, {})
     generator = np.random.default_rng(0)
     log_odds, information = generator.normal(1.0, 2.0, 12), generator.uniform(0.1, 1.0, 12)
     coverage = generator.uniform(0.3, 1.0, 12)
@@ -97,12 +99,14 @@ def test_running_evidence_is_the_exponential_average_of_the_log_ratios():
     assert selector.evidence == pytest.approx((gains * remaining) @ (coverage**2 * log_odds))
 
 
-def test_another_hypothesis_starts_without_evidence():
+def test_another_hypothesis_starts_with_the_evidence_of_the_image_that_led_to_it():
     selector = confirmed()
     selector.update_evidence([association(1, 1.0, 5.0)], 1.0)
     assert selector.evidence > 1.0
-    selector.select([hypothesis(1, 1e-4), hypothesis(2, 0.5)], COVERED)
-    assert selector.evidence == 0.0
+    selector.select([hypothesis(1, 1e-4), hypothesis(2, 0.5)], COVERED, {1: -4.0, 2: 3.0})
+    assert selector.evidence == 3.0
+    selector.select([hypothesis(1, 0.5), hypothesis(2, 1e-4)], COVERED, {})
+    assert selector.number == 1 and selector.evidence == 0.0
 
 
 def test_images_that_fit_nowhere_leave_no_evidence_for_or_against():

@@ -69,7 +69,7 @@ def test_a_view_that_the_map_lacks_degrades_the_state(lost_robot: Robot, node: N
     robot.carry_to(0.0)
     robot.drive_until_tracking()
     here, states = robot.pose, [robot.state]
-    for angle in np.arange(1, 13) * np.pi / 12.0:
+    for angle in np.arange(1, 37) * np.pi / 36.0:
         pose = compose(here, (0.0, 0.0, angle))
         robot.stamp_ns += 100_000_000
         robot.publish_odometry(pose)
