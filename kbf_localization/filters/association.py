@@ -173,14 +173,18 @@ class Associator:
         return self._association(component, view, fix)
 
     def correct(
-        self, component: Hypothesis, association: Association, new: float
+        self, component: Hypothesis, association: Association, new: float, continues: bool
     ) -> tuple[Hypothesis, float] | None:
         """Return the component after what the image measures there; None where nothing does.
 
+        A fraction `new` of the read-out is independent of the last one. Where the image does not
+        continue the sequence, landmarks of another place give births, but move no component there.
         With it comes how much that surprises, a mean square with expectation one. Wheels with a
         constant error do not show in the read-out's innovation, but its bias absorbs their error.
         """
-        result = None if association.fix is None else landmark_update(component, association.fix)
+        result = None
+        if association.fix is not None:
+            result = landmark_update(component, association.fix, reanchor=continues)
         if result is not None or not new > 0.0:
             return result
         # The less the image fits there, the less its pose is trusted.

@@ -242,8 +242,8 @@ class BeliefFilter:
     def _kernel_step_is_due(self, belief: KernelBelief, continuity: Continuity) -> bool:
         if continuity.frozen:
             return False
-        heaviest = max((component.probability for component in belief.components), default=0.0)
-        needed = KERNEL_STEP_TRAVEL if heaviest > CONFIRMED_PROBABILITY else DOUBTFUL_STEP_TRAVEL
+        confirmed = _heaviest(belief) > CONFIRMED_PROBABILITY
+        needed = KERNEL_STEP_TRAVEL if confirmed else DOUBTFUL_STEP_TRAVEL
         return continuity.jumps or belief.travel >= needed
 
     def _measure(
@@ -293,6 +293,7 @@ class BeliefFilter:
             [*prior.own, *births.values()],
             self._renewal(belief.travel, continuity),
             observation.has_landmarks,
+            continuity.jumps or _heaviest(belief) < CONFIRMED_PROBABILITY,
         )
         born_mass = fit.recognized * prior.moved.map_mass if births else 0.0
         weights = self._weights(prior, posterior, births, fit, born_mass)
@@ -403,9 +404,8 @@ class BeliefFilter:
 
         A large map is searched more rarely while all is well, so that a step costs no more.
         """
-        heaviest = max((component.probability for component in belief.components), default=0.0)
         best = max((association.fit for association in seen), default=-1.0)
-        doubt = continuity.jumps or heaviest < CONFIRMED_PROBABILITY or best < 0.0
+        doubt = continuity.jumps or _heaviest(belief) < CONFIRMED_PROBABILITY or best < 0.0
         return doubt or belief.unsearched >= KERNEL_STEP_TRAVEL * len(self._poses) / SEARCHED_POSES
 
     def _renewal(self, travel: float, continuity: Continuity) -> float:
@@ -436,7 +436,8 @@ class BeliefFilter:
         updated = {item.number: item for item in weighted.components}
         for association in seen:
             number = association.hypothesis.number
-            result = self._associator.correct(updated[number], association, new)
+            continues = not continuity.jumps
+            result = self._associator.correct(updated[number], association, new, continues)
             if result is None:
                 continue
             updated[number], surprise = result
@@ -491,14 +492,26 @@ class BeliefFilter:
         )
 
 
-def _fit(everything: Sequence[Association], renewal: float, by_landmarks: bool) -> Fit:
-    """Return how well the image fits where it fits best, among places that the map shows."""
+def _heaviest(belief: KernelBelief) -> float:
+    """Return the probability of the heaviest component."""
+    return max((component.probability for component in belief.components), default=0.0)
+
+
+def _fit(
+    everything: Sequence[Association], renewal: float, by_landmarks: bool, doubtful: bool
+) -> Fit:
+    """Return how well the image fits where it fits best, among places that the map shows.
+
+    Where the robot is in doubt, landmarks alone recognize a place; a confirmed pose, which the
+    images continue, is not given up for landmarks that look alike.
+    """
     shown = [
         association for association in everything if association.posterior.coverage > SHOWN_COVERAGE
     ]
     best = max((item.log_odds for item in shown or everything), default=0.0)
     with_landmarks = max((item.fit for item in shown or everything), default=0.0)
-    return Fit(best, float(expit(with_landmarks)), renewal, by_landmarks)
+    recognized = float(expit(with_landmarks if doubtful else best))
+    return Fit(best, recognized, renewal, by_landmarks)
 
 
 def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:

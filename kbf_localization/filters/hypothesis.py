@@ -217,11 +217,13 @@ def agreement(component: Hypothesis, fix: LandmarkFix, scales: Array) -> float:
     return max(found, 0.0) if np.isfinite(found) else 0.0
 
 
-def landmark_update(component: Hypothesis, fix: LandmarkFix) -> tuple[Hypothesis, float] | None:
+def landmark_update(
+    component: Hypothesis, fix: LandmarkFix, reanchor: bool = True
+) -> tuple[Hypothesis, float] | None:
     """Return the component after a Kalman step by a fix, with the innovation's mean square.
 
-    None where the fix is not used. One beyond the gate with many inliers re-anchors the component:
-    its covariance is inflated until the fix is within reach.
+    None where the fix is not used. One beyond the gate with many inliers may re-anchor the
+    component: its covariance is inflated until the fix is within reach.
     """
     if not is_sound(fix):
         return None
@@ -230,7 +232,7 @@ def landmark_update(component: Hypothesis, fix: LandmarkFix) -> tuple[Hypothesis
         return None
     joint = component.state_covariance
     if squared > GATE_MAHALANOBIS:
-        if fix.inliers < REANCHOR_INLIERS:
+        if fix.inliers < REANCHOR_INLIERS or not reanchor:
             return None
         joint = joint.copy()
         joint[:3, :3] += (squared / 4.0) * component.covariance

@@ -190,13 +190,14 @@ EVIDENCE_MEMORY = 3.0
 class EstimateSelector:
     """The published hypothesis: its `number`, whether it was `confirmed`, its running `evidence`.
 
-    `switched` says that a confirmed hypothesis has just been replaced by another.
+    `changed` says that the hypothesis has just been chosen, `switched` that it replaces a confirmed
+    one.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
         self.confirmed = False
-        self.switched = False
+        self.changed = self.switched = False
         self.evidence = 0.0
 
     def update_evidence(
@@ -222,7 +223,7 @@ class EstimateSelector:
         `evidence` is that of the last image, by numbers: another hypothesis starts with it.
         Before the first confirmed pose, a place on the map is preferred: most robots are on theirs.
         """
-        self.switched = False
+        self.changed = self.switched = False
         if not hypotheses:
             self.number = None
             return None
@@ -237,7 +238,8 @@ class EstimateSelector:
         if rank(best) - rank(current) > (LOG_LEAD if self.confirmed else FIRST_LOG_LEAD):
             self.switched, self.confirmed = self.confirmed, False
             current = best
-        if current.number != self.number:
+        self.changed = current.number != self.number
+        if self.changed:
             self.number, self.evidence = current.number, evidence.get(current.number, 0.0)
         self.confirmed = self.confirmed or current.probability > CONFIRMED_PROBABILITY
         return current

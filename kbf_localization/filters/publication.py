@@ -134,7 +134,8 @@ class Publisher:
             ),
             confidence=Confidence(
                 probability=self._probability(belief, published, odometry_broken),
-                evidence=self._selector.evidence,
+                # A single image proves nothing.
+                evidence=0.0 if self._selector.changed else self._selector.evidence,
                 min_evidence=self._min_evidence,
                 max_sigma_m=MAX_SIGMA * self._distance_m,
                 confirmed=self._confirmed,

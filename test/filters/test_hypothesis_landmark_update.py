@@ -57,6 +57,7 @@ def test_a_contradicting_fix_is_held_unless_many_landmarks_agree():
     far = prior().pose + np.array([3.0, 0.0, 0.0])
     covariance = np.eye(3) * 1e-4
     assert landmark_update(prior(), Fix(far, covariance, REANCHOR_INLIERS - 1)) is None
+    assert landmark_update(prior(), Fix(far, covariance, 500), reanchor=False) is None
     after, innovation = landmark_update(prior(), Fix(far, covariance, REANCHOR_INLIERS))
     assert np.hypot(*(after.pose - far)[:2]) < 0.2
     assert innovation > 10.0

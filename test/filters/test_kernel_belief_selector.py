@@ -65,9 +65,9 @@ def test_a_switch_is_reported_once_and_ends_the_confirmation():
     selector = confirmed()
     both = [hypothesis(1, 1e-4), hypothesis(2, 0.5)]
     selector.select(both, COVERED, {})
-    assert selector.switched and not selector.confirmed
+    assert selector.changed and selector.switched and not selector.confirmed
     selector.select(both, COVERED, {})
-    assert not selector.switched and selector.number == 2
+    assert not selector.changed and not selector.switched and selector.number == 2
 
 
 def test_before_the_first_confirmation_a_covered_place_is_preferred():
