@@ -118,6 +118,38 @@ def landmark_ratios(associations: Sequence[Association]) -> Array:
     return np.where(ratios > 0.0, ratios.max(initial=0.0), ratios)
 
 
+@dataclass(frozen=True)
+class Fit:
+    """The log odds of the image where it fits `best`, by the map's images alone.
+
+    `recognized` is the probability that it shows the map, by landmarks too. `renewal` is the
+    fraction of its evidence that is new; `by_landmarks` tells whether landmarks can measure its
+    pose.
+    """
+
+    best: float
+    recognized: float
+    renewal: float
+    by_landmarks: bool
+
+
+def best_fit(
+    everything: Sequence[Association], renewal: float, by_landmarks: bool, doubtful: bool
+) -> Fit:
+    """Return how well the image fits where it fits best, among places that the map shows.
+
+    Where the robot is in doubt, landmarks alone recognize a place; a confirmed pose, which the
+    images continue, is not given up for landmarks that look alike.
+    """
+    shown = [
+        association for association in everything if association.posterior.coverage > SHOWN_COVERAGE
+    ]
+    best = max((item.log_odds for item in shown or everything), default=0.0)
+    with_landmarks = max((item.fit for item in shown or everything), default=0.0)
+    recognized = float(expit(with_landmarks if doubtful else best))
+    return Fit(best, recognized, renewal, by_landmarks)
+
+
 class Associator:
     """Associates images with hypotheses on a map with a `calibration`."""
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import expit
 
 from kbf_localization.arrays import Array
 from kbf_localization.filters.association import (
-    SHOWN_COVERAGE,
     Association,
     Associator,
+    Fit,
+    best_fit,
     landmark_ratios,
 )
 from kbf_localization.filters.base import Estimate, GaussianPrior, is_known
@@ -132,21 +132,6 @@ class Prior:
     ruled: Array
 
 
-@dataclass(frozen=True)
-class Fit:
-    """The log odds of the image where it fits `best`, by the map's images alone.
-
-    `recognized` is the probability that it shows the map, by landmarks too. `renewal` is the
-    fraction of its evidence that is new; `by_landmarks` tells whether landmarks can measure its
-    pose.
-    """
-
-    best: float
-    recognized: float
-    renewal: float
-    by_landmarks: bool
-
-
 class BeliefFilter:
     """Filters poses on a training map; nothing in it counts images, only metres and radians."""
 
@@ -242,7 +227,7 @@ class BeliefFilter:
     def _kernel_step_is_due(self, belief: KernelBelief, continuity: Continuity) -> bool:
         if continuity.frozen:
             return False
-        confirmed = _heaviest(belief) > CONFIRMED_PROBABILITY
+        confirmed = belief.heaviest > CONFIRMED_PROBABILITY
         needed = KERNEL_STEP_TRAVEL if confirmed else DOUBTFUL_STEP_TRAVEL
         return continuity.jumps or belief.travel >= needed
 
@@ -289,11 +274,11 @@ class BeliefFilter:
         births = self._births(
             posterior.births, observation, belief.next_number, thorough=continuity.jumps
         )
-        fit = _fit(
+        fit = best_fit(
             [*prior.own, *births.values()],
             self._renewal(belief.travel, continuity),
             observation.has_landmarks,
-            continuity.jumps or _heaviest(belief) < CONFIRMED_PROBABILITY,
+            continuity.jumps or belief.heaviest < CONFIRMED_PROBABILITY,
         )
         born_mass = fit.recognized * prior.moved.map_mass if births else 0.0
         weights = self._weights(prior, posterior, births, fit, born_mass)
@@ -405,7 +390,7 @@ class BeliefFilter:
         A large map is searched more rarely while all is well, so that a step costs no more.
         """
         best = max((association.fit for association in seen), default=-1.0)
-        doubt = continuity.jumps or _heaviest(belief) < CONFIRMED_PROBABILITY or best < 0.0
+        doubt = continuity.jumps or belief.heaviest < CONFIRMED_PROBABILITY or best < 0.0
         return doubt or belief.unsearched >= KERNEL_STEP_TRAVEL * len(self._poses) / SEARCHED_POSES
 
     def _renewal(self, travel: float, continuity: Continuity) -> float:
@@ -490,28 +475,6 @@ class BeliefFilter:
             merged_into=merged.merged_into,
             null_survival=weighted.log_null - weighted.log_reservoir if weighted.births else 0.0,
         )
-
-
-def _heaviest(belief: KernelBelief) -> float:
-    """Return the probability of the heaviest component."""
-    return max((component.probability for component in belief.components), default=0.0)
-
-
-def _fit(
-    everything: Sequence[Association], renewal: float, by_landmarks: bool, doubtful: bool
-) -> Fit:
-    """Return how well the image fits where it fits best, among places that the map shows.
-
-    Where the robot is in doubt, landmarks alone recognize a place; a confirmed pose, which the
-    images continue, is not given up for landmarks that look alike.
-    """
-    shown = [
-        association for association in everything if association.posterior.coverage > SHOWN_COVERAGE
-    ]
-    best = max((item.log_odds for item in shown or everything), default=0.0)
-    with_landmarks = max((item.fit for item in shown or everything), default=0.0)
-    recognized = float(expit(with_landmarks if doubtful else best))
-    return Fit(best, recognized, renewal, by_landmarks)
 
 
 def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:

@@ -78,6 +78,11 @@ class KernelBelief:
         """w_j (j,) of the components."""
         return np.exp([component.log_weight for component in self.components])
 
+    @property
+    def heaviest(self) -> float:
+        """Return the probability of the heaviest component; 0 without any."""
+        return max((component.probability for component in self.components), default=0.0)
+
     def find(self, number: int | None) -> Hypothesis | None:
         """Return the component of this number."""
         return next(

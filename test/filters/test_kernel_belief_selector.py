@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
-from kbf_localization.filters.association import Association, landmark_ratios
+from kbf_localization.filters.association import Association, best_fit, landmark_ratios
 from kbf_localization.filters.hypothesis import GATE_MAHALANOBIS, Hypothesis
 from kbf_localization.filters.kernel_belief import EVIDENCE_MEMORY, EstimateSelector
 from kbf_localization.filters.kernel_step import LocalPosterior
@@ -153,3 +154,11 @@ def test_agreement_with_the_hypothesis_excuses_few_landmarks_and_no_more():
     assert replace(few, agreement=9.0).landmark_ratio == 0.0
     assert replace(few, agreement=9.0).confirms and not replace(few, agreement=1.5).confirms
     assert replace(measured(1, 2.0), agreement=9.0).landmark_ratio == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("doubtful", "log_odds"), [(True, 4.0), (False, -3.0)])
+def test_landmarks_alone_recognize_a_place_only_where_the_pose_is_in_doubt(doubtful, log_odds):
+    seen = [replace(measured(1, 4.0), log_odds=-3.0), association(2, 1.0, -5.0)]
+    fit = best_fit(seen, 1.0, True, doubtful)
+    assert fit.best == -3.0
+    assert fit.recognized == pytest.approx(expit(log_odds))
