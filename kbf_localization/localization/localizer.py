@@ -43,12 +43,14 @@ In a rendered office the median error is 0.8 cm with landmarks in every image (0
 class ImageGate:
     """Compares an image's stamp and odometry with those of the images before.
 
-    `last_used` is the odometry at the last used image, None where it is not known.
+    `last_used` is the odometry at the last used image, None where it is not known. `settled` tells
+    that another image from the same place would not change what is known.
     """
 
     def __init__(self, odometry: OdometryBuffer, settings: LocalizerSettings) -> None:
         self.settings = settings
         self.last_used: OdometryReading | None = None
+        self.settled = False
         self._odometry = odometry
         self._newest_ns: int | None = None
         self._forced = True
@@ -63,7 +65,7 @@ class ImageGate:
 
     def restart(self, last_used: OdometryReading | None = None) -> None:
         """Use the next image in any case, if it is later than the last one."""
-        self.last_used, self._forced = last_used, True
+        self.last_used, self.settled, self._forced = last_used, False, True
 
     def forget_stamps(self) -> None:
         """Take the next image whatever its stamp: time has jumped back."""
@@ -73,9 +75,9 @@ class ImageGate:
         """Record an image that is no reason for refusal."""
         self._newest_ns = stamp_ns
 
-    def used(self, now: OdometryReading) -> None:
-        """Record that the image with this odometry was used."""
-        self.last_used, self._forced = now, False
+    def used(self, now: OdometryReading, settled: bool) -> None:
+        """Record that the image with this odometry was used, and whether what is known settled."""
+        self.last_used, self.settled, self._forced = now, settled, False
 
     def refusal(self, stamp_ns: int) -> Event | None:
         """Return the reason why an image of this stamp cannot be used; None where it can."""
@@ -90,17 +92,21 @@ class ImageGate:
             return Event.IMAGE_WITHOUT_ODOMETRY
         return None
 
-    def needs(self, now: OdometryReading, tracking: bool) -> bool:
+    def needs(self, now: OdometryReading) -> bool:
         """Tell whether the robot has moved, or stood for long enough, since the last used image."""
         then, settings = self.last_used, self.settings
         if then is None or self._forced:
             return True
         standing_s = (now.stamp_ns - then.stamp_ns) * 1e-9
-        if tracking and self.stood(now) and standing_s < settings.standing_update_s:
+        if self.rests(now) and standing_s < settings.standing_update_s:
             return False
         step = relative(then.pose, now.pose)
         moved = math.hypot(step[0], step[1]) >= settings.update_min_d
         return bool(moved or abs(step[2]) >= settings.update_min_a)
+
+    def rests(self, now: OdometryReading) -> bool:
+        """Tell whether the robot stands where the last used image had nothing new to tell."""
+        return self.settled and self.stood(now)
 
     def stood(self, now: OdometryReading) -> bool:
         """Tell whether the robot is where the last image was used."""
@@ -205,9 +211,9 @@ class Localizer:
 
     @property
     def stands(self) -> bool:
-        """Tell whether the robot tracks and has stood still since the last used image."""
+        """Tell whether the robot stands still and further images of its view are not needed."""
         newest = self._odometry.newest
-        return newest is not None and self._monitor.tracks and self._gate.stood(newest)
+        return newest is not None and self._gate.rests(newest)
 
     def add_odometry(
         self, stamp_ns: int, pose: ArrayLike, covariance: ArrayLike | None = None
@@ -265,7 +271,7 @@ class Localizer:
             self.counts[reason] += 1
             return None
         now = self._odometry.at(stamp_ns)
-        if now is not None and not self._gate.needs(now, self._monitor.tracks):
+        if now is not None and not self._gate.needs(now):
             return self._carry_on(stamp_ns, now)
         detect = not (in_haste and self._has_recent_landmarks(now))
         if detect:
@@ -290,7 +296,7 @@ class Localizer:
             if reason is not None or now is None:
                 self.counts[reason or Event.IMAGE_BEFORE_ODOMETRY] += 1
                 return None
-            if not self._gate.needs(now, self._monitor.tracks):
+            if not self._gate.needs(now):
                 return self._carry_on(stamp_ns, now)
             self._gate.seen(stamp_ns)
             motion, jumped = self._gate.motion(now)
@@ -300,8 +306,11 @@ class Localizer:
             estimate = self._step(motion, observation, reported)
             self.noise_is_reported = reported is not None
             self.counts.update(estimate.events)
-            self._gate.used(now)
-            return self._localized(estimate, now, stamp_ns)
+            stood, before = self._gate.stood(now), self._monitor.state
+            localization = self._localized(estimate, now, stamp_ns)
+            unchanged = stood and self._monitor.state is before
+            self._gate.used(now, self._monitor.tracks or (unchanged and _continues(estimate)))
+            return localization
 
     def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:
         """Start from a given pose, valid at `stamp_ns` (None: at the newest odometry)."""
@@ -420,6 +429,11 @@ class Localizer:
                 used=False,
             )
             return self.last
+
+
+def _continues(estimate: Estimate) -> bool:
+    """Tell whether the last image was compared with the one before, and continues it."""
+    return estimate.confidence is not None and Event.IMAGE_DISCONTINUITY not in estimate.events
 
 
 def _sound(estimate: Estimate) -> Estimate:

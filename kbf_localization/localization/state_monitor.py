@@ -45,6 +45,11 @@ class StateMonitor:
         self._image_at: OdometryReading | None = None
 
     @property
+    def state(self) -> State:
+        """Return the state by the last estimate alone."""
+        return self._state
+
+    @property
     def tracks(self) -> bool:
         """Tell whether the last estimate was trusted, however far odometry has carried it since."""
         return self._state is State.TRACKING

@@ -242,8 +242,8 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "standing_update_period",
         1.0,
-        "Seconds between two used images while the robot tracks and stands still; 0 uses every "
-        "image.",
+        "Seconds between two used images while the robot stands still and they leave the state as "
+        "it is; 0 uses every image.",
         (0.0, 60.0),
         live=True,
     ),

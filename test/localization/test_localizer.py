@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import ParameterError
+from kbf_localization.events import Event
 from kbf_localization.filters.base import Confidence, Estimate, GaussianPrior
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer, LocalizerSettings, State
@@ -16,6 +17,7 @@ class Recorder:
     def __init__(self, evidence=1.0, sigma=0.1):
         self.motions, self.priors, self.variances = [], [], []
         self.evidence, self.sigma, self.confirmed = evidence, sigma, True
+        self.events, self.confident = ("seen",), True
         self.pose = np.zeros(3)
 
     def reset(self, prior=None):
@@ -34,9 +36,11 @@ class Recorder:
             self.pose,
             None,
             self.evidence,
-            ("seen",),
+            self.events,
             whole_covariance=4.0 * covariance,
-            confidence=Confidence(0.995, self.evidence, -1.0, 0.5, self.confirmed),
+            confidence=Confidence(0.995, self.evidence, -1.0, 0.5, self.confirmed)
+            if self.confident
+            else None,
         )
 
 
@@ -150,6 +154,73 @@ def test_stands_until_it_moves_or_turns(world_map):
     assert localizer.stands
     localizer.add_odometry(3 * SECOND, [0.1, 0.0, 0.1])
     assert not localizer.stands
+
+
+@pytest.mark.parametrize(
+    ("state", "used"),
+    [
+        # The image that finds the state, where it is not tracking another one that leaves it, and
+        # then one a second.
+        (State.TRACKING, [0, 30, 60]),
+        (State.LOCALIZING, [0, 1, 31, 61]),
+        (State.LOST, [0, 1, 31, 61]),
+    ],
+)
+def test_a_standing_robot_uses_an_image_a_second_in_every_state(world_map, state, used):
+    localizer, pose_filter = localizer_with(world_map)
+    if state is State.LOST:
+        localizer.add_odometry(-SECOND, np.zeros(3))
+        assert localizer.add_described(-SECOND, None).state is State.TRACKING
+    pose_filter.evidence = 1.0 if state is State.TRACKING else -2.0
+    stamps = [frame * SECOND // 30 for frame in range(90)]
+    for stamp in stamps:
+        localizer.add_odometry(stamp, [2.0, 1.0, 0.5])
+    fixes = [localizer.add_described(stamp, None) for stamp in stamps]
+    assert {fix.state for fix in fixes} == {state}
+    assert [number for number, fix in enumerate(fixes) if fix.used] == used
+    assert localizer.stands
+
+
+def test_where_the_images_jump_a_standing_robot_uses_the_next_one_at_once(world_map):
+    localizer, pose_filter = localizer_with(world_map, evidence=-2.0)
+    drive_straight(localizer, 3.0, speed=0.0)
+    used = []
+    for frame in range(60):
+        # An image a second is compared with the one before: the second of them shows another view.
+        pose_filter.events = (Event.IMAGE_DISCONTINUITY,) if len(used) == 2 else ()
+        if localizer.add_described(frame * SECOND // 30, None).used:
+            used.append(frame)
+    assert used == [0, 1, 31, 32]
+
+
+def test_a_filter_that_cannot_tell_its_confidence_uses_every_image(world_map):
+    localizer, pose_filter = localizer_with(world_map)
+    pose_filter.confident = False
+    drive_straight(localizer, 1.0, speed=0.0)
+    assert all(localizer.add_described(tenth * SECOND // 10, None).used for tenth in range(10))
+    assert not localizer.stands
+
+
+@pytest.mark.parametrize("odometry_jump", [0.0, 0.4, 3.0])
+def test_a_robot_that_stands_after_a_jump_uses_few_images(world_map, world_drive, odometry_jump):
+    """Whatever the default filter makes of the jump, in images and in odometry."""
+    localizer = kbf_localizer(world_map)
+    odometry = world_drive.odometry.poses
+    for index in range(60):
+        stamp = index * SECOND // 10
+        localizer.add_odometry(stamp, odometry[index])
+        localizer.add_described(stamp, world_map.observe(world_drive.views[index]))
+    assert localizer.state is State.TRACKING
+    elsewhere = odometry[59] + [odometry_jump, 0.0, 0.0]
+    used = 0
+    for frame in range(90):
+        stamp = 6 * SECOND + frame * SECOND // 30
+        localizer.add_odometry(stamp, elsewhere)
+        view = world_drive.views[150 if odometry_jump else 59]
+        used += localizer.add_described(stamp, world_map.observe(view)).used
+    # The first image, at most three until nothing changes, and one a second.
+    assert used <= 6
+    assert localizer.stands
 
 
 def test_odometry_that_trembles_in_one_place_stands(world_map):

@@ -11,14 +11,16 @@ from kbf_localization.motion.odometry_buffer import OdometryBuffer, OdometryRead
 SECOND = 10**9
 
 
-def gate_after(pose: tuple[float, float, float], **settings: float) -> ImageGate:
+def gate_after(
+    pose: tuple[float, float, float], settled: bool = True, **settings: float
+) -> ImageGate:
     """A gate whose last used image was taken at second 1, at this pose of the odometry."""
     odometry = OdometryBuffer(60.0)
     for second in (1, 2, 3):
         odometry.append(second * SECOND, np.array(pose))
     gate = ImageGate(odometry, LocalizerSettings(**settings))
     gate.seen(SECOND)
-    gate.used(reading(pose, 1.0))
+    gate.used(reading(pose, 1.0), settled)
     return gate
 
 
@@ -44,17 +46,17 @@ def test_a_robot_within_5_mm_and_5_mrad_of_the_last_used_image_stands(
     gate = gate_after(pose)
     now = reading(tuple(np.add(pose, offset)), 1.2)
     assert gate.stood(now) is stands
-    # While it is tracked, a standing robot needs an image a second; others need each.
-    assert gate.needs(now, tracking=True) is not stands
-    assert gate.needs(now, tracking=False)
+    # Once an image has nothing new to tell, a standing robot needs one a second; others need each.
+    assert gate.needs(now) is not stands
+    assert gate_after(pose, settled=False).needs(now)
 
 
 def test_a_standing_robot_needs_an_image_after_a_while_or_when_asked_for() -> None:
     gate = gate_after((0.0, 0.0, 0.0), standing_update_s=5.0)
-    assert not gate.needs(reading((0.0, 0.0, 0.0), 5.9), tracking=True)
-    assert gate.needs(reading((0.0, 0.0, 0.0), 6.0), tracking=True)
+    assert not gate.needs(reading((0.0, 0.0, 0.0), 5.9))
+    assert gate.needs(reading((0.0, 0.0, 0.0), 6.0))
     gate.force()
-    assert gate.needs(reading((0.0, 0.0, 0.0), 1.1), tracking=True)
+    assert gate.needs(reading((0.0, 0.0, 0.0), 1.1))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_a_moving_robot_needs_an_image_after_the_asked_motion(
     metres: float, radians: float, needed: int
 ) -> None:
     gate = gate_after((0.0, 0.0, 0.0), update_min_d=0.2, update_min_a=0.3)
-    assert gate.needs(reading((metres, 0.0, radians), 1.5), tracking=True) is bool(needed)
+    assert gate.needs(reading((metres, 0.0, radians), 1.5)) is bool(needed)
 
 
 @pytest.mark.parametrize(
