@@ -34,7 +34,7 @@ from kbf_localization.datasets.bag_reader import (
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.camera_file import read_camera_file, write_camera_file
 from kbf_localization.datasets.cold import parse_frame_name
-from kbf_localization.datasets.image_headers import read_header
+from kbf_localization.datasets.image_decoding import read_header
 from kbf_localization.datasets.known_cameras import kitti_camera, openloris_camera, openloris_mount
 from kbf_localization.datasets.trajectory import parse_stamp, read_trajectory
 from kbf_localization.errors import DatasetError, KbfError

@@ -35,7 +35,7 @@ from std_srvs.srv import Empty
 
 from kbf_localization.benchmarks._timing import case, throttled
 from kbf_localization.datasets.cold import ColdDrive
-from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.datasets.image_decoding import grey_from_compressed
 from kbf_localization.errors import KbfError
 from kbf_localization.geometry import interpolate
 from kbf_localization.localization import Localizer

@@ -28,8 +28,7 @@ from kbf_localization.datasets.bag_topics import COMPRESSED_IMAGE, IMAGE, ODOMET
 from kbf_localization.datasets.camera_file import calibration_of
 from kbf_localization.datasets.drive import Drive, OdometryLog, camera_of, mount_of
 from kbf_localization.datasets.files import new_folder
-from kbf_localization.datasets.image_headers import format_of
-from kbf_localization.datasets.image_messages import decode
+from kbf_localization.datasets.image_decoding import decode, format_of
 from kbf_localization.datasets.rosbag import CONDITION_NOTE, ODOMETRY_NOTE
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import quaternion_of, spatial_numbers

@@ -20,8 +20,7 @@ from kbf_localization.datasets.files import (
     printable,
     read_regular,
 )
-from kbf_localization.datasets.image_headers import read_header
-from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.datasets.image_decoding import grey_from_compressed, read_header
 from kbf_localization.datasets.planar import (
     STEEPEST_VIEW_RAD,
     Axes,

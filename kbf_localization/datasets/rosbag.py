@@ -34,7 +34,7 @@ from kbf_localization.datasets.bag_topics import (
 )
 from kbf_localization.datasets.drive import MEASURED, SIMULATED, OdometryLog, summary
 from kbf_localization.datasets.files import printable
-from kbf_localization.datasets.image_messages import grey_from_message
+from kbf_localization.datasets.image_decoding import grey_from_message
 from kbf_localization.datasets.planar import Axes, guess_axes, to_plane
 from kbf_localization.datasets.pose_log import (
     BASE_FRAMES,

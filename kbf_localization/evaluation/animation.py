@@ -15,7 +15,7 @@ from PIL import ImageDraw, ImageFont
 from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import FREE, UNKNOWN, FloorPlanImage
-from kbf_localization.datasets.image_messages import decode
+from kbf_localization.datasets.image_decoding import decode
 from kbf_localization.errors import KbfError
 from kbf_localization.evaluation.metrics import Kidnapping, position_errors
 from kbf_localization.evaluation.run import Run

@@ -8,7 +8,7 @@ import numpy as np
 
 from kbf_localization.arrays import Image
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
-from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.datasets.image_decoding import grey_from_compressed
 from kbf_localization.training_map.training_map import TrainingMap
 
 if TYPE_CHECKING:

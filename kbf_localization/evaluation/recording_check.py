@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.datasets.agreement import agreement, disagreements
 from kbf_localization.datasets.drive import Drive, camera_of, mount_of
-from kbf_localization.datasets.image_headers import format_of
+from kbf_localization.datasets.image_decoding import format_of
 from kbf_localization.datasets.parts import DrivePart, Part
 from kbf_localization.datasets.time_offset import FITTING_OFFSET_S, estimate_time_offset
 from kbf_localization.errors import DatasetError

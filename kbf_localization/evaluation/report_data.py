@@ -14,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 from kbf_localization.arrays import Array, Rows, Stamps
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
-from kbf_localization.datasets.image_headers import read_header
+from kbf_localization.datasets.image_decoding import read_header
 from kbf_localization.evaluation.metric_texts import EVENT_TEXTS, EVIDENCE, SIGMA, metric_rows
 from kbf_localization.evaluation.metrics import (
     mahalanobis_errors,

@@ -13,7 +13,7 @@ import numpy as np
 
 from kbf_localization.arrays import Floats, Image, Rows
 from kbf_localization.datasets.drive import grey_images
-from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.datasets.image_decoding import grey_from_compressed
 from kbf_localization.landmarks.build import KeypointStore
 from kbf_localization.mapping.frames import Frames
 from kbf_localization.parallel import Workers

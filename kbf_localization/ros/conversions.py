@@ -25,8 +25,12 @@ from std_msgs.msg import Header
 
 from kbf_localization.arrays import Array
 from kbf_localization.arrays import Image as GreyImage
-from kbf_localization.datasets.image_headers import MAX_PIXELS
-from kbf_localization.datasets.image_messages import ENCODINGS, grey_from_message, why_refused
+from kbf_localization.datasets.image_decoding import (
+    ENCODINGS,
+    MAX_PIXELS,
+    grey_from_message,
+    why_refused,
+)
 from kbf_localization.geometry import (
     heading_of,
     planar_block,

@@ -24,7 +24,7 @@ from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CompressedImage, Image, PointCloud2
 from visualization_msgs.msg import MarkerArray
 
-from kbf_localization.datasets.image_headers import read_header
+from kbf_localization.datasets.image_decoding import read_header
 from kbf_localization.live.server import Board
 from kbf_localization.ros.conversions import (
     ImageError,

@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.floor_plan_image import read_floor_plan, write_floor_plan
-from kbf_localization.datasets.image_headers import MAX_PIXELS, read_header
-from kbf_localization.datasets.image_messages import grey_from_compressed, why_refused
+from kbf_localization.datasets.image_decoding import (
+    MAX_PIXELS,
+    grey_from_compressed,
+    read_header,
+    why_refused,
+)
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.errors import DatasetError
 from test.datasets.bags import MemoryDrive, drive_messages, write_messages_ros1

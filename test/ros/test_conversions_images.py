@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sensor_msgs.msg import CompressedImage, Image
 
-from kbf_localization.datasets.image_messages import ENCODINGS
+from kbf_localization.datasets.image_decoding import ENCODINGS
 from kbf_localization.ros import conversions
 
 CHANNELS = {"bgr8": 3, "rgb8": 3, "bgra8": 4, "rgba8": 4}

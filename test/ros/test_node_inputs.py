@@ -12,7 +12,7 @@ from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image
 
-from kbf_localization.datasets.image_messages import ENCODINGS
+from kbf_localization.datasets.image_decoding import ENCODINGS
 from kbf_localization.geometry import compose, relative
 from kbf_localization.ros.conversions import header, planar_pose, time_message
 from kbf_localization.ros.node_process import NodeProcess

@@ -12,7 +12,7 @@ from kbf_localization.training_map import training_map as map_module
 from kbf_localization.training_map.training_map import MapObservation
 from kbf_localization.vision.describer import ImageDescription
 from kbf_localization.vision.keypoints import Keypoints
-from test.datasets.test_image_messages import hidden_behind
+from test.datasets.test_image_decoding import hidden_behind
 
 
 def test_similarities_of_rows_are_those_of_the_whole(number_map: TrainingMap) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
-from kbf_localization.datasets.image_messages import grey_from_compressed
+from kbf_localization.datasets.image_decoding import grey_from_compressed
 from kbf_localization.evaluation.map_check.check import MapCheck, stretch_text
 from kbf_localization.evaluation.map_check.held_out import LookAlike
 from kbf_localization.evaluation.map_check.stretches import Stretch

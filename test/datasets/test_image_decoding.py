@@ -12,11 +12,12 @@ import cv2
 import numpy as np
 import pytest
 
-from kbf_localization.datasets.image_headers import MAX_PIXELS, read_header
-from kbf_localization.datasets.image_messages import (
+from kbf_localization.datasets.image_decoding import (
     ENCODINGS,
+    MAX_PIXELS,
     grey_from_compressed,
     grey_from_raw,
+    read_header,
     why_refused,
 )
 
