@@ -149,8 +149,7 @@ def write_simple_report(
     words = "".join(f"<p>{escape(part)}</p>" for part in summary.split("\n\n") if part.strip())
     first = f'<p class="verdict">{escape(verdict_text)}</p>' if verdict_text else ""
     body = f'<section id="verdict">{first}{words}</section>' if first or words else ""
-    if plots:
-        body += f'<section class="plots">{"".join(map(_plot_html, plots))}</section>'
+    body += _plots_html(plots)
     body += "".join(map(_table_html, tables))
     if widget is None:
         return _write(folder, name, title, config, body)
@@ -172,7 +171,7 @@ def write_check_report(
     plots: Sequence[Plot],
 ) -> Path:
     """Write `check.html`: a verdict, metrics in words, the plan in `data`, tables and plots."""
-    body = f'<section id="verdict"><p class="verdict">{escape(verdict_text)}</p></section>'
+    body = _given_verdict_html(verdict_text)
     body += '<section class="tiles" aria-label="Main metrics">'
     body += "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
@@ -182,8 +181,7 @@ def write_check_report(
     body += "</section>" + _page_part("check.html").replace(
         "{{ADVICE}}", f"<ul>{more}</ul>" if more else ""
     )
-    if plots:
-        body += f'<section class="plots">{"".join(map(_plot_html, plots))}</section>'
+    body += _plots_html(plots)
     body += f'<section class="cards">{"".join(map(_table_html, tables))}</section>'
     body += _section("Notes", "".join(f"<p>{escape(line)}</p>" for line in notes))
     return _write(folder, "check.html", title, config, body, CHECK_SCRIPTS, data)
@@ -199,10 +197,7 @@ def write_chart_report(
     table: Table,
 ) -> Path:
     """Write a verdict, errors over time for each drive in `data`, metrics and a table."""
-    body = (
-        f'<section id="verdict"><p class="verdict">{escape(verdict_text)}</p></section>'
-        '<section class="charts" id="charts"></section>'
-    )
+    body = _given_verdict_html(verdict_text) + '<section class="charts" id="charts"></section>'
     body += _metrics_html("Metrics", metrics) + _table_html(table)
     return _write(folder, "report.html", title, config, body, CHART_SCRIPTS, data)
 
@@ -261,6 +256,10 @@ def _warning_html(line: str) -> str:
     return f'<section role="alert"><h2>Warning</h2><p>{escape(line)}</p></section>'
 
 
+def _given_verdict_html(text: str) -> str:
+    return f'<section id="verdict"><p class="verdict">{escape(text)}</p></section>'
+
+
 def _verdict_html(runs: Mapping[str, Run]) -> str:
     """Return the first method's verdict large, the others' below it."""
     (first, run), *others = runs.items()
@@ -272,6 +271,10 @@ def _verdict_html(runs: Mapping[str, Run]) -> str:
         f'<section id="verdict" aria-label="Verdict on {escape(first)}">'
         f'<p class="verdict">{escape(verdict(run))}</p>{small}</section>'
     )
+
+
+def _plots_html(plots: Sequence[Plot]) -> str:
+    return f'<section class="plots">{"".join(map(_plot_html, plots))}</section>' if plots else ""
 
 
 def _plot_html(plot: Plot) -> str:
