@@ -99,11 +99,11 @@ def _measure_speed(folder: Path, progress: Progress) -> dict[str, Any]:
             times = [milliseconds(call, image, clock=process_time) for image in images]
             spent[name].append(float(np.mean(times)))
     grid = f"OpenCV SIFT.compute on the same {settings.patches} grid points"
-    usual = f"{grid}, keypoint size {settings.grid_step}"
+    reference = f"{grid}, keypoint size {settings.grid_step}"
     return {
-        "dense_sift_640x480": case(spent["ours"], spent["customary"], usual),
+        "dense_sift_640x480": case(spent["ours"], spent["customary"], reference),
         "image_to_pyramid_640x480": case(
-            spent["ours whole"], spent["customary whole"], f"{usual}, our words and pyramid"
+            spent["ours whole"], spent["customary whole"], f"{reference}, our words and pyramid"
         ),
         "dense_sift_same_patch_640x480": case(
             spent["ours"],

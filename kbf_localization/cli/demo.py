@@ -186,12 +186,12 @@ def _convert(
     """Return the bag, and the stamp of the first image after the robot was carried elsewhere."""
     from kbf_localization.datasets.bag_writer import write_bag
     from kbf_localization.datasets.open import open_drive
-    from kbf_localization.datasets.parts import CarriedDrive
+    from kbf_localization.datasets.parts import KidnappedDrive
     from kbf_localization.datasets.rosbag import RosbagDrive
 
     bag.parent.mkdir(exist_ok=True)
     drive = open_drive(sequence)
-    carried = CarriedDrive.carried_far(drive, KIDNAP_FRAMES) if kidnap else None
+    carried = KidnappedDrive.kidnapped_far(drive, KIDNAP_FRAMES) if kidnap else None
     write_bag(drive if carried is None else carried, bag, progress=progress)
     return RosbagDrive(bag), None if carried is None else carried.set_down_ns
 

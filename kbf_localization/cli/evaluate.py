@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 MAP_NAME = "map.kbfmap"
-SHOWN = (
+TABLE_METRICS = (
     "position_rmse_m",
     "position_median_m",
     "position_p95_m",
@@ -133,13 +133,15 @@ def _print(title: str, found: Mapping[str, Mapping[str, Any]]) -> None:
                 f"{metrics['bytes_per_pose']}",
                 escape(condition),
                 method,
-                *(metric_text(key, by_method[method].get(key)) for key in SHOWN),
+                *(metric_text(key, by_method[method].get(key)) for key in TABLE_METRICS),
             )
             for condition, by_method in parts.items()
             for method in by_method
         ]
     columns = ("Descriptor", "Bytes a pose", "Lighting", "Method")
-    print_table(escape(title), (*columns, *(METRIC_TEXTS[key].label for key in SHOWN)), rows)
+    print_table(
+        escape(title), (*columns, *(METRIC_TEXTS[key].label for key in TABLE_METRICS)), rows
+    )
 
 
 @app.command()

@@ -325,7 +325,7 @@ def add(
             f"{map_path}: has its own frame, so given poses do not fit it; align it first with "
             "'kbf map align', or let the drive be localized: --poses-from odometry"
         )
-    usual = -(-len(training_map) // len(training_map.sources)) * len(drives)
+    default_poses = -(-len(training_map) // len(training_map.sources)) * len(drives)
     with show_progress() as progress:
         drives = [
             drive
@@ -337,7 +337,7 @@ def add(
         more = build_map(
             drives,
             poses_from="given",
-            poses=poses or usual,
+            poses=poses or default_poses,
             like=training_map,
             seed=seed,
             parameters=training_map.parameters,

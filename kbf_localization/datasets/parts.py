@@ -180,8 +180,8 @@ class AlteredDrive(_Derived):
             yield index, image
 
 
-class CarriedDrive(_Derived):
-    """A drive during which the robot is carried elsewhere: its wheels and camera rest then.
+class KidnappedDrive(_Derived):
+    """A drive during which the robot is kidnapped: its wheels and camera rest then.
 
     The images `before` the robot is lifted, then after `rest_s` seconds those `after` it is set
     down: both are stretches of the same drive. The truth jumps, the odometry does not.
@@ -204,7 +204,7 @@ class CarriedDrive(_Derived):
         self.set_down_ns = int(self.stamps_ns[len(before)])
 
     @classmethod
-    def carried_far(cls, drive: Drive, images: int) -> CarriedDrive:
+    def kidnapped_far(cls, drive: Drive, images: int) -> KidnappedDrive:
         """Join the first `images` images and as many from the drive's farthest place."""
         if drive.poses is None or len(drive) < 3 * images:
             raise DatasetError(

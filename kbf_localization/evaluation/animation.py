@@ -399,10 +399,10 @@ def kidnap_shots(run: Run, carried: Kidnapping) -> list[Shot]:
     counts[set_down : (carried.tracking_again_at or set_down) + IMAGES_AFTER_RECOVERY] = (
         FRAMES_WHILE_LOST
     )
-    usual = np.flatnonzero(counts == 0)
+    other_rows = np.flatnonzero(counts == 0)
     remaining = round(VIDEO_S * VIDEO_HZ) - FRAMES_WHILE_CARRIED - int(counts.sum())
-    chosen = np.linspace(0, len(usual), max(remaining, 1), endpoint=False).astype(int)
-    np.add.at(counts, usual[chosen], 1)
+    chosen = np.linspace(0, len(other_rows), max(remaining, 1), endpoint=False).astype(int)
+    np.add.at(counts, other_rows[chosen], 1)
     shots: list[Shot] = []
     for row, count in enumerate(counts):
         if row == set_down:

@@ -72,9 +72,9 @@ def _stayed(errors: np.ndarray, seconds: float) -> str:
     largest, median = float(errors.max()), length_text(float(np.median(errors)))
     if largest <= GROSS_ERROR_M:
         return f"stayed within {length_text(largest)} (median {median}) for {_seconds(seconds)}"
-    usual = length_text(float(np.percentile(errors, 95)))
+    p95 = length_text(float(np.percentile(errors, 95)))
     return (
-        f"was within {usual} in 95 % of {_seconds(seconds)} (median {median}, largest "
+        f"was within {p95} in 95 % of {_seconds(seconds)} (median {median}, largest "
         f"{length_text(largest)})"
     )
 

@@ -239,10 +239,10 @@ MAX_ACTIVE_ROWS = 256
 """Rows in one kernel Bayes' rule: its cost grows with their cube."""
 
 ASSOCIATION_GATE = 0.5
-"""Separation, in the map's scales, within which a component claims a row."""
+"""Separation, in the map's scales, within which a row is a component's."""
 
 MIN_BIRTH_FRACTION = 1e-3
-"""Of the posterior weight: an unclaimed place with less of it gives no component."""
+"""Of the posterior weight: a place of no component with less of it gives no component."""
 
 CELL_REACH = 3.0
 """Kernel widths beyond which map poses do not count as one cell."""
@@ -266,8 +266,9 @@ class Projection:
 
 @dataclass(frozen=True, eq=False)
 class Birthplace:
-    """Unclaimed rows (b,) round one pose (3,), with their posterior `weights` (b,) that sum to one.
+    """Rows (b,) of no component round one pose (3,).
 
+    Their posterior `weights` (b,) sum to one.
     `prior` and `posterior` are the place's parts of all weight before and after the rule.
     """
 
@@ -282,7 +283,7 @@ class Birthplace:
 class Posterior:
     """What the KBR (section 3.6) gives: parts of all weight `before` and `after` it, (j,) each.
 
-    They are those of the components; the rest is at the `births`, places that none claims.
+    They are those of the components; the rest is at the `births`, places of none.
     """
 
     before: Array
@@ -351,18 +352,18 @@ class KernelStep:
         # Algorithm 1, weight computation 2: α = R_{X|Z}(β) k_Z(z).
         posterior = self._kernel.posterior_weights(observation, rows, prior)
         prior = np.maximum(prior, 0.0)
-        claims, unclaimed = self._claims(projection, components, masses, map_mass)
-        births = self._births(rows, prior * unclaimed, posterior * unclaimed, max_births)
-        return Posterior(prior @ claims, posterior @ claims, births)
+        responsibilities, rest = self._responsibilities(projection, components, masses, map_mass)
+        births = self._births(rows, prior * rest, posterior * rest, max_births)
+        return Posterior(prior @ responsibilities, posterior @ responsibilities, births)
 
-    def _claims(
+    def _responsibilities(
         self,
         projection: Projection,
         components: Sequence[Hypothesis],
         masses: Array,
         map_mass: float,
     ) -> tuple[Array, Array]:
-        """Return the fractions of each row that components claim (s, j), and that none does (s,).
+        """Return the components' responsibilities (s, j) for each row, and the rest of it (s,).
 
         A row belongs to components and to the map prior as their kernel means are there; within a
         component's association gate none of it is left to the map prior, unless the component is
@@ -385,7 +386,7 @@ class KernelStep:
     def _births(
         self, rows: Rows, prior: Array, posterior: Array, max_births: int
     ) -> tuple[Birthplace, ...]:
-        """Return the places of rows (s,) with unclaimed weight, the heaviest first."""
+        """Return the places of rows (s,) with weight of no component, the heaviest first."""
         left = posterior.copy()
         places: list[Birthplace] = []
         while len(places) < max_births and left.max(initial=0.0) > MIN_BIRTH_FRACTION:

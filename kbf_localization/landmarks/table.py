@@ -238,6 +238,6 @@ def _in_mm(offsets: Array) -> NDArray[np.int16]:
 def _factors(covariances: Array) -> NDArray[np.float16]:
     """Lower triangles (m, 6) of the Cholesky factors."""
     # Rounding to millimetres and to half precision leaves 0.3 mm.
-    widened = covariances + 9e-8 * np.eye(3)
-    lower = np.linalg.cholesky(widened)[:, _LOWER[0], _LOWER[1]]
+    inflated = covariances + 9e-8 * np.eye(3)
+    lower = np.linalg.cholesky(inflated)[:, _LOWER[0], _LOWER[1]]
     return np.asarray(np.clip(lower, -_SIGMA_M[1], _SIGMA_M[1]), dtype="<f2")

@@ -52,12 +52,12 @@ def noise_between(poses: ArrayLike, motions: ArrayLike, next_poses: ArrayLike) -
     """Estimate the variances (4,) of one step: (σ_x², σ_y², σ_c², σ_s²).
 
     Steps lead from true `poses` (t, 3) by the odometry's `motions` (t, 3) to `next_poses`; those
-    with a number that is not finite are passed over. Errors beyond `GLITCH` usual ones are faults
+    with a number that is not finite are passed over. Errors beyond `GLITCH` robust σ are faults
     of the record and count as that, so that one wild reading does not make the noise.
     """
     errors = transition_errors(poses, motions, next_poses)
-    usual = 1.4826 * np.median(np.abs(errors), axis=0)
-    bounded = np.minimum(np.abs(errors), np.maximum(GLITCH * usual, MIN_VARIANCE**0.5))
+    sigma = 1.4826 * np.median(np.abs(errors), axis=0)
+    bounded = np.minimum(np.abs(errors), np.maximum(GLITCH * sigma, MIN_VARIANCE**0.5))
     variances = np.mean(np.square(bounded), axis=0)
     return np.asarray(np.maximum(variances, MIN_VARIANCE))
 

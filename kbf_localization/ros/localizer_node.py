@@ -25,7 +25,7 @@ ECHO_S = 0.5
 """A signal so soon after another is its echo."""
 
 
-class Ending:
+class ShutdownSignals:
     """SIGINT, SIGTERM and SIGHUP, from before the first import to the end of the process.
 
     The first asks for a shutdown, and before there is anything to shut down ends the process; a
@@ -74,10 +74,10 @@ class Ending:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the node until it is stopped; return 0, or 2 for an invalid parameter."""
-    return _run(arguments, Ending())
+    return _run(arguments, ShutdownSignals())
 
 
-def _run(arguments: list[str] | None, ending: Ending) -> int:
+def _run(arguments: list[str] | None, signals: ShutdownSignals) -> int:
     from kbf_localization.sanitize import show_errors, shown
     from kbf_localization.threads import limit_threads
 
@@ -104,7 +104,7 @@ def _run(arguments: list[str] | None, ending: Ending) -> int:
 
     # The worker's thread must not delay a service for long.
     sys.setswitchinterval(0.001)
-    asked = ending.start()
+    asked = signals.start()
     # rclpy's own handlers end the communication before the node has closed its bond.
     try:
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)

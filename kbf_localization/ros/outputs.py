@@ -143,7 +143,7 @@ class Outputs:
             self._floor_plan.publish(occupancy_grid(top, self._map.floor_plan))
 
     def publish_pose(self, localization: Localization) -> None:
-        """Publish the pose; while lost its covariance is widened."""
+        """Publish the pose; while lost its covariance is inflated."""
         pose, covariance = localization.pose, localization.published_covariance
         stamp_ns = localization.stamp_ns
         self._pose.publish(pose_with_covariance(self._frame_id, stamp_ns, pose, covariance))

@@ -26,7 +26,7 @@ GEM_POWER = 3.0
 
 POOLS = ("gem", "mean", "none")
 
-_LEAST = 1e-6
+_MIN_FEATURE = 1e-6
 _PAGE = resource.getpagesize()
 
 
@@ -214,7 +214,7 @@ class _Network:
         axes = (1, 2) if features.ndim == 3 else (0,)
         if self._pool == "mean":
             return np.asarray(features.mean(axis=axes))
-        powers = np.maximum(features, _LEAST) ** GEM_POWER
+        powers = np.maximum(features, _MIN_FEATURE) ** GEM_POWER
         return np.asarray(powers.mean(axis=axes) ** (1.0 / GEM_POWER))
 
 

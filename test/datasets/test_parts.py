@@ -7,8 +7,8 @@ import pytest
 
 from kbf_localization.datasets.parts import (
     INTERLEAVED,
-    CarriedDrive,
     DrivePart,
+    KidnappedDrive,
     SimulatedOdometryDrive,
     parse_part,
 )
@@ -137,7 +137,7 @@ def test_no_option(text: str) -> None:
 
 
 def test_a_carried_drive_jumps_in_truth_and_not_in_odometry() -> None:
-    carried = CarriedDrive(DRIVE, range(10), range(30, 45))
+    carried = KidnappedDrive(DRIVE, range(10), range(30, 45))
     np.testing.assert_array_equal(carried.poses, DRIVE.poses[[*range(10), *range(30, 45)]])
     assert (np.diff(carried.stamps_ns) > 0).all()
     assert carried.set_down_ns == carried.stamps_ns[10]
@@ -155,7 +155,7 @@ def test_a_carried_drive_jumps_in_truth_and_not_in_odometry() -> None:
 
 
 def test_a_carried_drive_has_the_images_of_both_stretches() -> None:
-    carried = CarriedDrive(DRIVE, range(10), range(3, 9))
+    carried = KidnappedDrive(DRIVE, range(10), range(3, 9))
     for place, data in carried.encoded_images([12, 0]):
         index = {12: 5, 0: 0}[place]
         assert data == next(DRIVE.encoded_images([index]))[1]
@@ -163,9 +163,9 @@ def test_a_carried_drive_has_the_images_of_both_stretches() -> None:
 
 
 def test_a_drive_is_carried_to_its_farthest_place() -> None:
-    carried = CarriedDrive.carried_far(DRIVE, 10)
+    carried = KidnappedDrive.kidnapped_far(DRIVE, 10)
     from_here = np.hypot(*(DRIVE.poses[10:42, :2] - DRIVE.poses[9, :2]).T)
     there = carried.poses[10, :2] - carried.poses[9, :2]
     assert np.hypot(*there) == pytest.approx(from_here.max())
     with pytest.raises(DatasetError, match="cannot be carried"):
-        CarriedDrive.carried_far(DRIVE, 20)
+        KidnappedDrive.kidnapped_far(DRIVE, 20)

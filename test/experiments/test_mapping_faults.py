@@ -59,7 +59,7 @@ def test_odometry_that_is_too_long_turns_as_before(faults, drives) -> None:
     ("name", "slip"),
     [("wheel slip of 1 m", (1.0, 0.0, 0.0)), ("wheel slip of 30°", (0.0, 0.0, np.radians(30.0)))],
 )
-def test_a_slip_adds_to_the_motion_while_it_lasts(faults, drives, name, slip) -> None:
+def test_a_slip_adds_to_the_motion_for_its_duration(faults, drives, name, slip) -> None:
     usual, seconds = _motions(drives[1])
     altered, _ = _motions(_second(faults, name))
     extra = altered - usual

@@ -104,7 +104,7 @@ def test_components_compete_as_bayes_rule_says():
     assert found.births == ()
 
 
-def test_unclaimed_places_that_the_image_supports_are_born():
+def test_places_of_no_component_that_the_image_supports_are_births():
     step = KernelStep(local_of(CORRIDOR, power=8.0))
     places = [component(3.0, 0.05)]
     view = CorridorView(CORRIDOR, 9.0)
@@ -117,7 +117,7 @@ def test_unclaimed_places_that_the_image_supports_are_born():
 
 
 @pytest.mark.parametrize(("factor", "born"), [(0.5, True), (2.0, False)])
-def test_a_component_lighter_than_the_map_prior_at_its_place_claims_nothing(factor, born):
+def test_a_component_lighter_than_the_map_prior_at_its_place_leaves_it_to_the_prior(factor, born):
     step = KernelStep(local_of(CORRIDOR, power=8.0))
     map_mass = 0.5
     cells = effective_cells(embed(CORRIDOR) / local_of(CORRIDOR).widths)

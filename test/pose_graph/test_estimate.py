@@ -216,9 +216,9 @@ def test_one_stretch_does_not_decide_for_images() -> None:
     assert choose(errors, np.zeros(20, dtype=np.intp)) == "odometry_edges"
 
 
-def _anchor(one, image: int, number: int, apart_m: float) -> Anchor:
-    x, y, heading = one.truth[image]
-    return Anchor(number, int(one.stamps_ns[image]), (x + apart_m, y, heading))
+def _anchor(drive, image: int, number: int, apart_m: float) -> Anchor:
+    x, y, heading = drive.truth[image]
+    return Anchor(number, int(drive.stamps_ns[image]), (x + apart_m, y, heading))
 
 
 @pytest.mark.parametrize("apart_m", [0.0, 50.0])
@@ -229,8 +229,8 @@ def test_anchors_decide_whether_floors_that_look_the_same_are_one(apart_m: float
     ]
     anchors = [_anchor(drives[0], 5, 0, 0.0), _anchor(drives[1], 8, 1, apart_m)]
     found = estimate_poses(drives, anchors=anchors)
-    for number, (trajectory, one) in enumerate(zip(found.trajectories, drives)):
-        truth = one.truth[:, :2] + (number * apart_m, 0.0)
+    for number, (trajectory, driven) in enumerate(zip(found.trajectories, drives)):
+        truth = driven.truth[:, :2] + (number * apart_m, 0.0)
         assert np.hypot(*(trajectory.poses[:, :2] - truth).T).max() < 0.1
     assert found.drives_joined == 2
     assert [join.anchored for join in found.joins] == ([True] if apart_m == 0.0 else [])

@@ -1,4 +1,4 @@
-"""Places that look alike: named where others contradict them, and told apart by anchors."""
+"""Places that look alike: named where others contradict them, and distinguished by anchors."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from kbf_localization.ros.subscription_reader import UNREADABLE, read_odometry, 
 from kbf_localization.ros.transforms import TransformChain
 from test.fuzzing import edited, edits, fuzzed, token_edits
 
-PICTURE = np.random.default_rng(0).integers(0, 256, (24, 32), dtype=np.uint8)
+IMAGE = np.random.default_rng(0).integers(0, 256, (24, 32), dtype=np.uint8)
 STAMP_NS = 1_700_000_000_123_456_789
 
 
@@ -54,7 +54,7 @@ def odometry(cdr: bytes) -> None:
 
 
 def good_compressed() -> CompressedImage:
-    encoded = cv2.imencode(".jpg", PICTURE)[1].tobytes()
+    encoded = cv2.imencode(".jpg", IMAGE)[1].tobytes()
     return CompressedImage(
         header=header("camera", STAMP_NS), format="jpeg", data=array.array("B", encoded)
     )
@@ -67,7 +67,7 @@ def good_raw() -> Image:
         width=32,
         encoding="mono8",
         step=32,
-        data=array.array("B", PICTURE.tobytes()),
+        data=array.array("B", IMAGE.tobytes()),
     )
 
 

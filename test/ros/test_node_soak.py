@@ -64,7 +64,7 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
     with robot_with_node(world, {"map": str(map_file)}) as (robot, process):
         robot.wait_until_heard()
         seconds, cpu, unanswered, memory, handles = [], [cpu_seconds(process.pid)], 0, [], []
-        # Images are answered in order: after this one none of those before is under way.
+        # Images are answered in order: after this one none of those before is in progress.
         assert robot.frame(0.0) is not None
         robot.state_at(robot.stamp_ns)
         refused, before = robot.refused_images(), robot.odometry_account()

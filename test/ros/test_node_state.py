@@ -54,7 +54,7 @@ def test_a_dead_camera_degrades_the_state_until_images_are_back(
     assert re.fullmatch(DEGRADED, state_lines(node)[-1])
     values = [{pair.key: pair.value for pair in status.values} for status in statuses]
     first = next(k for k, value in enumerate(values) if value["state"] == "degraded")
-    # The seconds begin anew with the state, in the first status that tells it.
+    # The seconds start again with the state, in the first status that has it.
     assert float(values[first]["state_since_s"]) < float(values[first - 1]["state_since_s"])
 
     assert robot.frame() is not None

@@ -135,7 +135,7 @@ def keypoints_of(seed: int, count: int) -> Keypoints:
     return Keypoints(generator.uniform(0.0, 100.0, (count, 2)), descriptors)
 
 
-def test_the_matched_fraction_is_that_of_the_keypoints_two_images_share(
+def test_the_matched_fraction_is_that_of_the_keypoints_common_to_two_images(
     number_map: TrainingMap,
 ) -> None:
     def observe(keypoints: Keypoints | None) -> MapObservation:

@@ -306,7 +306,8 @@ def look_alikes(fold: Fold, samples: int, progress: Progress = no_progress) -> I
         away = best[np.hypot(*(held.poses[best, :2] - truth[:2]).T) > far]
         if len(away) == 0:
             continue
-        here, there = pair.look(observation, truth), pair.look(observation, held.poses[away[0]])
+        here = pair.posterior(observation, truth)
+        there = pair.posterior(observation, held.poses[away[0]])
         if here.coverage < MIN_COVERAGE or pair.ratio(there) <= pair.ratio(here):
             continue
         yield LookAlike(truth, held.poses[away[0]], pair.images(fold, int(frame), int(away[0])))
@@ -318,15 +319,15 @@ class _Pair:
     def __init__(self, training_map: TrainingMap) -> None:
         self._map, self._calibration = training_map, training_map.calibration
         similarity = self._calibration.similarity
-        self._views = LocalKernelBayes(
+        self._kernel = LocalKernelBayes(
             training_map,
             similarity,
             parameters_of(BeliefParameters, "kbf", training_map.parameters),
         )
         self._covariance = np.diag((JITTER * similarity.scales) ** 2)
 
-    def look(self, observation: MapObservation, pose: Array) -> LocalPosterior:
-        return self._views.posterior(
+    def posterior(self, observation: MapObservation, pose: Array) -> LocalPosterior:
+        return self._kernel.posterior(
             observation, pose, self._covariance, self._calibration.relative_pose
         )
 
@@ -349,9 +350,8 @@ class _Pair:
             new = 1.0 if frame == start else evidence.information_fraction(travel)
             observation = self._map.observe(description)
             wrong = compose(elsewhere, relative(origin, pose))
-            ahead += new * (
-                self.ratio(self.look(observation, pose)) - self.ratio(self.look(observation, wrong))
-            )
+            right_ratio = self.ratio(self.posterior(observation, pose))
+            ahead += new * (right_ratio - self.ratio(self.posterior(observation, wrong)))
             last = pose
             if ahead >= NEEDED_EVIDENCE:
                 return used
