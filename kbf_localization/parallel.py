@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import os
 import socket
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 WORKERS_LOOKED_AFTER_S, WORKERS_AWAITED_S = 2.0, 20.0
 """How often is looked whether a cluster has workers still, and how long it may have none."""
-
-CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -256,6 +253,8 @@ class DaskCluster:
 
     def _result(self, future: Future[Result]) -> Result:
         """Wait for as long as there are workers, and a little longer: they may come back."""
+        import asyncio
+
         left_at: float | None = None
         while True:
             failed = future.status == "error"
@@ -276,15 +275,18 @@ class DaskCluster:
     @contextmanager
     def _explained(self, future: Future[Result] | None = None) -> Iterator[None]:
         """Within it, a lost scheduler is one line; an error of the function stays what it is."""
+        import asyncio
+
         from distributed import KilledWorker
 
+        cancelled = (asyncio.CancelledError, concurrent.futures.CancelledError)
         try:
             yield
         except KilledWorker as error:
             raise KbfError(
                 "the Dask workers died of one item again and again; have they too little memory?"
             ) from error
-        except (OSError, TimeoutError, asyncio.TimeoutError, *CANCELLED) as error:
+        except (OSError, TimeoutError, asyncio.TimeoutError, *cancelled) as error:
             if future is not None and future.status == "error":
                 raise
             raise KbfError(
