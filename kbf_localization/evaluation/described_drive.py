@@ -18,6 +18,7 @@ from kbf_localization.datasets.drive import (
     mount_of,
 )
 from kbf_localization.evaluation.description_cache import CachedDescriber
+from kbf_localization.evaluation.stopwatch import Stopwatch
 from kbf_localization.parallel import in_threads
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.vision.camera import Camera, Mount
@@ -114,3 +115,37 @@ def describe_drive(
         camera=camera_of(drive),
         mount=mount_of(drive),
     )
+
+
+class DriveDescribedAhead:
+    """A drive whose images are described on all cores ahead of the replay that reads them.
+
+    Descriptions are kept for the next replay. `watch` measures how long a replay waits for them.
+    """
+
+    def __init__(
+        self, drive: Drive, describer: ImageDescriber | CachedDescriber, watch: Stopwatch
+    ) -> None:
+        self.name, self.odometry = drive.name, drive.odometry
+        self.camera, self.mount = camera_of(drive), mount_of(drive)
+        self.stamps_ns: Stamps = np.asarray(drive.stamps_ns)
+        self.truth = None if drive.poses is None else np.asarray(drive.poses)
+        self._source = describe_images(drive, describer)
+        self._watch = watch
+        self._kept: list[Outcome] = []
+
+    def __len__(self) -> int:
+        return len(self.stamps_ns)
+
+    @property
+    def descriptions(self) -> tuple[ImageDescription | None, ...]:
+        """The descriptions of the images that a replay has read."""
+        return tuple(description for description, _ in self._kept)
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Yield each image's outcome, described now where no replay has read it before."""
+        for number in range(len(self)):
+            if number == len(self._kept):
+                with self._watch.measuring("waiting for descriptions"):
+                    self._kept.append(next(self._source))
+            yield self._kept[number]

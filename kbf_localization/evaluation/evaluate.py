@@ -18,7 +18,7 @@ from kbf_localization.datasets.drive import MEASURED, SIMULATED, Drive
 from kbf_localization.datasets.parts import PosedDrive
 from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.errors import DatasetError, MapError, ParameterError
-from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.evaluation.described_drive import DriveDescribedAhead
 from kbf_localization.evaluation.description_cache import CachedDescriber, DescriptionCache
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.plots import save_plots
@@ -165,6 +165,7 @@ def evaluate_drives(
 ) -> list[SourceResult]:
     """Replay each drive through each method, as fast as the CPU allows.
 
+    Images are described on all cores ahead of the first method's filter, which does not wait.
     With `smooth` the default filter's runs are also given smoothed, as "kbf_smoothed". Images whose
     descriptions are in the `cache` are not described again.
     """
@@ -173,13 +174,10 @@ def evaluate_drives(
         raise ParameterError("--smooth smooths the method kbf, which --method leaves out")
     results = []
     for drive in drives:
-        with watch.measuring("describing images"):
-            describer = training_map.image_describer
-            described = describe_drive(
-                drive,
-                describer if cache is None else CachedDescriber(describer, cache),
-                progress=progress,
-            )
+        describer = training_map.image_describer
+        described = DriveDescribedAhead(
+            drive, describer if cache is None else CachedDescriber(describer, cache), watch
+        )
         runs = {}
         for name in methods:
             with watch.measuring(name):

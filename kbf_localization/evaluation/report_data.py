@@ -321,12 +321,13 @@ def plan_data(plan: FloorPlanImage | None) -> dict[str, Any] | None:
 
 def _thumbnails(training_map: TrainingMap, rows: list[int]) -> dict[int, str]:
     """Return small images of the map poses that were some frame's best match."""
-    found = {}
-    for row in rows:
-        image = shrink(bytes(training_map.thumbnails[row]), *THUMBNAIL)
-        if image:
-            found[row] = base64.b64encode(image).decode("ascii")
-    return found
+    stored = (bytes(training_map.thumbnails[row]) for row in rows)
+    images = in_threads(lambda data: shrink(data, *THUMBNAIL), stored)
+    return {
+        row: base64.b64encode(image).decode("ascii")
+        for row, image in zip(rows, images, strict=True)
+        if image
+    }
 
 
 def _best_rows(run: Run) -> Rows:

@@ -8,19 +8,26 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds by what was done; what is done again adds up."""
+    """Seconds by what was done; what is done again adds up.
+
+    A part within another one counts for itself alone, so that all parts add up to the whole.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._began = time.monotonic()
+        self._within_s = 0.0
 
     @contextmanager
     def measuring(self, doing: str) -> Iterator[None]:
-        began = time.monotonic()
+        began, before = time.monotonic(), self._within_s
+        self._within_s = 0.0
         try:
             yield
         finally:
-            self.seconds[doing] = self.seconds.get(doing, 0.0) + time.monotonic() - began
+            elapsed = time.monotonic() - began
+            self.seconds[doing] = self.seconds.get(doing, 0.0) + elapsed - self._within_s
+            self._within_s = before + elapsed
 
     @property
     def total(self) -> float:

@@ -69,7 +69,7 @@ def test_the_table_has_words_and_units_and_metrics_json_its_keys(
     assert {path.name for path in tmp_path.glob("*.png")} == plots
     assert "Where the time went:" in output
     spent = metrics["speed"]["seconds"]
-    assert {"reading the map", "describing images", "nai", "nn", "plots"} <= set(spent)
+    assert {"reading the map", "waiting for descriptions", "nai", "nn", "plots"} <= set(spent)
     assert sum(spent.values()) <= metrics["speed"]["run_s"]
 
 

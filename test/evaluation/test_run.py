@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from kbf_localization.arrays import Image
-from kbf_localization.evaluation.described_drive import describe_drive
+from kbf_localization.evaluation.described_drive import DriveDescribedAhead, describe_drive
+from kbf_localization.evaluation.evaluate import evaluate_drives
 from kbf_localization.evaluation.run import Run, localize_drive, replay, with_beliefs
+from kbf_localization.evaluation.stopwatch import Stopwatch
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.mapping import build_map
 from kbf_localization.training_map import TrainingMap
+from kbf_localization.vision.describer import ImageDescriber, ImageDescription
 from test.conftest import learning_quickly
 from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
 
@@ -79,6 +82,43 @@ def test_described_in_passing_or_before_gives_the_same(
     passing = localize_drive(drive, localizer(training_map))
     poses = [localization.pose for _, localization, _, _ in passing if localization is not None]
     np.testing.assert_array_equal(poses, before.estimates)
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_described_ahead_of_the_filter_or_before_it_gives_the_same_to_the_bit(
+    drive: SyntheticDrive,
+    training_map: TrainingMap,
+    cores: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = replayed(drive, training_map)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    ahead = DriveDescribedAhead(drive, training_map.image_describer, Stopwatch())
+    runs = [
+        replay(ahead, localizer(training_map), "kbf", keep_beliefs=True)
+        for _ in ("described now", "kept")
+    ]
+    for run in runs:
+        np.testing.assert_array_equal(run.estimates, before.estimates)
+        np.testing.assert_array_equal(run.covariances, before.covariances)
+        np.testing.assert_array_equal(run.evidence, before.evidence)
+        assert run.states == before.states and run.counts == before.counts
+    assert len(ahead.descriptions) == len(drive)
+
+
+def test_all_methods_read_images_that_are_described_once(
+    drive: SyntheticDrive, training_map: TrainingMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = []
+    describe = ImageDescriber.describe
+
+    def counted(describer: ImageDescriber, image: Image) -> ImageDescription:
+        described.append(image)
+        return describe(describer, image)
+
+    monkeypatch.setattr(ImageDescriber, "describe", counted)
+    (result,) = evaluate_drives([drive], training_map, ["nai", "nn"])
+    assert len(described) == len(drive) == len(result.runs["nai"]) == len(result.runs["nn"])
 
 
 def test_the_replay_gives_what_the_localizer_gives_when_fed_by_hand(
