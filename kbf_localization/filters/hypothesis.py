@@ -317,35 +317,40 @@ class ContinuityMonitor:
         if observation.same_as(last) or observation.same_as(self._reference):
             # The reference stays: a camera that recovers is compared with it.
             return Continuity(0.0, frozen=True)
-        discontinuity = self._probability(observation, self._reference, separation)
-        if motion is not None:
-            separation_of_last = float(self._similarity.separation(motion))
-            if last is not self._reference:
-                discontinuity = max(
-                    discontinuity, self._probability(observation, last, separation_of_last)
+        by_keypoints = self._by_keypoints(observation, last, motion)
+        discontinuity = 0.0
+        if by_keypoints != 0.0:
+            discontinuity = self._probability(observation, self._reference, separation)
+            if motion is not None and last is not self._reference:
+                from_last = self._probability(
+                    observation, last, float(self._similarity.separation(motion))
                 )
-            discontinuity = self._by_keypoints(observation, last, separation_of_last, discontinuity)
+                discontinuity = max(discontinuity, from_last)
+            discontinuity = max(discontinuity, by_keypoints or 0.0)
         if separation > REFERENCE_DISTANCE or discontinuity > MIN_DISCONTINUITY:
             self._take_reference(observation)
         return Continuity(discontinuity)
 
     def _by_keypoints(
-        self, observation: MapObservation, last: MapObservation, separation: float, by_words: float
-    ) -> float:
+        self, observation: MapObservation, last: MapObservation, motion: Array | None
+    ) -> float | None:
         """Return the probability of a discontinuity by the keypoints of two images of one view.
 
-        Only images that could be compared so far can cease to match.
+        None where they do not tell, 0 where they match: then the words need not be compared. Only
+        images that could be compared so far can cease to match.
         """
+        if motion is None:
+            return None
         matched = None
-        if separation < MAX_COMPARED_SEPARATION:
+        if float(self._similarity.separation(motion)) < MAX_COMPARED_SEPARATION:
             matched = observation.matched_fraction(last)
         before, self._matched = self._matched, matched
         if matched is None or before is None:
-            return by_words
+            return None
         if matched > CONTINUING_MATCHED:
             return 0.0
         ceased = matched < MIN_MATCHED and before > CONTINUING_MATCHED
-        return max(by_words, KEYPOINT_DISCONTINUITY) if ceased else by_words
+        return KEYPOINT_DISCONTINUITY if ceased else None
 
     def _probability(
         self, observation: MapObservation, earlier: MapObservation, separation: float

@@ -14,12 +14,14 @@ rotation); `twists` gives the matrix that turns them into those by a state.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbf_localization.arrays import Array, Floats, Rows
+from kbf_localization.geometry import wrap_angle
 
 X, Y, HEADING, HEIGHT, PITCH, ROLL = range(6)
 STATES = 6
@@ -27,6 +29,9 @@ NEAREST_M = 0.05
 """No landmark is nearer to a camera; a point there counts as behind it."""
 BEHIND = 1e6
 """Residual in pixels of a point that lies behind the tangent plane: an outlier at any scale."""
+
+SPREAD_CELLS = 4
+"""The spread over the image counts cells of 4 by 4."""
 
 SIGMA_PX = 0.7
 """Standard deviation of a keypoint's position along each axis."""
@@ -71,6 +76,45 @@ class Bearings:
 
     def __getitem__(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Bearings:
         return Bearings(self.axes[rows], self.scale[rows], self.centre)
+
+    @cached_property
+    def field_of_view(self) -> FieldOfView:
+        """Return the smallest cone that holds the sound directions (k, 3, 3)."""
+        rays = self.axes[:, 0][self.scale > 0.0]
+        middle, slope = _middle_azimuth(rays), rays[:, 2]
+        half = np.abs(wrap_angle(np.arctan2(rays[:, 1], rays[:, 0]) - middle)).max()
+        return FieldOfView(middle, float(half), float(slope.min()), float(slope.max()))
+
+    @cached_property
+    def cells(self) -> Rows:
+        """Return in which of 4 by 4 cells over all of them each direction (k, 3, 3) lies."""
+        rays = self.axes[:, 0]
+        across = np.stack((np.arctan2(rays[:, 1], rays[:, 0]), rays[:, 2]), axis=1)
+        across[:, 0] = wrap_angle(across[:, 0] - _middle_azimuth(rays))
+        low, high = across.min(axis=0), across.max(axis=0)
+        cell = (across - low) / np.maximum(high - low, 1e-9) * SPREAD_CELLS
+        cell = np.minimum(cell.astype(np.intp), SPREAD_CELLS - 1)
+        return np.asarray(cell[:, 0] * SPREAD_CELLS + cell[:, 1])
+
+
+@dataclass(frozen=True)
+class FieldOfView:
+    """A cone: azimuths (rad) within `half` of `middle`, slopes between `lowest` and `highest`."""
+
+    middle: float
+    half: float
+    lowest: float
+    highest: float
+
+    def holds(self, rays: Array) -> NDArray[np.bool_]:
+        """Tell which unit rays (k, 3) lie in it."""
+        away = np.abs(wrap_angle(np.arctan2(rays[:, 1], rays[:, 0]) - self.middle))
+        inside = (away <= self.half) & (rays[:, 2] >= self.lowest)
+        return np.asarray(inside & (rays[:, 2] <= self.highest))
+
+
+def _middle_azimuth(rays: Array) -> float:
+    return float(np.arctan2(rays[:, 1].mean(), rays[:, 0].mean()))
 
 
 def bearings_of(pixels: Array | Floats, camera: CameraModel, mount: CameraMount) -> Bearings:

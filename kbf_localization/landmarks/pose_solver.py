@@ -14,6 +14,7 @@ from kbf_localization.geometry import wrap_angle
 from kbf_localization.landmarks.bearings import (
     HEIGHT,
     SIGMA_PX,
+    SPREAD_CELLS,
     STATES,
     Bearings,
     Pairs,
@@ -141,8 +142,6 @@ MAX_STEP = np.array([1.0, 1.0, 0.3, 0.3, 0.1, 0.1])
 """No step of Gauss–Newton goes farther than it is valid."""
 MIN_EXTENT_RAD = 0.03
 """Inliers in one spot of the image leave the pose open, and Gauss–Newton without a basis."""
-SPREAD_CELLS = 4
-"""The spread over the image counts cells of 4 by 4."""
 TILTED_RAD = 0.015
 """Where the tilt is less sure than this, samples have three points."""
 _PLACE = [X, Y, HEIGHT]
@@ -424,12 +423,7 @@ def _visible(state: Array, placed: Sequence[MapImage], bearings: Bearings) -> in
     points = np.concatenate([image.points for image in placed])
     seen = in_base(state, points) - bearings.centre
     seen /= np.maximum(np.sqrt(np.einsum("ij,ij->i", seen, seen)), 1e-9)[:, None]
-    rays = bearings.axes[:, 0][bearings.scale > 0.0]
-    azimuth, slope = np.arctan2(rays[:, 1], rays[:, 0]), rays[:, 2]
-    middle = np.arctan2(rays[:, 1].mean(), rays[:, 0].mean())
-    half = np.abs(wrap_angle(azimuth - middle)).max()
-    away = np.abs(wrap_angle(np.arctan2(seen[:, 1], seen[:, 0]) - middle))
-    inside = (away <= half) & (seen[:, 2] >= slope.min()) & (seen[:, 2] <= slope.max())
+    inside = bearings.field_of_view.holds(seen)
     ends = np.cumsum([0, *(len(image) for image in placed)])
     total = np.concatenate(([0], np.cumsum(inside)))
     return int(np.diff(total[ends]).max(initial=0))
@@ -444,11 +438,4 @@ def _extent(rays: Array) -> float:
 
 def _spread(bearings: Bearings, keypoints: Rows) -> float:
     """Return the fraction of 4 by 4 cells, over all keypoints' directions, that hold inliers."""
-    rays = bearings.axes[:, 0]
-    across = np.stack((np.arctan2(rays[:, 1], rays[:, 0]), rays[:, 2]), axis=1)
-    middle = np.arctan2(rays[:, 1].mean(), rays[:, 0].mean())
-    across[:, 0] = wrap_angle(across[:, 0] - middle)
-    low, high = across.min(axis=0), across.max(axis=0)
-    cell = (across[keypoints] - low) / np.maximum(high - low, 1e-9) * SPREAD_CELLS
-    cell = np.minimum(cell.astype(np.intp), SPREAD_CELLS - 1)
-    return len(np.unique(cell[:, 0] * SPREAD_CELLS + cell[:, 1])) / SPREAD_CELLS**2
+    return len(np.unique(bearings.cells[keypoints])) / SPREAD_CELLS**2

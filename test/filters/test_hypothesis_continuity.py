@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 
-from kbf_localization.filters.hypothesis import MIN_DISCONTINUITY, ContinuityMonitor
+from kbf_localization.filters.hypothesis import (
+    CONTINUING_MATCHED,
+    KEYPOINT_DISCONTINUITY,
+    MIN_DISCONTINUITY,
+    MIN_MATCHED,
+    PRIOR_DISCONTINUITY,
+    ContinuityMonitor,
+)
 from kbf_localization.geometry import relative
 from kbf_localization.training_map.training_map import MapObservation
 from test.filters.synthetic_world import World, drive, loop
@@ -154,3 +162,53 @@ def test_matching_keypoints_outweigh_unlike_words(world_map, world_drive, observ
         )
         jumped = monitor.update(np.zeros(3), keypoints(world_map, far, matched))
         assert (jumped.discontinuity > MIN_DISCONTINUITY) is expected
+
+
+class Compared:
+    """An image of which `matched` keypoints match, and whose words resemble others' by a number."""
+
+    def __init__(self, matched: float | None, likeness: float) -> None:
+        self.matched, self.likeness, self.comparisons = matched, likeness, 0
+
+    def same_as(self, other: "Compared") -> bool:
+        return False
+
+    def matched_fraction(self, other: "Compared") -> float | None:
+        return self.matched
+
+    def compared_with(self, other: "Compared") -> tuple[float, float]:
+        self.comparisons += 1
+        return self.likeness - abs(self.likeness - other.likeness), self.likeness
+
+
+def test_words_are_compared_only_where_keypoints_leave_the_question_open(world_map):
+    """The probability is that of all comparisons by the plain rule."""
+    calibration = world_map.calibration
+    coverage = float(calibration.similarity.relative_similarity(0.0))
+
+    def by_words(image: Compared, earlier: Compared) -> float:
+        features = Compared(None, image.likeness).compared_with(earlier)
+        log_ratio = calibration.continuity.log_ratio(*features, coverage)
+        return float(expit(logit(PRIOR_DISCONTINUITY) - log_ratio))
+
+    generator = np.random.default_rng(3)
+    monitor = ContinuityMonitor(calibration)
+    last = reference = Compared(None, 0.0)
+    monitor.update(None, last)
+    before, outcomes = None, set()
+    for _ in range(300):
+        matched = None if generator.random() < 0.1 else float(generator.uniform(0.0, 0.6))
+        image = Compared(matched, float(generator.uniform(-1.0, 3.0)))
+        expected = max(by_words(image, reference), by_words(image, last))
+        told = matched is not None and before is not None
+        continues = told and matched > CONTINUING_MATCHED
+        if continues:
+            expected = 0.0
+        elif told and matched < MIN_MATCHED and before > CONTINUING_MATCHED:
+            expected = max(expected, KEYPOINT_DISCONTINUITY)
+        assert monitor.update(np.zeros(3), image).discontinuity == expected
+        assert (image.comparisons == 0) is continues
+        outcomes.add((continues, expected > MIN_DISCONTINUITY))
+        reference = image if expected > MIN_DISCONTINUITY else reference
+        last, before = image, matched
+    assert outcomes == {(True, False), (False, False), (False, True)}

@@ -2,6 +2,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from kbf_localization.landmarks.bearings import (
+    Bearings,
     bearings_of,
     in_base,
     rotations,
@@ -76,3 +77,40 @@ def test_in_base_inverts_the_pose():
     points = np.array([[1.0, 2.0, 0.5]])
     back = in_base(STATE, points) @ rotations(STATE).T + STATE[[0, 1, 3]]
     np.testing.assert_allclose(back, points, atol=1e-12)
+
+
+def test_the_field_of_view_holds_the_keypoints_and_no_more():
+    """By azimuths and slopes one by one; a pixel without a ray does not widen it."""
+    generator = np.random.default_rng(2)
+    pixels = generator.uniform((20.0, 20.0), (300.0, 220.0), (60, 2))
+    bearings = bearings_of(pixels, CAMERA, LEVEL)
+    rays = bearings.axes[:, 0]
+    view = bearings.field_of_view
+    assert view.holds(rays).all()
+    azimuths = np.arctan2(rays[:, 1], rays[:, 0])
+    edge = max(abs(azimuths - np.arctan2(*rays.mean(axis=0)[1::-1])))
+    np.testing.assert_allclose(view.half, edge, rtol=1e-12)
+    assert (view.lowest, view.highest) == (rays[:, 2].min(), rays[:, 2].max())
+    behind, above = rays * (-1.0, -1.0, 1.0), rays + np.array([0.0, 0.0, 2.0])
+    assert not view.holds(behind).any() and not view.holds(above).any()
+    none = Bearings(
+        np.concatenate((bearings.axes, -bearings.axes[:1])),
+        np.append(bearings.scale, 0.0),
+        bearings.centre,
+    )
+    assert none.field_of_view == view
+
+
+def test_cells_divide_the_keypoints_directions_by_four_each_way():
+    across, slopes = np.meshgrid(np.linspace(-0.4, 0.4, 9), np.linspace(-0.3, 0.3, 9))
+    level = np.sqrt(1.0 - slopes.ravel() ** 2)
+    rays = np.stack(
+        (level * np.cos(across.ravel()), level * np.sin(across.ravel()), slopes.ravel())
+    )
+    axes = np.repeat(rays.T[:, None], 3, axis=1)
+    cells = Bearings(axes, np.ones(81), np.zeros(3)).cells.reshape(9, 9)
+    # The borders at a quarter, the half and three quarters lie on directions: those in between.
+    column = [0, 0, 1, 1, 2, 2, 3, 3, 3]
+    inner = np.array([1, 3, 5, 7])
+    expected = np.add.outer(column, 4 * np.array(column))
+    np.testing.assert_array_equal(cells[np.ix_(inner, inner)], expected[np.ix_(inner, inner)])
