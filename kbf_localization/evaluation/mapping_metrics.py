@@ -200,7 +200,11 @@ def mapping_verdict(estimates: PoseEstimates) -> str:
         )
     parts += _join_sentences(estimates.joins)
     if estimates.anchors < 2:
-        parts.append("Distances are as the wheels report them; two anchors would test that.")
+        scale = estimates.odometry_scale
+        times = "" if scale == 1.0 else f", times {scale:g}"
+        parts.append(
+            f"Distances are as the wheels report them{times}; two anchors would test that."
+        )
     if estimates.left_out:
         parts.append(
             f"Nothing joins {', '.join(estimates.left_out)}: drive from a place of the map into it."

@@ -97,6 +97,8 @@ def test_the_verdict_says_whose_the_distances_are() -> None:
     own = drive("one", circle(0.5), WORLD)
     found = _estimates(own.truth, own.odometry.poses)
     assert "as the wheels report them" in mapping_metrics([own], found)["verdict"]
+    scaled = mapping_metrics([own], replace(found, odometry_scale=0.97))["verdict"]
+    assert "as the wheels report them, times 0.97" in scaled
     held = mapping_metrics([own], replace(found, anchors=2))["verdict"]
     assert "as the wheels report them" not in held
 
