@@ -215,6 +215,10 @@ class Localizer:
         newest = self._odometry.newest
         return newest is not None and self._gate.rests(newest)
 
+    def count(self, event: Event, times: int = 1) -> None:
+        """Count what went wrong before it came here, such as an image that was dropped."""
+        self.counts[event] += times
+
     def add_odometry(
         self, stamp_ns: int, pose: ArrayLike, covariance: ArrayLike | None = None
     ) -> bool:

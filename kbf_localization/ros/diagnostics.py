@@ -223,28 +223,30 @@ class StateReport:
 
 
 class ImageHealth:
-    """Monitors whether arriving images can be used, and their stamps."""
+    """Monitors whether arriving images can be used, and their stamps; only reads the `counts`."""
 
-    def __init__(self, counts: Counter[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, counts: Mapping[str, int], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._counts, self._clock = counts, clock
         self._offset, self._rhythm = StampOffset(), CameraRhythm()
         self._arrived = self._correction_ns = 0
         self._measured_at, self._offset_s, self._drift = -math.inf, math.nan, math.nan
         self.used()
 
-    def arrived(self, stamp_ns: int, correction_ns: int, newest_odometry_ns: int | None) -> None:
+    def arrived(self, stamp_ns: int, correction_ns: int, newest_odometry_ns: int | None) -> int:
         """Record an image's arrival while this is the newest odometry.
 
-        `correction_ns` is added to its stamp.
+        `correction_ns` is added to its stamp. Returns how many images are missing before it.
         """
         self._arrived += 1
-        self._counts[Event.IMAGES_MISSING] += self._rhythm.missing(stamp_ns)
         if correction_ns != self._correction_ns:
             self._correction_ns = correction_ns
             self.time_jumped()
         if newest_odometry_ns is not None:
             offset_ns = stamp_ns + correction_ns - newest_odometry_ns
             self._offset.add(self._clock(), offset_ns * 1e-9)
+        return self._rhythm.missing(stamp_ns)
 
     def used(self) -> None:
         """Record that an image could be used, or that the node begins to listen."""
@@ -279,7 +281,7 @@ class ImageHealth:
                 f"images are {ahead(offset)} the odometry that arrives with them: a slow camera, "
                 "or clocks that disagree, which 'kbf check time' tells"
             )
-        missing = self._counts[Event.IMAGES_MISSING]
+        missing = self._counts.get(Event.IMAGES_MISSING, 0)
         many = missing > max(_MIN_MISSING_IMAGES, _MAX_MISSING_FRACTION * self._arrived)
         if many and values["image_transport"] == "raw":
             found["missing"] = (

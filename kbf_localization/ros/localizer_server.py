@@ -108,7 +108,7 @@ class LocalizerServer:
             self._process,
             localizer.covers,
             self.failed,
-            localizer.counts,
+            localizer.count,
             values["image_queue_depth"],
             values["odometry_patience"],
         )
@@ -249,7 +249,7 @@ class LocalizerServer:
     def time_jumped_back(self, why: str) -> None:
         """Start over, as when a bag is played again."""
         self._warn("time_jumped_back", f"{why}: starting over")
-        self.localizer.counts[Event.ODOMETRY_STRAY] += self._timeline.reset()
+        self.localizer.count(Event.ODOMETRY_STRAY, self._timeline.reset())
         self._health.time_jumped()
         self._worker.clear()
         self.localizer.reset()
@@ -272,7 +272,7 @@ class LocalizerServer:
 
     def refuse(self, event: Event, message: str) -> None:
         """Count an event and warn of it."""
-        self.localizer.counts[event] += 1
+        self.localizer.count(event)
         self._warn(event, message)
 
     def metrics(self) -> dict[str, object]:
@@ -420,7 +420,7 @@ class LocalizerServer:
 
     def _add_odometry(self, stamp_ns: int, pose: Array, covariance: Array | None = None) -> None:
         admitted = self._timeline.admit(stamp_ns, (pose, covariance))
-        self.localizer.counts[Event.ODOMETRY_STRAY] += admitted.strays
+        self.localizer.count(Event.ODOMETRY_STRAY, admitted.strays)
         if admitted.jumped_back:
             self.time_jumped_back("odometry's time has jumped back")
         for at_ns, reading in admitted.items:
@@ -438,9 +438,11 @@ class LocalizerServer:
             self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
             return
         correction_ns = round(self._values["camera_time_offset"] * 1e9)
-        self._health.arrived(stamp_ns, correction_ns, self.localizer.newest_odometry_ns)
+        newest_ns = self.localizer.newest_odometry_ns
+        missing = self._health.arrived(stamp_ns, correction_ns, newest_ns)
+        self.localizer.count(Event.IMAGES_MISSING, missing)
         if not self._image_rate.admits(stamp_ns, self._values["max_image_rate"]):
-            self.localizer.counts[Event.IMAGE_ABOVE_RATE] += 1
+            self.localizer.count(Event.IMAGE_ABOVE_RATE)
             return
         self._worker.submit(stamp_ns + correction_ns, cdr)
 

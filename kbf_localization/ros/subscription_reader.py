@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -276,7 +276,7 @@ class ImageWorker:
     """Hand images to `process` one after the other, each as soon as `covers(stamp)`.
 
     Of the images that could be processed at most `depth` wait; the oldest are dropped. An image
-    that gets no odometry within `patience` seconds is dropped. Both are counted in `counts`.
+    that gets no odometry within `patience` seconds is dropped. `count` receives both.
     """
 
     def __init__(
@@ -284,12 +284,12 @@ class ImageWorker:
         process: Callable[[PendingImage], None],
         covers: Callable[[int], bool],
         failed: Callable[[Exception], None],
-        counts: Counter[str],
+        count: Callable[[Event, int], None],
         depth: int = 1,
         patience: float = 1.0,
     ) -> None:
         self._patience = patience
-        self._counts = counts
+        self._count = count
         self._process, self._covers, self._failed = process, covers, failed
         self._depth = depth
         self._images: deque[PendingImage] = deque()
@@ -317,7 +317,7 @@ class ImageWorker:
     def clear(self) -> None:
         """Drop the images that wait."""
         with self._condition:
-            self._counts[Event.IMAGE_DROPPED] += len(self._images)
+            self._count(Event.IMAGE_DROPPED, len(self._images))
             self._images.clear()
 
     def stop(self) -> None:
@@ -352,7 +352,7 @@ class ImageWorker:
         dropped, covered = covered[: -self._depth], covered[-self._depth :]
         for image in dropped:
             self._images.remove(image)
-            self._counts[Event.IMAGE_DROPPED] += 1
+            self._count(Event.IMAGE_DROPPED, 1)
         if covered:
             self._images.remove(covered[0])
             return replace(covered[0], overtakes=bool(dropped))
@@ -362,5 +362,5 @@ class ImageWorker:
             or len(self._images) > max(self._depth, MAX_UNCOVERED_IMAGES)
         ):
             self._images.popleft()
-            self._counts[Event.IMAGE_WITHOUT_ODOMETRY] += 1
+            self._count(Event.IMAGE_WITHOUT_ODOMETRY, 1)
         return None

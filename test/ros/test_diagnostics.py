@@ -28,7 +28,8 @@ class Camera:
         for _ in range(images):
             self.now += every * PERIOD_NS * 1e-9
             newest_ns = round(self.now * 1e9)
-            self.health.arrived(newest_ns + round(offset_s * 1e9), 0, newest_ns)
+            missing = self.health.arrived(newest_ns + round(offset_s * 1e9), 0, newest_ns)
+            self.counts[Event.IMAGES_MISSING] += missing
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class Bench:
             self._process,
             self._covers,
             self.errors.append,
-            self.counts,
+            lambda event, times: self.counts.update({event: times}),
             depth,
             patience,
         )
