@@ -230,25 +230,25 @@ def landmark_update(
     residual, total, squared = innovation(component, fix)
     if not np.isfinite(squared):
         return None
-    joint = component.state_covariance
+    covariance = component.state_covariance
     if squared > GATE_MAHALANOBIS:
         if fix.inliers < REANCHOR_INLIERS or not reanchor:
             return None
-        joint = joint.copy()
-        joint[:3, :3] += (squared / 4.0) * component.covariance
-        total = joint[:3, :3] + fix.covariance
-    gain = np.linalg.solve(total, joint[:3]).T
+        covariance = covariance.copy()
+        covariance[:3, :3] += (squared / 4.0) * component.covariance
+        total = covariance[:3, :3] + fix.covariance
+    gain = np.linalg.solve(total, covariance[:3]).T
     kept = np.eye(6)
     kept[:, :3] -= gain
-    inflated = replace(component, state_covariance=joint)
+    inflated = replace(component, state_covariance=covariance)
     return inflated.corrected(gain, kept, residual, fix.covariance), squared / 3.0
 
 
 def from_fix(fix: LandmarkFix, number: int) -> Hypothesis:
     """Return the component of a fix alone."""
-    joint = np.eye(6)
-    joint[:3, :3] = fix.covariance
-    return Hypothesis(np.array(fix.pose, dtype=np.float64), joint, number)
+    covariance = np.eye(6)
+    covariance[:3, :3] = fix.covariance
+    return Hypothesis(np.array(fix.pose, dtype=np.float64), covariance, number)
 
 
 PRIOR_DISCONTINUITY = 1e-3

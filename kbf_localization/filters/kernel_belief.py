@@ -15,9 +15,7 @@ import numpy as np
 from kbf_localization.arrays import Array
 from kbf_localization.filters.association import Association
 from kbf_localization.filters.base import GaussianPrior
-from kbf_localization.filters.hypothesis import (
-    Hypothesis,
-)
+from kbf_localization.filters.hypothesis import Hypothesis
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.training_map.calibration import SimilarityModel
 
@@ -129,7 +127,8 @@ class KernelBelief:
 class Merged:
     """Components after merging and pruning, normalized with the null weight.
 
-    `merged_into` has the number as which each component lives on.
+    `merged_into` has the number of the component into which each was merged, pruned or not; its own
+    where it was not merged.
     """
 
     components: tuple[Hypothesis, ...]
@@ -186,7 +185,7 @@ LOG_LEAD, FIRST_LOG_LEAD = 3.0, 1.0
 is e times as probable: equals would alternate."""
 
 MIN_COVERAGE_WEIGHT = 0.1
-"""Weight of a place without map images beside a covered one, before the first confirmed pose."""
+"""Weight of a place without map images beside a covered one, while no pose is confirmed."""
 
 EVIDENCE_MEMORY = 3.0
 """Correlation lengths over which the running evidence averages: one odd view is not *lost*."""
@@ -226,7 +225,7 @@ class EstimateSelector:
         """Return the hypothesis to publish; `coverage` by the numbers of the old ones.
 
         `evidence` is that of the last image, by numbers: another hypothesis starts with it.
-        Before the first confirmed pose, a place on the map is preferred: most robots are on theirs.
+        While no pose is confirmed, a place on the map is preferred: most robots are on theirs.
         """
         self.changed = self.switched = False
         if not hypotheses:

@@ -71,7 +71,7 @@ def test_a_switch_is_reported_once_and_ends_the_confirmation():
     assert not selector.changed and not selector.switched and selector.number == 2
 
 
-def test_before_the_first_confirmation_a_covered_place_is_preferred():
+def test_while_no_pose_is_confirmed_a_covered_place_is_preferred():
     """A place without map images counts a tenth: 0.5 there is less than 0.2 on the map."""
     both = [hypothesis(1, 0.5), hypothesis(2, 0.2)]
     assert EstimateSelector().select(both, {1: 0.0, 2: 1.0}, {}).number == 2
