@@ -10,7 +10,7 @@ them, or the image's best matches, make active.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,7 +122,13 @@ class LocalKernelBayes:
         # Mb-KSR, section 4.1, and KBR, section 3.6.
         prior = self.project(rows, self.kernel_mean(rows, pose, covariance))
         weights = self.posterior_weights(observation, rows, prior)
-        return self.measure(observation, rows, weights, pose, relative_pose)
+        found = self.measure(observation, rows, weights, pose, relative_pose)
+        if not relative_pose.fitted:
+            # A measured pose must not have the prior in it, which the filter adds once more.
+            even = self.project(rows, np.ones(len(rows)))
+            alone = self.posterior_weights(observation, rows, even)
+            found = replace(found, pose=mean_pose(self.poses[rows], alone, pose))
+        return found
 
     def measure(
         self,
