@@ -314,8 +314,8 @@ def all_faults(kidnappings_each: int) -> Mapping[str, Fault]:
         "covered": partial(disturbed_images, covered, 20.0),
         "lights_out": partial(disturbed_images, in_the_dark, 30.0),
         "dim": partial(disturbed_images, dimmed, 30.0),
-        "frozen_image": partial(frozen, 30.0),
-        "late_images": partial(late, LATENESS_S),
+        "frozen_picture": partial(frozen, 30.0),
+        "late_pictures": partial(late, LATENESS_S),
         "mirrored": partial(disturbed_images, mirrored, forever),
         "upside_down": partial(disturbed_images, upside_down, forever),
         "turned_20_degrees": partial(other_drives, "turned_20_degrees"),
@@ -339,8 +339,8 @@ FAULT_TITLES = {
     "covered": "covered for 20 s",
     "lights_out": "lights out for 30 s",
     "dim": "a quarter of the light, with noise, for 30 s",
-    "frozen_image": "frozen image for 30 s",
-    "late_images": f"images {LATENESS_S} s late",
+    "frozen_picture": "frozen image for 30 s",
+    "late_pictures": f"images {LATENESS_S} s late",
     "mirrored": "mirrored",
     "upside_down": "upside down",
     "turned_20_degrees": "camera turned by 20°",
@@ -360,8 +360,8 @@ FAULT_TITLES = {
 """What the faults are called in tables and plots."""
 
 
-RENAMED_FAULTS = {"frozen_picture": "frozen_image", "late_pictures": "late_images"}
-"""Former names, accepted until the next release."""
+FAULT_ALIASES = {"frozen_image": "frozen_picture", "late_images": "late_pictures"}
+"""Other names of faults that the command takes; results have the stable keys of `metrics.json`."""
 
 
 def check_faults(text: str | None) -> list[str]:
@@ -370,7 +370,7 @@ def check_faults(text: str | None) -> list[str]:
     if text is None:
         return known
     given = (name.strip() for name in text.split(",") if name.strip())
-    names = list(dict.fromkeys(RENAMED_FAULTS.get(name, name) for name in given))
+    names = list(dict.fromkeys(FAULT_ALIASES.get(name, name) for name in given))
     for name in names:
         if name not in known:
             raise ParameterError(f"no fault is called '{name}': choose from {', '.join(known)}")

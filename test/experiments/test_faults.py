@@ -146,7 +146,7 @@ def test_metrics_have_mean_deviation_and_the_worst_run():
 def test_faults_are_chosen_by_name():
     assert len(check_faults(None)) == 21
     assert check_faults("night, dim,night") == ["night", "dim"]
-    assert check_faults("frozen_picture,late_pictures") == ["frozen_image", "late_images"]
+    assert check_faults("frozen_image,late_images") == ["frozen_picture", "late_pictures"]
     with pytest.raises(ParameterError, match="no fault is called 'fog'"):
         check_faults("fog")
     with pytest.raises(ParameterError, match="no fault is named"):
