@@ -18,6 +18,7 @@ from kbf_localization.cli.console import format_cell, print_line, print_table
 from kbf_localization.cli.options import Results
 from kbf_localization.cli.progress import show_progress
 from kbf_localization.errors import KbfError
+from kbf_localization.threads import limit_threads
 
 app = typer.Typer(add_completion=False)
 
@@ -35,6 +36,8 @@ def bench(
     ] = None,
     output: Results = None,
 ) -> None:
+    # As in the node: the filter's matrices are small.
+    limit_threads(1)
     known = available()
     chosen = names or known
     for name in chosen:
