@@ -123,12 +123,13 @@ class LocalKernelBayes:
         prior = self.project(rows, self.kernel_mean(rows, pose, covariance))
         weights = self.posterior_weights(observation, rows, prior)
         found = self.measure(observation, rows, weights, pose, relative_pose)
-        if not relative_pose.fitted:
-            # A measured pose must not have the prior in it, which the filter adds once more.
-            even = self.project(rows, np.ones(len(rows)))
-            alone = self.posterior_weights(observation, rows, even)
-            found = replace(found, pose=mean_pose(self.poses[rows], alone, pose))
-        return found
+        if relative_pose.fitted:
+            return found
+        # Without alignments the pose is a mean over the map's poses. The posterior's mean has the
+        # prior in it, which the filter would count twice: the image alone measures.
+        even = self.project(rows, np.ones(len(rows)))
+        alone = self.posterior_weights(observation, rows, even)
+        return replace(found, pose=mean_pose(self.poses[rows], alone, pose))
 
     def measure(
         self,

@@ -109,6 +109,29 @@ def test_alignment_improves_the_measured_pose(world_map, world_drive, kernel_ste
     assert np.median(aligned) < np.median(plain)
 
 
+def test_a_pose_without_alignments_is_measured_by_the_image_alone(world_map, world_drive):
+    """Bayes' rule adds the prior once; a measured pose that had it in it would add it twice."""
+    rows = np.arange(30, 42)
+    lone = subset(world_map, rows)
+    plain = BeliefParameters(rule="plain")
+    kernel_step = LocalKernelBayes(lone, world_map.calibration.similarity, plain)
+    none = RelativePoseModel(
+        ((0.0,) * 3,) * 3, ((0.0,) * 3,) * 3, (0, 1), (0, 1), (0, 0, 0), 1.0, 1.0
+    )
+    observation = lone.observe(world_drive.views[35])
+    wide = np.diag([5.0, 5.0, 2.0]) ** 2
+    likelihood = observation.similarities(np.arange(12)) ** plain.power
+    points = embed(lone.poses) / kernel_step.widths
+    gram = np.exp(-0.5 * ((points[:, None] - points[None]) ** 2).sum(axis=-1))
+    even = np.linalg.solve(gram + plain.regularization * np.eye(12), np.ones(12))
+    weights = np.maximum(even * likelihood, 0.0)
+    expected = weights / weights.sum() @ lone.poses[:, :2]
+    for start in (lone.poses[0], lone.poses[6], lone.poses[11]):
+        posterior = kernel_step.posterior(observation, start, wide, none)
+        assert len(posterior.rows) == 12
+        np.testing.assert_allclose(posterior.pose[:2], expected, atol=1e-6)
+
+
 def test_the_coverage_is_the_similarity_expected_of_the_nearest_map_pose(world_map, kernel_step):
     similarity = world_map.calibration.similarity
     offset = np.array([0.3, 0.1, 0.02])
