@@ -55,6 +55,9 @@ POOR_FOCAL, POOR_TURN_RAD, POOR_DISTORTION = 0.02, 0.01, 0.05
 """Standard deviations (of the focal length relative) beyond which a result is called poor."""
 MIN_INLIERS = 0.5
 """Fraction of the matches within the truncation, below which the model does not fit."""
+FEW_PAIRS = 30
+"""Pairs below which an unknown lever arm may be taken for focal length: with 12 in rendered offices
+one result of eight was 7 % and eight of its deviations off, with 30 none was beyond 1 %."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,11 @@ def _warnings(
                 f"the focal length is poorly determined, {focal * problem.width:.0f} px ± "
                 f"{100 * sigma[FOCAL]:.0f} %: {remedy}"
             )
+        pairs = len(problem.matches.first_poses)
+        if FORWARD in problem.free and pairs < FEW_PAIRS:
+            lines.append(
+                f"{pairs} pairs of images do not tell focal length and lever arm apart: {remedy}"
+            )
         if sigma[DISTORTION] > POOR_DISTORTION:
             lines.append(f"the distortion is poorly determined, k1 ± {sigma[DISTORTION]:.2f}")
         if problem.width >= PANORAMA_ASPECT * problem.height:
@@ -220,7 +228,7 @@ def _warnings(
         lines.append("the camera seems to be upside down")
     if inliers < MIN_INLIERS:
         lines.append(
-            f"only {100 * inliers:.0f} % of the matches fit: the camera tilts, its poses are "
-            "wrong, or it is no such camera"
+            f"only {100 * inliers:.0f} % of the matches fit: the camera tilts, its poses or stamps "
+            "are wrong, or it is no such camera; the deviations are too small"
         )
     return lines

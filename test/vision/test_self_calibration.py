@@ -18,6 +18,7 @@ from kbf_localization.vision.epipolar import MatchedPair
 from kbf_localization.vision.keypoints import detect_keypoints, mutual_matches, squared_distances
 from kbf_localization.vision.self_calibration import (
     FARTHEST_M,
+    FEW_PAIRS,
     MAX_TURN_RAD,
     NEAREST_M,
     SelfCalibration,
@@ -180,6 +181,14 @@ def test_without_turns_the_focal_length_is_called_poor() -> None:
     found = calibrate(scene(PLAIN, Mount.ahead(), straight_path()), *SIZE)
     assert any("focal length is poorly determined" in line for line in found.warnings)
     assert not found.is_determined
+
+
+def test_few_pairs_are_called_poor_where_the_lever_arm_is_unknown() -> None:
+    pairs = scene(PLAIN, Mount.ahead(), winding_path(), pairs=FEW_PAIRS)
+    assert len(pairs) == FEW_PAIRS
+    assert calibrate(pairs, *SIZE).is_determined
+    assert any("lever arm" in line for line in calibrate(pairs[:-1], *SIZE).warnings)
+    assert calibrate(pairs[:-1], *SIZE, translation=np.zeros(3)).is_determined
 
 
 def test_matches_that_mean_nothing_are_called_so() -> None:
