@@ -136,7 +136,7 @@ def _prepare_for_old_typer(command_app: typer.Typer) -> None:
 
 
 def _first_line_of_docstring(name: str) -> str:
-    # Its module begins with it; to parse all modules would take a tenth of the time of --help.
+    # Its module begins with it; parsing all modules takes longer.
     with Path(__file__).with_name(f"{name}.py").open(encoding="utf-8") as source:
         return source.readline().strip().strip('"')
 
