@@ -89,9 +89,9 @@ CALIBRATION: dict[str, Range] = {
     "angle_rad": (1e-6, 10.0),
     "exponent": (0.1, 10.0),
     "limit": (1e-6, 1e2),
-    "correlation": (1e-6, 1e6),
+    "correlation_length": (1e-6, 1e6),
     "bias_fraction": (0.0, 1.0),
-    "least_variance": (0.0, 1e6),
+    "variance_floor": (0.0, 1e6),
     "per_metre": (0.0, 1e6),
     "per_radian": (0.0, 1e6),
     "log_variance": (-1e3, 1e3),
@@ -105,13 +105,13 @@ COUNTS: Range = (0, 2**31 - 1)
 """What is counted in a map's description."""
 
 
-def check_address_space(least: int) -> None:
+def check_address_space(minimum: int) -> None:
     """Refuse a limit (`ulimit -v`) below which the libraries cannot even be loaded."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if allowed != resource.RLIM_INFINITY and allowed < least:
+    if allowed != resource.RLIM_INFINITY and allowed < minimum:
         raise KbfError(
-            f"the address space is limited to {allowed / 1e6:.0f} MB, and {least / 1e6:.0f} MB or "
-            "more are needed; raise the limit (ulimit -v), or limit the resident memory instead"
+            f"the address space is limited to {allowed / 1e6:.0f} MB, and {minimum / 1e6:.0f} MB "
+            "or more are needed; raise the limit (ulimit -v), or limit the resident memory instead"
         )
 
 
@@ -151,7 +151,7 @@ def check_parameter(name: str, value: object) -> ParameterValue:
 
 
 def shortened(value: object) -> str:
-    """Return a foreign value as text for an error; integers of 4300 digits have none."""
+    """Return a value from outside as text for an error; integers of 4300 digits have none."""
     try:
         text = repr(value)
     except ValueError:

@@ -198,8 +198,9 @@ def _calibration(training_map: TrainingMap) -> list[tuple[object, ...]]:
 
     known = training_map.calibration
     similarity, relative_pose, noise = known.similarity, known.relative_pose, known.motion_noise
-    best = np.sqrt(relative_pose.variances(relative_pose.prominence[1], relative_pose.apparent[0]))
-    worst = np.sqrt(relative_pose.variances(relative_pose.prominence[0], relative_pose.apparent[1]))
+    (low, high), (near, far) = relative_pose.prominence_range, relative_pose.separation_range
+    best = np.sqrt(relative_pose.variances(high, near))
+    worst = np.sqrt(relative_pose.variances(low, far))
     metre = np.sqrt(noise.per_metre)
     return [
         (

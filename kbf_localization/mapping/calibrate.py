@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from kbf_localization.mapping.regression import (
     fit_variances,
     robust_ridge,
 )
-from kbf_localization.motion.noise import MotionNoise
+from kbf_localization.motion.noise import MotionNoise, triple
 from kbf_localization.training_map.calibration import (
     VIEW_CORRELATION_LENGTH,
     Calibration,
@@ -44,13 +43,9 @@ from kbf_localization.training_map.calibration import (
     RelativePoseModel,
     SimilarityModel,
     table,
-    triple,
 )
 from kbf_localization.training_map.map_file import read_map
 from kbf_localization.training_map.training_map import TrainingMap, map_spacing
-
-if TYPE_CHECKING:
-    from kbf_localization.training_map.training_map import TrainingMap
 
 TRACKING_SIGMA = np.array([0.08, 0.08, 0.14])
 """Standard deviation, in d₀ and φ₀, of a right hypothesis during tracking."""
@@ -230,7 +225,7 @@ def _with_statistics(
     correlation = max(fraction * length, VIEW_CORRELATION_LENGTH)
     return replace(
         evidence,
-        correlation=correlation,
+        correlation_length=correlation,
         median=median,
         q005=min(q005, 0.0),
         bias_fraction=min(correlation / length, 1.0),
@@ -276,10 +271,10 @@ def fit_relative_pose(pairs: HeldOutPairs) -> RelativePoseModel:
     none = RelativePoseModel(
         coefficients=table(np.zeros((3, 3))),
         log_variance=table(wide),
-        prominence=(0.0, 1.0),
-        apparent=(0.0, 1.0),
-        least_variance=triple((MIN_SIGMA * similarity.scales) ** 2),
-        correlation=1.0,
+        prominence_range=(0.0, 1.0),
+        separation_range=(0.0, 1.0),
+        variance_floor=triple((MIN_SIGMA * similarity.scales) ** 2),
+        correlation_length=1.0,
         bias_fraction=1.0,
     )
     near = pairs.independent & (pairs.distances < MAX_ALIGNED_DISTANCE * similarity.distance_m)
@@ -324,7 +319,7 @@ def with_errors(
     residuals = np.clip(errors / np.sqrt(result.variances(prominence, apparent)), -3.0, 3.0)
     numbers = [number for number, _, _ in used]
     correlation, fraction = fit_residual_correlation(residuals, numbers, probes, similarity, 5.0)
-    return replace(result, correlation=correlation, bias_fraction=fraction)
+    return replace(result, correlation_length=correlation, bias_fraction=fraction)
 
 
 def fit_residual_correlation(

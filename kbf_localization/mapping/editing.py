@@ -16,8 +16,7 @@ from kbf_localization.landmarks.landmark_map import LandmarkMap
 from kbf_localization.landmarks.table import LandmarkTable
 from kbf_localization.mapping.calibrate import calibrate_from_map
 from kbf_localization.mapping.frames import check_extent
-from kbf_localization.motion.noise import MotionNoise
-from kbf_localization.training_map.calibration import triple
+from kbf_localization.motion.noise import MotionNoise, triple
 from kbf_localization.training_map.training_map import TrainingMap, subset
 from kbf_localization.vision.registry import same_descriptions
 
@@ -79,7 +78,7 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
 
 
 def _merged_references(maps: Sequence[TrainingMap]) -> Array | None:
-    """Return the known poses beside estimated ones, NaN for maps without any."""
+    """Return the known poses beside the estimated, NaN for maps without any."""
     if all(part.reference_poses is None for part in maps):
         return None
     unknown = [np.full_like(part.poses, np.nan) for part in maps]

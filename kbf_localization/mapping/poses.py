@@ -1,4 +1,4 @@
-"""Where a map's poses come from: given ones, or those estimated from odometry and images."""
+"""Where a map's poses come from: given, or estimated from odometry and images."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def with_poses(
 
     "given" takes the drives' own poses, "odometry" estimates all from odometry and images. "auto"
     takes given poses where all drives have them, at half of their images or more; else all are
-    estimated, and the given ones hold the frame. With `refine` all are estimated as well: given
+    estimated, and the given poses hold the frame. With `refine` all are estimated as well: given
     poses are noisy, and those that odometry and closures contradict are mended.
     """
     if poses_from not in POSES_FROM:

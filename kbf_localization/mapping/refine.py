@@ -52,7 +52,7 @@ class Mended:
 
 
 def given_anchors(drives: Sequence[Drive], step_m: float = ANCHOR_STEP_M) -> list[Anchor]:
-    """Return known poses every `step_m` along the drives that have some, with claimed or usual σ.
+    """Return known poses every `step_m` along the drives that have some, with claimed or default σ.
 
     They are doubtful: the graph gives up those that all else contradicts.
     """
@@ -79,7 +79,7 @@ def given_anchors(drives: Sequence[Drive], step_m: float = ANCHOR_STEP_M) -> lis
 
 
 def mended_stretches(drives: Sequence[Drive], estimates: PoseEstimates) -> list[Mended]:
-    """Return where the estimated poses contradict the given ones, or fill a gap in them."""
+    """Return where the estimated poses contradict the given poses, or fill a gap in them."""
     found: list[Mended] = []
     for drive, trajectory in zip(drives, estimates.trajectories):
         if drive.poses is None:

@@ -94,8 +94,8 @@ def fit_variances(
     return replace(
         relative_pose,
         log_variance=table(rows),
-        prominence=(float(low[0]), float(high[0])),
-        apparent=(float(low[1]), float(high[1])),
+        prominence_range=(float(low[0]), float(high[0])),
+        separation_range=(float(low[1]), float(high[1])),
     )
 
 
@@ -108,7 +108,7 @@ def fit_likelihood_ratio(
 ) -> LikelihoodRatioModel:
     """Fit a logistic regression of right against wrong places.
 
-    A random wrong place has a quarter of the weight of a hard one: the hard ones decide.
+    A random wrong place has a quarter of the weight of a hard place: the hard places decide.
     """
     if min(len(right), len(hardest)) < MIN_EXAMPLES // 4:
         return LikelihoodRatioModel(0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
@@ -138,9 +138,9 @@ def fit_likelihood_ratio(
         contrast,
         prominence,
         expected,
-        bias=float(fit.x[3]),
+        intercept=float(fit.x[3]),
         limit=float(np.log(2.0 + len(hardest))),
-        correlation=1.0,
+        correlation_length=1.0,
         median=0.0,
         q005=0.0,
     )

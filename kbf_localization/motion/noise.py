@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import motion_jacobian, relative, wrap_angle
@@ -31,6 +32,12 @@ SWEEPS = 20
 Triple = tuple[float, float, float]
 
 
+def triple(values: ArrayLike) -> Triple:
+    """Return three numbers as the models hold them."""
+    first, second, third = np.asarray(values, dtype=np.float64)
+    return float(first), float(second), float(third)
+
+
 @dataclass(frozen=True)
 class MotionNoise:
     """Hold Q(u): variances of the odometry's error forward, left and in heading, (3,) each.
@@ -47,6 +54,15 @@ class MotionNoise:
     def variances(self, distance_m: float, turned_rad: float) -> Array:
         """Return the variances (3,) of a motion."""
         return distance_m * np.array(self.per_metre) + turned_rad * np.array(self.per_radian)
+
+
+def fit_motion_noise(
+    drives: Iterable[tuple[Array, Array]], window_m: float, window_rad: float
+) -> MotionNoise:
+    """Fit Q to the errors of odometry over windows of drives: true poses and odometry (t, 3)."""
+    errors, lengths = errors_over_windows(drives, window_m, window_rad)
+    per_metre, per_radian, outliers = noise_growth(errors, lengths, window_m, window_rad)
+    return MotionNoise(triple(per_metre), triple(per_radian), outliers)
 
 
 def errors_over_windows(
@@ -92,7 +108,7 @@ def noise_growth(
     Forward, left and heading: in m²/m, m²/m and rad²/m, then m²/rad, m²/rad and rad²/rad. The
     windows are those of `errors_over_windows`.
     """
-    per_metre, per_radian = least_growth(window_m, window_rad)
+    per_metre, per_radian = min_growth(window_m, window_rad)
     outliers = np.zeros(len(errors), dtype=bool)
     if len(errors) < 4:
         return per_metre, per_radian, 0
@@ -111,7 +127,7 @@ def noise_growth(
     return per_metre, per_radian, int(outliers.sum())
 
 
-def least_growth(window_m: float, window_rad: float) -> tuple[Array, Array]:
+def min_growth(window_m: float, window_rad: float) -> tuple[Array, Array]:
     """Return variances (3,) per metre and per radian of the best odometry over a window.
 
     Over `window_m` metres the position errs by MIN_RELATIVE_ERROR of them. An error to the left is
@@ -126,8 +142,8 @@ def least_growth(window_m: float, window_rad: float) -> tuple[Array, Array]:
 
 
 MIN_REPORTED, MAX_REPORTED = 0.25, 100.0
-"""Of the calibrated variances: reported ones never count for less, since they leave out correlated
-errors; larger ones are jumps of an invented covariance."""
+"""Of the calibrated variances: reported variances never count for less, since they leave out
+correlated errors; larger variances are jumps of an invented covariance."""
 
 _MAX_VARIANCES = np.square((MAX_SIGMA_M, MAX_SIGMA_M, MAX_SIGMA_RAD))
 
@@ -166,7 +182,7 @@ def added_variances(start: Array, before: Array, end: Array, after: Array) -> Ar
 
 
 def sane_variances(reported: Array, calibrated: Array) -> Array | None:
-    """Return the reported variances (3,), bounded below by the calibrated ones; None if not sane.
+    """Return the reported variances (3,), bounded below by the calibrated; None if not sane.
 
     Sane means that none exceeds `MAX_REPORTED` times the calibrated one and not all are too small.
     """
@@ -177,7 +193,7 @@ def sane_variances(reported: Array, calibrated: Array) -> Array | None:
 
 
 MAX_SURPRISE = 4.0
-"""Bound of a mean square whose expectation is one: larger ones are outliers."""
+"""Bound of a mean square whose expectation is one: larger values are outliers."""
 
 MAX_INFLATION, BROKEN_INFLATION = 100.0, 16.0
 """Bound of the adaptation, ten times the calibrated error; and the inflation, four times that

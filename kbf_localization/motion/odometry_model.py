@@ -12,7 +12,7 @@ STANDING_STILL_M = 0.003
 """Below this translation its direction is noise of the encoders: the motion is all rotation."""
 
 GLITCH = 10.0
-"""Wheels slip ten times their usual error now and then, but not farther."""
+"""Wheels slip ten times their ordinary error now and then, but not farther."""
 
 MIN_VARIANCE = 1e-8
 """A drive whose odometry equals its poses gives zero, which no Gaussian density has."""

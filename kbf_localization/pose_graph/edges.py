@@ -8,7 +8,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import compose, relative, wrap_angle
-from kbf_localization.motion.noise import MotionNoise, errors_over_windows, noise_growth
+from kbf_localization.motion.noise import MotionNoise, fit_motion_noise, triple
 from kbf_localization.pose_graph.keyframes import Keyframes
 
 ODOMETRY_M, ODOMETRY_RELATIVE = 0.004, 0.02
@@ -18,7 +18,7 @@ VISUAL_M, VISUAL_RELATIVE = 0.003, 0.02
 VISUAL_RAD, VISUAL_PER_RAD = np.radians(0.12), 0.01
 """σ of the motion between keyframes after a drive's own adjustment: images hold the heading."""
 WINDOW_M, WINDOW_RAD = 2.0, 2.0
-USUAL_NOISE = MotionNoise((0.004, 0.0045, 0.00025), (0.0003, 0.0002, 0.0008))
+WHEEL_NOISE = MotionNoise((0.004, 0.0045, 0.00025), (0.0003, 0.0002, 0.0008))
 """Of wheels over windows of 2 m, without their heading bias: what covariances claim where closures
 do not measure it. Errors of wheels are correlated, so that this is more than edge by edge."""
 STEP_SIGMA = 1e-3
@@ -77,7 +77,7 @@ class OdometryEdges(Edges):
 
 
 def odometry_edges(keyframes: Keyframes) -> OdometryEdges:
-    """Return the wheels' motions between keyframes, with the usual noise of wheels."""
+    """Return the wheels' motions between keyframes, with the noise of wheels."""
     first = keyframes.consecutive()
     motions = relative(keyframes.odometry[first], keyframes.odometry[first + 1])
     driven = keyframes.path_m[first + 1] - keyframes.path_m[first]
@@ -118,19 +118,17 @@ def fitted_noise(motions: Array, poses: Array, keyframes: Keyframes, rows: Rows)
             chain.append(compose(chain[-1], motions[edge]))
         if len(own) > 2:
             pairs.append((poses[own], np.array(chain)))
-    errors, lengths = errors_over_windows(pairs, WINDOW_M, WINDOW_RAD)
-    per_metre, per_radian, outliers = noise_growth(errors, lengths, WINDOW_M, WINDOW_RAD)
-    return MotionNoise(_triple(per_metre), _triple(per_radian), outliers)
+    return fit_motion_noise(pairs, WINDOW_M, WINDOW_RAD)
 
 
-def at_least_usual(noise: MotionNoise) -> MotionNoise:
-    """Return the noise, nowhere below what wheels usually err by.
+def at_least_wheel_noise(noise: MotionNoise) -> MotionNoise:
+    """Return the noise, nowhere below that of wheels.
 
     Poses that follow the wheels fit them better than the truth would.
     """
     return MotionNoise(
-        _triple(np.maximum(noise.per_metre, USUAL_NOISE.per_metre)),
-        _triple(np.maximum(noise.per_radian, USUAL_NOISE.per_radian)),
+        triple(np.maximum(noise.per_metre, WHEEL_NOISE.per_metre)),
+        triple(np.maximum(noise.per_radian, WHEEL_NOISE.per_radian)),
         noise.set_aside,
     )
 
@@ -142,11 +140,6 @@ def with_noise(edges: OdometryEdges, noise: MotionNoise, keyframes: Keyframes) -
     variances = driven[:, None] * np.array(noise.per_metre)
     variances = variances + turned[:, None] * np.array(noise.per_radian) + STEP_SIGMA**2
     return replace(edges, whitening=_whitening(variances))
-
-
-def _triple(values: Array) -> tuple[float, float, float]:
-    first, second, third = (float(value) for value in values)
-    return first, second, third
 
 
 def _whitening(variances: Array) -> Array:

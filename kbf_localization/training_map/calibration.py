@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import relative
-from kbf_localization.motion.noise import MotionNoise, Triple
+from kbf_localization.motion.noise import MotionNoise, Triple, triple
 
 Table = tuple[Triple, Triple, Triple]
 
@@ -72,17 +72,17 @@ class LikelihoodRatioModel:
 
     A logistic regression on the contrast, on the prominence of the alignment and on the coverage,
     the relative similarity that is expected; `limit` bounds it by the number of examples. Images
-    along a short path err alike: over a scaled distance of `correlation` there is one independent
-    image. A fraction `bias_fraction` of the errors' variance is correlated (AR(1)), the rest is
-    white. At right poses the ratio has the median `median` and the 0.5 % quantile `q005`.
+    along a short path err alike: over a scaled distance of `correlation_length` there is one
+    independent image. A fraction `bias_fraction` of the errors' variance is correlated (AR(1)), the
+    rest is white. At right poses the ratio has the median `median` and the 0.5 % quantile `q005`.
     """
 
-    contrast: float
-    prominence: float
-    expected: float
-    bias: float
+    contrast_coefficient: float
+    prominence_coefficient: float
+    coverage_coefficient: float
+    intercept: float
     limit: float
-    correlation: float
+    correlation_length: float
     median: float
     q005: float
     bias_fraction: float = 1.0
@@ -90,10 +90,10 @@ class LikelihoodRatioModel:
     def log_odds(self, contrast: ArrayLike, prominence: ArrayLike, coverage: ArrayLike) -> Array:
         """Return the bounded logit of images with these features, whatever the coverage."""
         logit = (
-            self.contrast * np.asarray(contrast)
-            + self.prominence * np.asarray(prominence)
-            + self.expected * np.asarray(coverage)
-            + self.bias
+            self.contrast_coefficient * np.asarray(contrast)
+            + self.prominence_coefficient * np.asarray(prominence)
+            + self.coverage_coefficient * np.asarray(coverage)
+            + self.intercept
         )
         return np.asarray(np.clip(logit, -self.limit, self.limit))
 
@@ -103,11 +103,11 @@ class LikelihoodRatioModel:
 
     def bias_correlation(self, scaled_distance: float) -> float:
         """Return the correlation of the AR(1) errors of images so far apart."""
-        return float(np.exp(-scaled_distance * self.bias_fraction / self.correlation))
+        return float(np.exp(-scaled_distance * self.bias_fraction / self.correlation_length))
 
     def information_fraction(self, scaled_distance: float) -> float:
         """Return the information of an image, after a path, as a fraction of an independent one."""
-        return information_fraction(scaled_distance, self.correlation)
+        return information_fraction(scaled_distance, self.correlation_length)
 
 
 @dataclass(frozen=True)
@@ -117,17 +117,17 @@ class RelativePoseModel:
     `coefficients` (3, 3): rows forward, left, heading; columns shift, zoom, 1; all zero where none
     could be fitted. `log_variance` (3, 3) of a measured pose forward (m²), left (m²) and in
     heading (rad²): intercept, slope in the alignment's prominence, slope in the apparent
-    separation; both are clipped to the ranges `prominence` and `apparent` of the fit;
-    `least_variance` (3,) is added. A fraction `bias_fraction` of the variance is a Gauss–Markov
-    bias, whose correlation falls to 1/e over a scaled distance of `correlation`.
+    separation; both are clipped to the ranges of the fit; `variance_floor` (3,) is added. A
+    fraction `bias_fraction` of the variance is a Gauss–Markov bias, whose correlation falls to 1/e
+    over a scaled distance of `correlation_length`.
     """
 
     coefficients: Table
     log_variance: Table
-    prominence: tuple[float, float]
-    apparent: tuple[float, float]
-    least_variance: Triple
-    correlation: float
+    prominence_range: tuple[float, float]
+    separation_range: tuple[float, float]
+    variance_floor: Triple
+    correlation_length: float
     bias_fraction: float
 
     @property
@@ -145,22 +145,22 @@ class RelativePoseModel:
         features = np.stack(
             (
                 np.ones_like(np.asarray(prominence, dtype=np.float64)),
-                np.clip(prominence, *self.prominence),
-                np.clip(apparent, *self.apparent),
+                np.clip(prominence, *self.prominence_range),
+                np.clip(apparent, *self.separation_range),
             ),
             axis=-1,
         )
-        return np.asarray(np.exp(features @ np.array(self.log_variance).T) + self.least_variance)
+        return np.asarray(np.exp(features @ np.array(self.log_variance).T) + self.variance_floor)
 
 
 @dataclass(frozen=True)
 class Calibration:
     """All models of a map, fitted to `probes` images of `drives` drives.
 
-    `likelihood_ratio` is the evidence for a place, `continuity` that an image continues the one
-    before, where odometry leads. `revisits` tells whether the probes were compared with images of
-    other times: of other drives, or of the same one on a later visit. Without revisits the
-    calibration is optimistic.
+    `likelihood_ratio` is the evidence for a place, `continuity` that an image continues the
+    previous image, where odometry leads. `revisits` tells whether the probes were compared with
+    images of other times: of other drives, or of the same drive on a later visit. Without revisits
+    the calibration is optimistic.
     """
 
     similarity: SimilarityModel
@@ -184,12 +184,6 @@ def information_fraction(scaled_distance: float, correlation: float) -> float:
     It is (1 − ρ)/(1 + ρ), where the errors' correlation is ρ = exp(−scaled_distance/correlation).
     """
     return float(np.tanh(0.5 * scaled_distance / correlation))
-
-
-def triple(values: ArrayLike) -> Triple:
-    """Return three numbers as the models hold them."""
-    first, second, third = np.asarray(values, dtype=np.float64)
-    return float(first), float(second), float(third)
 
 
 def table(values: ArrayLike) -> Table:

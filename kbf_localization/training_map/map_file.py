@@ -100,6 +100,8 @@ OPTIONAL = {
 }
 """What not every map has: only one with a pyramid has words."""
 
+_PLAIN_TYPES = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING)
+
 DESCRIPTION = "description"
 """Settings, sources, parameters, calibration and the plan's place, as JSON text."""
 
@@ -369,7 +371,7 @@ def _trajectories(arrays: _Arrays) -> tuple[Array, ...]:
 
 
 def _reference_poses(arrays: _Arrays) -> Array | None:
-    """Return the known poses (n, 3) of a map with estimated ones; None where it has none."""
+    """Return the known poses (n, 3) of a map with estimated poses; None where it has none."""
     if "reference_poses" not in arrays:
         return None
     poses = arrays.read("reference_poses")
@@ -458,6 +460,9 @@ class _Arrays:
         dataset = self._content[stored]
         if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
             raise ValueError(f"'{name}' is not an array")
+        # Types within types take h5py a gigabyte for 60 kB; no array here has such.
+        if dataset.id.get_type().get_class() not in _PLAIN_TYPES:
+            raise ValueError(f"'{name}' is of no plain type")
         if dataset.chunks is not None or dataset.is_virtual or dataset.external:
             raise ValueError(f"'{name}' is not stored in one piece")
         offset = dataset.id.get_offset()

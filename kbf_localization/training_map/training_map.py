@@ -96,7 +96,7 @@ class TrainingMap:
     - `trajectories`: the poses (m, 3) of each source, in the map or not; empty in old maps.
     - `landmarks` measure poses precisely; None where the map has none.
     - `own_frame`: the poses were estimated, and no known pose says where their frame lies.
-    - `reference_poses` (n, 3): poses of the images that were known beside the estimated ones, to
+    - `reference_poses` (n, 3): poses of the images that were known beside the estimated, to
       compare with; NaN where one was not, None where none was.
     """
 
@@ -308,6 +308,13 @@ class MapObservation:
             return None
         return landmarks.bearings(keypoints, self.description.image_size)
 
+    def landmarks_shown(self, rows: Rows) -> int:
+        """Return the most landmarks that an image of the map's `rows` has, 0 without bearings."""
+        landmarks = self.training_map.landmarks
+        if landmarks is None or not self.has_landmarks:
+            return 0
+        return landmarks.table.most_of(rows)
+
     def landmark_fix(self, rows: Rows, pose: Array, covariance: Array) -> LandmarkFix | None:
         """Measure the pose on the landmarks of the map's `rows`, starting from a Gaussian there."""
         landmarks, keypoints = self.training_map.landmarks, self.description.keypoints
@@ -370,7 +377,7 @@ def _log(similarities: Array) -> Array:
 
 SMALL_MAP = 2500
 """Maps up to this size keep all that was ever computed (50 MB)."""
-KEPT_ROWS = 800
+MAX_KEPT_ROWS = 800
 """Rows kept of a larger map: a few times what a tracking step needs."""
 
 
@@ -385,7 +392,7 @@ class ImageGramCache:
         self._map = training_map
         self._power = power
         count = len(training_map.poses)
-        self._capacity = count if count <= SMALL_MAP else KEPT_ROWS
+        self._capacity = count if count <= SMALL_MAP else MAX_KEPT_ROWS
         self._rows: Rows = np.zeros(0, dtype=np.intp)
         self._slot_of = np.full(count, -1, dtype=np.intp)
         self._block: Array = np.zeros((0, 0))

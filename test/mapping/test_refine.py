@@ -43,8 +43,8 @@ def test_a_jump_and_a_gap_in_given_poses_are_mended_and_named() -> None:
 
 def test_given_poses_hold_with_what_their_source_claims() -> None:
     recorded = replace(drive("amcl", circle(0.3), WORLD), poses=circle(0.3))
-    usual = given_anchors([recorded], step_m=2.0)
-    assert usual[0].sigma == pytest.approx(GIVEN_SIGMA)
+    ordinary = given_anchors([recorded], step_m=2.0)
+    assert ordinary[0].sigma == pytest.approx(GIVEN_SIGMA)
     claimed = np.tile(np.diag([0.2, 0.3, 0.1]) ** 2, (len(recorded), 1, 1))
     object.__setattr__(recorded, "pose_covariances", claimed)
     assert given_anchors([recorded], step_m=2.0)[0].sigma == pytest.approx((0.2, 0.3, 0.1))

@@ -30,12 +30,12 @@ def test_variances_per_metre_and_radian_are_recovered(seed):
 
 def test_one_glitch_of_100_m_moves_nothing_and_is_set_aside():
     errors, lengths = windows(300, 7)
-    usual = noise_growth(errors, lengths, WINDOW_M, WINDOW_RAD)
+    ordinary = noise_growth(errors, lengths, WINDOW_M, WINDOW_RAD)
     errors[100] = (100.0, -100.0, 1.5)
     found = noise_growth(errors, lengths, WINDOW_M, WINDOW_RAD)
-    assert usual[2] == 0 and found[2] == 1
+    assert ordinary[2] == 0 and found[2] == 1
     # It counts as nine variances, by a leverage of at most 4/n in a line of two unknowns.
-    for before, after in zip(usual[:2], found[:2], strict=True):
+    for before, after in zip(ordinary[:2], found[:2], strict=True):
         np.testing.assert_allclose(after, before, rtol=9.0 * 4.0 / 300.0)
 
 

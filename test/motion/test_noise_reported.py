@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbf_localization.geometry import compose
+from kbf_localization.limits import MAX_SIGMA_M, MAX_SIGMA_RAD
 from kbf_localization.motion.noise import (
     MAX_REPORTED,
     MIN_REPORTED,
@@ -93,19 +94,41 @@ def test_a_robot_that_stands_has_no_noise_whatever_its_covariance_does() -> None
     assert sane_variances(np.full(3, 1e-6), np.zeros(3)) is None
 
 
-values = st.lists(st.floats(), min_size=9, max_size=9)
+def test_noise_beyond_a_hundred_times_the_calibrated_or_all_too_small_is_passed_over() -> None:
+    """Against its definition, for noises over eight orders of magnitude."""
+    draw = np.random.default_rng(0)
+    low, high = MIN_REPORTED * CALIBRATION, MAX_REPORTED * CALIBRATION
+    outcomes = set()
+    for _ in range(300):
+        pose, motion = draw.normal(size=3), 0.1 * draw.normal(size=3)
+        covariance, noise = (
+            np.diag(10.0 ** draw.uniform(-5.0, -3.0, 3)),
+            10.0 ** draw.uniform(-8, 0, 3),
+        )
+        end, after = accumulated(pose, covariance, motion, np.diag(noise))
+        added = added_variances(pose, covariance, end, after)
+        found = sane_variances(added, CALIBRATION)
+        sane = not (noise > high).any() and (noise > low).any()
+        assert (found is not None) == sane
+        if sane:
+            np.testing.assert_allclose(found, np.maximum(noise, low), rtol=1e-4)
+        outcomes.add(sane)
+    assert outcomes == {True, False}
 
 
-@given(values, values, st.lists(st.floats(-10.0, 10.0), min_size=6, max_size=6))
-def test_whatever_comes_is_passed_over_or_within_bounds(
-    before: list[float], after: list[float], poses: list[float]
-) -> None:
-    first, second = np.array(before).reshape(3, 3), np.array(after).reshape(3, 3)
-    if not (is_covariance(first) and is_covariance(second)):
-        return
-    added = added_variances(np.array(poses[:3]), first, np.array(poses[3:]), second)
-    found = None if added is None else sane_variances(added, CALIBRATION)
-    assert (
-        found is None
-        or ((found >= MIN_REPORTED * CALIBRATION) & (found <= MAX_REPORTED * CALIBRATION)).all()
-    )
+values = st.lists(st.floats(), min_size=6, max_size=6)
+
+
+@given(values)
+def test_a_covariance_is_finite_with_variances_within_the_limits(numbers: list[float]) -> None:
+    matrix = np.zeros((3, 3))
+    matrix[np.triu_indices(3)] = numbers
+    matrix = np.where(np.tri(3, dtype=bool), matrix.T, matrix)
+    limits = np.square((MAX_SIGMA_M, MAX_SIGMA_M, MAX_SIGMA_RAD))
+    variances = np.diag(matrix)
+    finite = bool(np.isfinite(matrix).all())
+    within = ((variances >= 0.0) & (variances <= limits)).all() and variances.any()
+    assert is_covariance(matrix) == bool(finite and within)
+    if finite and np.abs(matrix).max() < 1e100:
+        skew = matrix + np.triu(np.full((3, 3), 1.0 + 1e-5 * np.abs(variances).max()), 1)
+        assert not is_covariance(skew)

@@ -65,11 +65,11 @@ def test_refuses_drives_without_a_usable_step():
 def test_one_wild_reading_does_not_make_the_noise():
     generator = np.random.default_rng(1)
     motions = generator.normal(0.0, 0.01, (400, 3))
-    usual = noise_between(np.zeros((400, 3)), motions, np.zeros((400, 3)))
+    ordinary = noise_between(np.zeros((400, 3)), motions, np.zeros((400, 3)))
     motions[7] = (100.0, -100.0, 3.0)
     wild = noise_between(np.zeros((400, 3)), motions, np.zeros((400, 3)))
-    # It counts as ten usual errors: as a hundred variances among four hundred.
-    np.testing.assert_array_less(wild[[0, 1, 3]], 1.4 * usual[[0, 1, 3]])
+    # It counts as ten ordinary errors: as a hundred variances among four hundred.
+    np.testing.assert_array_less(wild[[0, 1, 3]], 1.4 * ordinary[[0, 1, 3]])
 
 
 def test_maximum_likelihood_is_where_the_likelihoods_slope_is_zero():

@@ -213,11 +213,26 @@ def describe(old: bytes, new: bytes) -> Tamper:
     return tamper
 
 
+def nest(depth: int) -> Tamper:
+    """Poses of arrays of arrays of numbers: from 60 kB of types h5py makes a gigabyte."""
+
+    def tamper(file: h5py.File) -> None:
+        del file["poses"]
+        kind = h5py.h5t.IEEE_F64LE
+        for _ in range(depth):
+            kind = h5py.h5t.array_create(kind, (1,))
+        h5py.h5d.create(file.id, b"poses", kind, h5py.h5s.create_simple((7, 3)))
+
+    return tamper
+
+
 HOSTILE: dict[str, tuple[Tamper, str]] = {
     "no poses": (drop("poses"), "'poses' is missing"),
     "a group": (lambda file: (drop("poses")(file), file.create_group("poses"))[0], "not an array"),
     "pose as text": (put("poses", data=np.array([[b"a"] * 3] * 7)), "type"),
     "poses of objects": (put("poses", data="text", dtype=h5py.string_dtype()), "type"),
+    "types within types": (nest(1500), "'poses' is of no plain type"),
+    "references": (put("poses", shape=(7, 3), dtype=h5py.ref_dtype), "'poses' is of no plain type"),
     "absurd shape": (
         put("histograms", shape=(10**12, 105), dtype="u1", chunks=(1, 105)),
         "not stored in one piece",
