@@ -31,7 +31,11 @@ from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.camera.camera_info import fitted
 from kbf_localization.vision.epipolar import MatchedPair
 from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared_distances
-from kbf_localization.vision.self_calibration import calibrate, choose_pairs
+from kbf_localization.vision.self_calibration import (
+    UNDETERMINED_FOCAL,
+    calibrate,
+    choose_pairs,
+)
 
 MIN_CLOCK_OFFSET_S, CLOCK_SIGMAS = 0.05, 4.0
 """An offset of the camera's clock that is smaller, or less sure, is not corrected."""
@@ -219,6 +223,7 @@ def _camera(
                     keyframes.odometry[b],
                     keypoints[a].pixels[first].astype(np.float64),
                     keypoints[b].pixels[second].astype(np.float64),
+                    float(keyframes.moving_s[b] - keyframes.moving_s[a]),
                 )
             )
     try:
@@ -226,5 +231,7 @@ def _camera(
     except ParameterError as error:
         return None, Mount.ahead(), 0.0, [f"{error}; the poses are the odometry's alone"]
     lines = [f"camera learned from wheels and images: {learned.described}", *learned.warnings]
+    if learned.focal_sigma > UNDETERMINED_FOCAL:
+        return None, Mount.ahead(), 0.0, [*lines, "the poses are the odometry's alone"]
     sigma_m = 0.0 if mount is not None else learned.forward_sigma_m
     return fitted(learned.camera, *size), mount or learned.mount, sigma_m, lines

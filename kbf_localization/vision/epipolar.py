@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array, Flags, Rows
@@ -31,6 +32,8 @@ FOCALS = np.geomspace(0.4, 2.5, 10)
 """The focal lengths that are tried, in image widths."""
 YAWS, PITCHES = np.arange(-4, 4) * np.pi / 8, (0.0, 0.15, -0.15, 0.3, -0.3)
 """The directions of view that are tried; the opposite ones have the same epipolar lines."""
+LEVERS_M = (0.0, 0.5, -0.5)
+"""The lever arms that are tried."""
 GRID_MATCHES, GRID_TRUNCATION_PX, STARTS = 600, 12.0, 3
 """Matches with which the grid is searched, the error of an outlier between its points, and how
 many of its best points are refined."""
@@ -50,16 +53,24 @@ COARSE_STEPS, STEPS, CONVERGED = 5, 12, 1e-5
 """Steps at each scale at most, and the change of log f, k1, radians or metres that ends them."""
 DISTORTION_SIGMA, FORWARD_SIGMA_M = 0.3, 0.3
 """Priors: lenses that are called pinhole have less k1, small robots a shorter lever arm."""
-MAX_DISTORTION, MAX_FORWARD_M = 0.6, 2.0
+MAX_DISTORTION, MAX_FORWARD_M, MAX_BIAS = 0.6, 2.0, 0.1
 UPRIGHT_MARGIN = 0.05
 """Relative cost by which an upside-down camera must fit better to be believed."""
-FOCAL, DISTORTION, PITCH, YAW, FORWARD = range(5)
-"""What is learned: log f in image widths, k1, radians, and metres."""
+HEADING_BIAS_SIGMA = 0.008
+"""rad/s, prior of wheels that turn too far to one side: half a degree a second."""
+FOCAL, DISTORTION, PITCH, YAW, FORWARD, BIAS = range(6)
+"""What is learned: log f in image widths, k1, radians, metres, and the wheels' rad/s."""
+VALUES = 6
+START_SIGMAS = np.array([0.01, 0.05])
+"""rad: how far a pair's turn, and the direction of its motion, are off; then as the pairs show."""
+LEAST_SIGMAS, MOST_SIGMAS = np.array([2e-4, 1e-3]), np.array([0.05, 0.2])
 MIN_CURVATURE = 1e-2
 """Of the cost, below which nothing is known: ten radians, or tens of times the focal length."""
 CHI2_MEDIAN = 0.455
 """Of one degree of freedom: the median of squares over their mean."""
-PRIOR_PRECISION = np.array([0.0, DISTORTION_SIGMA**-2, 0.0, 0.0, FORWARD_SIGMA_M**-2])
+PRIOR_PRECISION = np.array(
+    [0.0, DISTORTION_SIGMA**-2, 0.0, 0.0, FORWARD_SIGMA_M**-2, HEADING_BIAS_SIGMA**-2]
+)
 KEPT_LENSES = 6
 """Lenses whose rays are kept: those of a numeric derivative."""
 _DIFFERENCE = 1e-4
@@ -71,23 +82,35 @@ class MatchedPair:
     """Two images of one camera: the base's poses, and pixels (k, 2) that show the same.
 
     A pose is (x, y, heading), or with the base's height, pitch and roll where these are known.
+    Between poses that wheels report the robot moved for `seconds`, with a heading bias that is
+    learned; with 0 the poses are taken as they are.
     """
 
     first_pose: Array
     second_pose: Array
     first_pixels: Array
     second_pixels: Array
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class CameraState:
-    """`values` (5,) in the order of FOCAL to FORWARD; an upside-down camera has roll π."""
+    """`values` (6,) in the order of FOCAL to BIAS; an upside-down camera has roll π.
+
+    `motions` (p, 2) are by how much each pair's poses turn too far left, and by how much the
+    direction of their motion does, rad; None: by nothing.
+    """
 
     values: Array
     upside_down: bool = False
+    motions: Array | None = None
 
     def with_values(self, values: Array) -> CameraState:
         return replace(self, values=values)
+
+    def changed(self, values: Array, motions: Array) -> CameraState:
+        before = 0.0 if self.motions is None else self.motions
+        return replace(self, values=_within_limits(self.values + values), motions=before + motions)
 
     def opposite(self) -> CameraState:
         values = self.values.copy()
@@ -99,7 +122,7 @@ class CameraState:
 class MatchTable:
     """All matches in one table: pixels (m, 2) each, the pair (m,), the base's states (p, 6) each.
 
-    A state is (x, y, heading, height, pitch, roll).
+    A state is (x, y, heading, height, pitch, roll). Wheels moved for `seconds` (p,).
     """
 
     first: Array
@@ -107,6 +130,7 @@ class MatchTable:
     pair: Rows
     first_poses: Array
     second_poses: Array
+    seconds: Array
     translation: Array | None
     mount: Mount | None
 
@@ -119,6 +143,7 @@ class MatchTable:
         ):
             raise ParameterError("the camera's translation is not three finite numbers")
         kept: list[tuple[Array, Array, Array, Array]] = []
+        seconds: list[float] = []
         for pair in pairs:
             poses = [np.asarray(pose, np.float64) for pose in (pair.first_pose, pair.second_pose)]
             first, second = as_pixels(pair.first_pixels), as_pixels(pair.second_pixels)
@@ -134,6 +159,7 @@ class MatchTable:
             rows = rows[:: max(1, -(-len(rows) // MAX_MATCHES))]
             states = [np.append(pose, np.zeros(6 - len(pose))) for pose in poses]
             kept.append((first[rows], second[rows], states[0], states[1]))
+            seconds.append(pair.seconds)
         count = sum(len(item[0]) for item in kept)
         if len(kept) < MIN_PAIRS or count < MIN_MATCHES:
             raise ParameterError(
@@ -146,6 +172,7 @@ class MatchTable:
             np.repeat(np.arange(len(kept)), [len(item[0]) for item in kept]),
             np.stack([item[2] for item in kept]),
             np.stack([item[3] for item in kept]),
+            np.array(seconds),
             translation,
             mount,
         )
@@ -179,6 +206,37 @@ class MatchRays:
     second_pixel_rad2: Array
 
 
+@dataclass(frozen=True)
+class Equations:
+    """Normal equations of the free values after each pair's motion is eliminated.
+
+    `hessian` (free, free) and `gradient` (free,); `inverse` (p, 2, 2) of the motions' blocks.
+    """
+
+    hessian: Array
+    gradient: Array
+    inverse: Array
+    mixed: Array
+    pulled: Array
+
+    @classmethod
+    def of(
+        cls, hessian: Array, gradient: Array, inverse: Array, mixed: Array, pulled: Array
+    ) -> Equations:
+        carried = inverse @ mixed
+        return cls(
+            hessian - np.einsum("pif,pig->fg", mixed, carried),
+            gradient - np.einsum("pif,pi->f", carried, pulled),
+            inverse,
+            mixed,
+            pulled,
+        )
+
+    def motions_for(self, step: Array) -> Array:
+        """Return the change (p, 2) of the motions that a step (free,) of the values brings."""
+        return np.asarray(-np.einsum("pij,pj->pi", self.inverse, self.pulled + self.mixed @ step))
+
+
 class EpipolarProblem:
     """Epipolar errors in pixels as a function of the state, and their minimum."""
 
@@ -189,13 +247,16 @@ class EpipolarProblem:
         height: int,
         panorama: str | None,
         coarse: bool = False,
+        sigmas: Array = START_SIGMAS,
     ) -> None:
         self.matches, self.width, self.height, self.panorama = matches, width, height, panorama
         self._declared = None if panorama is None else declared_panorama(panorama, width, height)
         lens = [] if panorama else [FOCAL] if coarse else [FOCAL, DISTORTION]
         lever = [] if coarse or matches.translation is not None else [FORWARD]
         turn = [PITCH, YAW, *lever] if matches.mount is None else []
-        self.free = np.array([*lens, *turn], dtype=np.intp)
+        self.sigmas, self.rigid = sigmas, coarse or not matches.seconds.any()
+        bias = [] if self.rigid else [BIAS]
+        self.free = np.array([*lens, *turn, *bias], dtype=np.intp)
         self._seen: dict[tuple[float, float, int], MatchRays] = {}
 
     def camera(self, state: CameraState) -> Camera:
@@ -213,7 +274,7 @@ class EpipolarProblem:
         """Return the mount's rotation (3, 3) and translation (3,)."""
         if self.matches.mount is not None:
             return self.matches.mount.rotation, self.matches.mount.translation
-        pitch, yaw, forward = (float(value) for value in state.values[PITCH:])
+        pitch, yaw, forward = (float(value) for value in state.values[PITCH:BIAS])
         known = self.matches.translation
         place = np.array([forward, 0.0, 0.0]) if known is None else known
         return rotation_of(yaw, pitch, np.pi if state.upside_down else 0.0), place
@@ -248,6 +309,14 @@ class EpipolarProblem:
         """Rotations (p, 3, 3) and translations (p, 3) from the first into the second camera."""
         turn, place = self._mounted(state)
         rotations, translations = matches.base_motions
+        turns, directions = state.values[BIAS] * matches.seconds, np.zeros(len(rotations))
+        if state.motions is not None:
+            turns, directions = turns + state.motions[:, 0], state.motions[:, 1]
+        if turns.any() or directions.any():
+            rotations = about_up(turns) @ rotations
+            # The chord of an arc turns by half of it.
+            chords = about_up(0.5 * turns + directions)
+            translations = (chords @ translations[..., None])[..., 0]
         moved = (translations + rotations @ place - place) @ turn
         length = np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)
         return turn.T @ rotations @ turn, moved / length
@@ -280,7 +349,7 @@ class EpipolarProblem:
         some = EpipolarProblem(matches, self.width, self.height, self.panorama, coarse=True)
         grid = {
             upside_down: [
-                CameraState(np.array([np.log(focal), 0.0, pitch, yaw, 0.0]), upside_down)
+                CameraState(np.array([np.log(focal), 0.0, pitch, yaw, 0.0, 0.0]), upside_down)
                 for focal in ((1.0,) if self.panorama else FOCALS)
                 for pitch in ((0.0,) if known else PITCHES)
                 for yaw in ((0.0,) if known else YAWS)
@@ -310,6 +379,17 @@ class EpipolarProblem:
             state = self._descend(state, scale, steps)
         return state
 
+    def from_levers(self, start: CameraState) -> CameraState:
+        """Return the best refinement of a start, by wheels' motions with several lever arms."""
+        if self.rigid or FORWARD not in self.free:
+            return self.refine(start)
+        found = []
+        for lever in LEVERS_M:
+            values = start.values.copy()
+            values[FORWARD] = lever
+            found.append(self.refine(start.with_values(values)))
+        return min(found, key=lambda state: self.cost(state, SCALES_PX[-1]))
+
     def scan(self, state: CameraState) -> CameraState:
         """Look for a better minimum along the direction that is determined least.
 
@@ -318,32 +398,29 @@ class EpipolarProblem:
         """
         scale = SCALES_PX[-1]
         for _ in range(SCANS):
-            hessian, _ = self.normal_equations(state, scale)
-            variances, directions = np.linalg.eigh(hessian)
-            step = np.zeros(5)
-            step[self.free] = directions[:, 0] / np.sqrt(max(float(variances[0]), 1.0))
-            tried = [
-                state.with_values(_within_limits(state.values + k * step)) for k in SCANNED_SIGMAS
-            ]
-            costs = [self._robust_cost(item, scale) for item in tried]
+            equations = self.normal_equations(state, scale)
+            variances, directions = np.linalg.eigh(equations.hessian)
+            step = directions[:, 0] / np.sqrt(max(float(variances[0]), 1.0))
+            tried = [self._moved(state, equations, np.asarray(k * step)) for k in SCANNED_SIGMAS]
+            costs = [self.cost(item, scale) for item in tried]
             better = self._descend(tried[int(np.argmin(costs))], scale)
-            if not self._robust_cost(better, scale) < self._robust_cost(state, scale) - 1e-6:
+            if not self.cost(better, scale) < self.cost(state, scale) - 1e-6:
                 break
             state = better
         return state
 
     def _descend(self, state: CameraState, scale: float, steps: int = STEPS) -> CameraState:
-        damping, cost = 1e-3, self._robust_cost(state, scale)
+        damping, cost = 1e-3, self.cost(state, scale)
         if not np.isfinite(cost):
             return state
         for _ in range(steps):
-            hessian, gradient = self.normal_equations(state, scale)
+            equations = self.normal_equations(state, scale)
+            hessian = equations.hessian
             while damping < 1e6:
                 damped = hessian + np.diag(damping * np.diag(hessian) + 1e-9)
-                step = np.zeros(5)
-                step[self.free] = -np.linalg.solve(damped, gradient)
-                tried = state.with_values(_within_limits(state.values + step))
-                tried_cost = self._robust_cost(tried, scale)
+                step = np.asarray(-np.linalg.solve(damped, equations.gradient))
+                tried = self._moved(state, equations, step)
+                tried_cost = self.cost(tried, scale)
                 if tried_cost < cost:
                     break
                 damping *= 10.0
@@ -354,64 +431,140 @@ class EpipolarProblem:
                 break
         return state
 
-    def _robust_cost(self, state: CameraState, scale: float) -> float:
-        """Return half the sum of Geman and McClure's s² / (1 + s² / scale²), and the prior."""
+    def _moved(self, state: CameraState, equations: Equations, step: Array) -> CameraState:
+        """Return the state after a step (free,), the pairs' motions with it."""
+        values = np.zeros(VALUES)
+        values[self.free] = step
+        if self.rigid:
+            return state.with_values(_within_limits(state.values + values))
+        return state.changed(values, equations.motions_for(step))
+
+    def cost(self, state: CameraState, scale: float) -> float:
+        """Return half the sum of Geman and McClure's s² / (1 + s² / scale²), and the priors."""
         try:
             squares = self.errors(state, self.matches) ** 2
         except KbfError:
             return np.inf
         squares = np.where(np.isfinite(squares), squares, 1e12)
-        total = 0.5 * float((squares / (1.0 + squares / scale**2)).sum())
-        return total + 0.5 * float((state.values**2 * PRIOR_PRECISION).sum())
+        total = float((squares / (1.0 + squares / scale**2)).sum())
+        total += float((state.values**2 * PRIOR_PRECISION).sum())
+        if state.motions is not None:
+            total += float(((state.motions / self.sigmas) ** 2).sum())
+        return 0.5 * total
 
-    def jacobian(self, state: CameraState) -> Array:
-        """Return derivatives (m, free) of the errors by the free values."""
-        columns = []
+    def jacobians(self, state: CameraState) -> tuple[Array, Array]:
+        """Return derivatives (m, free) and (m, 2) of the errors by the values and the motions."""
+        columns, count = [], len(self.matches.first_poses)
         for number in self.free:
-            step = np.zeros(5)
+            step = np.zeros(VALUES)
             step[number] = _DIFFERENCE
-            ahead = self.errors(state.with_values(state.values + step), self.matches)
-            back = self.errors(state.with_values(state.values - step), self.matches)
-            columns.append((ahead - back) / (2.0 * _DIFFERENCE))
-        return np.nan_to_num(np.column_stack(columns))
+            columns.append(self._slope(state, step, np.zeros((count, 2))))
+        by_motion = [np.zeros(len(self.matches.pair))] * 2 if self.rigid else []
+        for axis in range(len(by_motion), 2):
+            move = np.zeros((count, 2))
+            move[:, axis] = _DIFFERENCE
+            by_motion.append(self._slope(state, np.zeros(VALUES), move))
+        return np.column_stack(columns), np.column_stack(by_motion)
+
+    def _slope(self, state: CameraState, values: Array, motions: Array) -> Array:
+        motion = np.zeros_like(motions) if state.motions is None else state.motions
+        ahead, back = (
+            self.errors(
+                replace(
+                    state, values=state.values + sign * values, motions=motion + sign * motions
+                ),
+                self.matches,
+            )
+            for sign in (1.0, -1.0)
+        )
+        return np.nan_to_num((ahead - back) / (2.0 * _DIFFERENCE))
 
     def weights(self, errors: Array, scale: float) -> Array:
         return np.asarray(np.where(np.isfinite(errors), (1.0 + errors**2 / scale**2) ** -2, 0.0))
 
-    def normal_equations(self, state: CameraState, scale: float) -> tuple[Array, Array]:
-        """Return Gauss–Newton's matrix and gradient, with the prior of k1."""
+    def normal_equations(self, state: CameraState, scale: float) -> Equations:
+        """Return Gauss–Newton's equations, with the priors."""
         errors = self.errors(state, self.matches)
-        weights, jacobian = self.weights(errors, scale), self.jacobian(state)
-        hessian = jacobian.T @ (weights[:, None] * jacobian)
-        gradient = jacobian.T @ (weights * np.nan_to_num(errors))
+        weights = self.weights(errors, scale)
+        return self._equations(state, np.nan_to_num(errors), weights, weights)
+
+    def _equations(
+        self, state: CameraState, errors: Array, weights: Array, curvature: Array
+    ) -> Equations:
+        by_value, by_motion = self.jacobians(state)
+        pull = weights * errors
+        hessian = by_value.T @ (curvature[:, None] * by_value)
         hessian += np.diag(PRIOR_PRECISION[self.free])
-        gradient += PRIOR_PRECISION[self.free] * state.values[self.free]
-        return np.asarray(hessian), np.asarray(gradient)
+        gradient = by_value.T @ pull + PRIOR_PRECISION[self.free] * state.values[self.free]
+        of_pair = self._of_pair
+        count, free = len(self.matches.first_poses), len(self.free)
+        bent = curvature[:, None] * by_motion
+        blocks = of_pair @ (bent[:, :, None] * by_motion[:, None]).reshape(-1, 4)
+        mixed = of_pair @ (bent[:, :, None] * by_value[:, None]).reshape(-1, 2 * free)
+        pulled = np.asarray(of_pair @ (by_motion * pull[:, None]))
+        precision = self.sigmas**-2
+        if state.motions is not None:
+            pulled = pulled + state.motions * precision
+        inverse = np.linalg.inv(_at_least(blocks.reshape(count, 2, 2), precision))
+        return Equations.of(
+            hessian,
+            np.asarray(gradient),
+            np.asarray(inverse),
+            mixed.reshape(count, 2, free),
+            pulled,
+        )
+
+    @cached_property
+    def _of_pair(self) -> csr_matrix:
+        """The sum over each pair's matches, as a matrix (p, m)."""
+        pair = self.matches.pair
+        shape = (len(self.matches.first_poses), len(pair))
+        return csr_matrix((np.ones(len(pair)), (pair, np.arange(len(pair)))), shape=shape)
+
+    def with_found_sigmas(self, state: CameraState) -> EpipolarProblem:
+        """Return the problem with the spread of the pairs' motions that shows in the matches.
+
+        The evidence's maximum, by MacKay's iteration (1992): the sum of squares over the number of
+        motions that the matches determine.
+        """
+        if state.motions is None:
+            return self
+        unknown = self.normal_equations(state, SCALES_PX[-1]).inverse
+        left = np.diagonal(unknown, axis1=1, axis2=2) / self.sigmas**2
+        determined = np.maximum((1.0 - left).sum(axis=0), 1e-3)
+        squares = np.minimum(state.motions**2, MOST_SIGMAS**2).sum(axis=0)
+        sigmas = np.sqrt(squares / determined)
+        return EpipolarProblem(
+            self.matches,
+            self.width,
+            self.height,
+            self.panorama,
+            sigmas=np.clip(sigmas, LEAST_SIGMAS, MOST_SIGMAS),
+        )
 
     def deviations(self, state: CameraState) -> Array:
-        """Return standard deviations (5,); those of what is not free are 0.
+        """Return standard deviations (6,); those of what is not free are 0.
 
         The errors of a pair's two poses are common to its matches: the covariance of the gradient
         is summed over pairs (the sandwich estimate), not over matches.
         """
         scale = SCALES_PX[-1]
         errors = np.nan_to_num(self.errors(state, self.matches), nan=1e6)
-        jacobian, weights = self.jacobian(state), self.weights(errors, scale)
-        count = len(self.matches.first_poses)
-        by_pair = np.zeros((count, len(self.free)))
-        np.add.at(by_pair, self.matches.pair, jacobian * (weights * errors)[:, None])
+        weights = self.weights(errors, scale)
         # The robust cost's own curvature, which outliers lower, not Gauss and Newton's.
         squares = errors**2 / scale**2
         curvature = (1.0 - 3.0 * squares) * (1.0 + squares) ** -3
-        hessian = jacobian.T @ (curvature[:, None] * jacobian)
-        hessian += np.diag(PRIOR_PRECISION[self.free])
-        values, vectors = np.linalg.eigh(hessian)
+        equations = self._equations(state, errors, weights, curvature)
+        by_value, _ = self.jacobians(state)
+        by_pair = np.asarray(self._of_pair @ (by_value * (weights * errors)[:, None]))
+        count = len(by_pair)
+        values, vectors = np.linalg.eigh(equations.hessian)
         inverse = (vectors / np.maximum(values, MIN_CURVATURE)) @ vectors.T
-        covariance = inverse @ (by_pair.T @ by_pair) @ inverse * count / max(count - 5, 1)
+        covariance = inverse @ (by_pair.T @ by_pair) @ inverse * count / max(count - VALUES, 1)
         # Where the prior decides, pairs pull at nothing: the curvature tells the deviation.
         noise = float(np.median(errors**2)) / CHI2_MEDIAN
         covariance += noise * inverse
-        result = np.zeros(5)
+        result = np.zeros(VALUES)
         result[self.free] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         return result
 
@@ -428,7 +581,9 @@ class EpipolarProblem:
         kept = fits & (~clear | (nearest > NEAREST_POINT_M))
         if int(kept.sum()) < MIN_MATCHES // 2:
             return self
-        return EpipolarProblem(self.matches.rows(kept), self.width, self.height, self.panorama)
+        return EpipolarProblem(
+            self.matches.rows(kept), self.width, self.height, self.panorama, sigmas=self.sigmas
+        )
 
     def _depths(self, state: CameraState) -> tuple[Array, Flags]:
         """Return the smaller of a point's two depths in metres (m,), and whether its rays cross."""
@@ -447,10 +602,22 @@ class EpipolarProblem:
         return np.asarray(nearest * baseline), np.asarray(parallax > MIN_PARALLAX_RAD**2)
 
 
+def _at_least(blocks: Array, precision: Array) -> Array:
+    """Return blocks (p, 2, 2) and a prior's precision (2,), which outliers do not lower."""
+    values, vectors = np.linalg.eigh(blocks)
+    raised = (vectors * np.maximum(values, 0.0)[:, None]) @ vectors.transpose(0, 2, 1)
+    return np.asarray(raised + np.diag(precision))
+
+
+def about_up(angles: Array) -> Array:
+    """Return rotations (p, 3, 3) by angles (p,) about the vertical axis."""
+    return np.asarray(Rotation.from_euler("z", angles[:, None]).as_matrix())
+
+
 def _within_limits(values: Array) -> Array:
     """Return the state within its limits."""
     low, high = np.log([0.5 * FOCALS[0], 2.0 * FOCALS[-1]])
-    log_focal, k1, pitch, yaw, forward = values
+    log_focal, k1, pitch, yaw, forward, bias = values
     return np.array(
         [
             np.clip(log_focal, low, high),
@@ -458,5 +625,6 @@ def _within_limits(values: Array) -> Array:
             np.clip(pitch, -1.5, 1.5),
             float(wrap_angle(yaw)),
             np.clip(forward, -MAX_FORWARD_M, MAX_FORWARD_M),
+            np.clip(bias, -MAX_BIAS, MAX_BIAS),
         ]
     )

@@ -5,6 +5,10 @@ Turns show the focal length, straight stretches where the camera looks, the imag
 radial distortion, and curves how far ahead of the base it sits, which would else be taken for
 focal length. The sideways offset is not learned: it shows less than the errors of the poses do.
 
+Wheels turn too far to one side, and slip between two images. Both would be taken for the camera:
+where poses are the wheels', their heading bias is learned with it, and each pair's own motion may
+err, by as much as the matches of all pairs show.
+
 A panorama is never guessed: its model is declared. An image three or more times wider than high
 most likely is a panorama of 360°, and the result says so.
 """
@@ -36,6 +40,7 @@ from kbf_localization.vision.epipolar import (
     GATES,
     PITCH,
     TRUNCATION_PX,
+    VALUES,
     YAW,
     CameraState,
     EpipolarProblem,
@@ -53,6 +58,9 @@ MAX_IMAGES = 2000
 """Images among which pairs are looked for."""
 POOR_FOCAL, POOR_TURN_RAD, POOR_DISTORTION = 0.02, 0.01, 0.05
 """Standard deviations (of the focal length relative) beyond which a result is called poor."""
+UNDETERMINED_FOCAL, UNDETERMINED_DISTORTION = 0.1, 0.3
+UNDETERMINED_RAD, UNDETERMINED_M = 0.1, 0.3
+"""Standard deviations beyond which a figure says nothing: it is called not determined."""
 MIN_INLIERS = 0.5
 """Fraction of the matches within the truncation, below which the model does not fit."""
 FEW_PAIRS = 30
@@ -91,18 +99,27 @@ class SelfCalibration:
     def described(self) -> str:
         """One line for people."""
         yaw, pitch, _ = np.degrees(self.mount.angles)
-        turn = (
-            f"looks {yaw:.1f}° ± {np.degrees(self.yaw_sigma):.1f}° left and {pitch:.1f}° ± "
-            f"{np.degrees(self.pitch_sigma):.1f}° down, {self.mount.translation[0]:.2f} m ± "
-            f"{self.forward_sigma_m:.2f} m ahead of the base"
-        )
+        turn = "direction of view not determined"
+        if max(self.yaw_sigma, self.pitch_sigma) <= UNDETERMINED_RAD:
+            turn = (
+                f"looks {yaw:.1f}° ± {np.degrees(self.yaw_sigma):.1f}° left and {pitch:.1f}° ± "
+                f"{np.degrees(self.pitch_sigma):.1f}° down"
+            )
+        place = "place ahead of the base not determined"
+        if self.forward_sigma_m <= UNDETERMINED_M:
+            place = (
+                f"{self.mount.translation[0]:.2f} m ± {self.forward_sigma_m:.2f} m ahead of the "
+                "base"
+            )
+        turn = f"{turn}, {place}"
         lens = f"{type(self.camera).__name__}"
         if isinstance(self.camera, PinholeCamera):
             k1 = self.camera.distortion[0] if self.camera.distortion else 0.0
-            lens = (
-                f"focal length {self.camera.fx:.1f} px ± {100 * self.focal_sigma:.1f} %, k1 "
-                f"{k1:.3f} ± {self.distortion_sigma:.3f}"
-            )
+            lens = "focal length not determined"
+            if self.focal_sigma <= UNDETERMINED_FOCAL:
+                lens = f"focal length {self.camera.fx:.1f} px ± {100 * self.focal_sigma:.1f} %"
+            if self.distortion_sigma <= UNDETERMINED_DISTORTION:
+                lens += f", k1 {k1:.3f} ± {self.distortion_sigma:.3f}"
         return (
             f"{lens}, {turn}; {self.error_px:.2f} px RMS, {100 * self.inliers:.0f} % of "
             f"{self.matches} matches in {self.pairs} pairs"
@@ -161,14 +178,14 @@ def calibrate(
     matches = MatchTable.of(pairs, place, mount)
     problem = EpipolarProblem(matches, width, height, panorama)
     if not len(problem.free):
-        return _result(problem, CameraState(np.zeros(5)), np.zeros(5))
-    best = problem.refine(problem.search())
+        return _result(problem, CameraState(np.zeros(VALUES)), np.zeros(VALUES))
+    best = problem.from_levers(problem.search())
     if mount is None and problem.is_behind(best):
         # The opposite direction has the same epipolar lines; there the points lie ahead.
         best = problem.refine(best.opposite())
     used = problem
     for _ in range(GATES):
-        used = problem.gated(best)
+        used = problem.gated(best).with_found_sigmas(best)
         best = used.scan(used.refine(best))
     return _result(problem, best, used.deviations(best))
 
@@ -201,7 +218,9 @@ def _warnings(
     focal = float(np.exp(state.values[FOCAL]))
     remedy = "record turns on the spot and curves, or give the camera's calibration"
     if problem.panorama is None:
-        if sigma[FOCAL] > POOR_FOCAL or not FOCALS[0] < focal < FOCALS[-1]:
+        if sigma[FOCAL] > UNDETERMINED_FOCAL:
+            lines.append(f"the focal length is not determined: {remedy}")
+        elif sigma[FOCAL] > POOR_FOCAL or not FOCALS[0] < focal < FOCALS[-1]:
             lines.append(
                 f"the focal length is poorly determined, {focal * problem.width:.0f} px ± "
                 f"{100 * sigma[FOCAL]:.0f} %: {remedy}"
@@ -211,7 +230,7 @@ def _warnings(
             lines.append(
                 f"{pairs} pairs of images do not tell focal length and lever arm apart: {remedy}"
             )
-        if sigma[DISTORTION] > POOR_DISTORTION:
+        if POOR_DISTORTION < sigma[DISTORTION] <= UNDETERMINED_DISTORTION:
             lines.append(f"the distortion is poorly determined, k1 ± {sigma[DISTORTION]:.2f}")
         if problem.width >= PANORAMA_ASPECT * problem.height:
             lines.append(
@@ -219,7 +238,12 @@ def _warnings(
                 "(cylindrical or equirectangular) if it is one"
             )
     turn = float(max(sigma[PITCH], sigma[YAW]))
-    if turn > POOR_TURN_RAD:
+    if turn > UNDETERMINED_RAD:
+        lines.append(
+            "the camera's turn is not determined: record straight stretches, or give the mount by "
+            "tf"
+        )
+    elif turn > POOR_TURN_RAD:
         lines.append(
             f"the camera's turn is poorly determined, ± {np.degrees(turn):.1f}°: "
             "record straight stretches, or give the mount by tf"
