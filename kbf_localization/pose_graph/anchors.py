@@ -49,7 +49,7 @@ def anchor_rows(given: Sequence[Anchor], keyframes: Keyframes) -> Rows:
 
 
 def anchors_at_keyframes(given: Sequence[Anchor], prepared: PreparedDrives, kept: Flags) -> Anchors:
-    """Return the anchors of keyframes that are kept; without any, the first one is the origin."""
+    """Return the anchors of keyframes that are kept; without any, the first is the origin."""
     keyframes = prepared.keyframes
     rows = anchor_rows(given, keyframes)
     used = [number for number, row in enumerate(rows) if kept[row]]
@@ -94,7 +94,7 @@ def scale_of(poses: Array, anchors: Anchors) -> float:
     """Return the factor of the odometry's distances that the anchors imply, 1 where none does.
 
     `poses` (n, 3) are the graph's without anchors. A similarity is fitted robustly (Umeyama 1991,
-    Geman and McClure's weights), and its scale weighed against what wheels usually err by.
+    Geman and McClure's weights), and its scale weighed against the wheels' relative error.
     """
     here, there = poses[anchors.rows, :2], anchors.poses[:, :2]
     sigma = anchors.sigmas[:, :2].max(axis=1)

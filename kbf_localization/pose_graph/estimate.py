@@ -28,9 +28,9 @@ from kbf_localization.pose_graph.closures import (
     redundancy,
 )
 from kbf_localization.pose_graph.edges import (
-    USUAL_NOISE,
+    WHEEL_NOISE,
     OdometryEdges,
-    at_least_usual,
+    at_least_wheel_noise,
     fitted_noise,
     odometry_edges,
     visual_edges,
@@ -159,7 +159,7 @@ class _Estimator:
         kept, rows = problem.kept, problem.rows
         rejected = list(evidence.rejected)
         closures = [c for c in evidence.closures if kept[c.first] and kept[c.second]]
-        odometry, noise = odometry_edges(keyframes), USUAL_NOISE
+        odometry, noise = evidence.odometry_edges(), WHEEL_NOISE
         solution = problem.solve(odometry, closures)
         if closures:
             noise = fitted_noise(
@@ -183,7 +183,7 @@ class _Estimator:
             found = self._run(used, problem, edges, closures)
         poses, wheels = found.states[:, :3], found.wheels
         if used == ODOMETRY_EDGES:
-            noise = at_least_usual(noise)
+            noise = at_least_wheel_noise(noise)
         else:
             noise = fitted_noise(visual.motions, poses, keyframes, rows)
         used_edges = with_noise(edges[used], noise, keyframes)
@@ -206,7 +206,7 @@ class _Estimator:
         problem, _ = self._problem(())
         kept = problem.kept
         closures = [c for c in evidence.closures if kept[c.first] and kept[c.second]]
-        edges = odometry_edges(evidence.prepared.keyframes)
+        edges = evidence.odometry_edges()
         free = problem.solve(edges, closures)
         anchors = anchors_at_keyframes(self.given, evidence.prepared, kept)
         return scale_of(free.poses, anchors)

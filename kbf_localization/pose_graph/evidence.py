@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.landmarks.bearings import spatial
 from kbf_localization.landmarks.build import relative_to
+from kbf_localization.landmarks.table import ImageLandmarks
 from kbf_localization.parallel import Workers
 from kbf_localization.pose_graph.anchors import Anchor, anchors_at_keyframes
+from kbf_localization.pose_graph.bridges import (
+    bridge_pairs,
+    bridged,
+    motions_by_edge,
+    unlinked,
+    without_slips,
+)
 from kbf_localization.pose_graph.closures import (
     HELD_APART,
     Closure,
@@ -19,7 +27,7 @@ from kbf_localization.pose_graph.closures import (
     supported,
     verify,
 )
-from kbf_localization.pose_graph.edges import odometry_edges
+from kbf_localization.pose_graph.edges import OdometryEdges, odometry_edges
 from kbf_localization.pose_graph.graph import GAUGE_SIGMA, Anchors, adjust_with_odometry
 from kbf_localization.pose_graph.keyframes import (
     COARSE_SIGMA_PX,
@@ -31,7 +39,7 @@ from kbf_localization.pose_graph.keyframes import (
 )
 from kbf_localization.pose_graph.look_alikes import against_anchors
 from kbf_localization.pose_graph.prepare import PreparedDrives
-from kbf_localization.progress import Progress
+from kbf_localization.progress import Progress, no_progress
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,8 @@ class Evidence:
     """What the images say: states (n, 6) by each drive's own adjustment, and closures.
 
     `local` (n, 3) are poses in the frames of their pieces, by wheels or by images: those along
-    which more closures agree. `support` (c,) counts the closures that agree with each.
+    which more closures agree. `support` (c,) counts the closures that agree with each. `bridges`
+    join keyframes, by their rows, with the next where these share no points.
     """
 
     prepared: PreparedDrives
@@ -48,6 +57,11 @@ class Evidence:
     closures: list[Closure]
     rejected: list[Rejected]
     support: Rows
+    bridges: Mapping[int, Closure] = field(default_factory=dict)
+
+    def odometry_edges(self) -> OdometryEdges:
+        """Return the wheels' edges, without slips that images bridge."""
+        return without_slips(odometry_edges(self.prepared.keyframes), self.bridges)
 
     def held_by(self, given: Sequence[Anchor]) -> Evidence:
         """Return the evidence without closures between places that anchors hold apart."""
@@ -79,6 +93,7 @@ class Evidence:
                 Rejected(rejected.closure.scaled(scale), rejected.reason)
                 for rejected in self.rejected
             ],
+            bridges={row: closure.scaled(scale) for row, closure in self.bridges.items()},
         )
 
 
@@ -105,11 +120,24 @@ def gather_evidence(
     progress(0, 1, "visual odometry")
     wheels = np.zeros((len(prepared.drives), 2))
     states = adjust_with_odometry(states, wheels, groups, odometry_edges(keyframes), gauge).states
-    points = builder.points(states, partners, FINE_SIGMA_PX, "triangulating points", landmarks=True)
-    landmarks = [
-        None if found.landmarks is None else relative_to(state[:3], found.landmarks)
-        for state, found in zip(states, points)
-    ]
+    landmarks = _landmarks(builder, states, partners)
+    found = verify(
+        bridge_pairs(unlinked(groups, keyframes, partners)),
+        prepared.keypoints,
+        landmarks,
+        prepared.camera,
+        prepared.mount,
+        workers,
+        no_progress,
+    )
+    bridges = motions_by_edge(found)
+    if bridges:
+        states[:, :3] = bridged(states[:, :3], bridges, keyframes)
+        points = builder.points(states, partners, COARSE_SIGMA_PX, "joining keyframes")
+        groups = [found.group for found in points if found.group is not None]
+        edges = without_slips(odometry_edges(keyframes), bridges)
+        states = adjust_with_odometry(states, wheels, groups, edges, gauge).states
+        landmarks = _landmarks(builder, states, partners)
     progress(0, 1, "looking for closures")
     pairs = candidates(describe(prepared.keypoints, seed), keyframes)
     found = verify(
@@ -120,4 +148,15 @@ def gather_evidence(
     images = len(by_images[0]) > len(by_wheels[0])
     closures, rejected, support = by_images if images else by_wheels
     local = states[:, :3] if images else keyframes.odometry
-    return Evidence(prepared, states, local, closures, rejected, support)
+    return Evidence(prepared, states, local, closures, rejected, support, bridges)
+
+
+def _landmarks(
+    builder: TrackBuilder, states: Array, partners: Sequence[Rows]
+) -> list[ImageLandmarks | None]:
+    """Return the points of each keyframe, whose states are (n, 6), in the frame of its pose."""
+    points = builder.points(states, partners, FINE_SIGMA_PX, "triangulating points", landmarks=True)
+    return [
+        None if found.landmarks is None else relative_to(state[:3], found.landmarks)
+        for state, found in zip(states, points)
+    ]

@@ -1,6 +1,6 @@
 """Least squares on SE(2): odometry edges with the wheels' systematic errors, closures, anchors.
 
-A residual of an edge (i, j) is the pose of j as seen from i, minus the measured one. The wheels'
+A residual of an edge (i, j) is the pose of j as seen from i, minus the measured pose. The wheels'
 heading bias (rad/s while they move) and turn scale of each drive are unknowns. Closures are robust:
 Geman and McClure's loss, annealed from a convex one (graduated non-convexity, Yang et al. 2020).
 With the points that images see, keyframes are adjusted jointly to images and wheels.
@@ -70,7 +70,7 @@ class Anchors:
         return replace(self, sigmas=self.sigmas / np.sqrt(np.maximum(weights, 1e-12))[:, None])
 
     def away(self, poses: Array) -> Array:
-        """Return the differences (a, 3) of poses (n, 3) to the known ones."""
+        """Return the differences (a, 3) of poses (n, 3) to the known poses."""
         away = poses[self.rows] - self.poses
         away[:, 2] = wrap_angle(away[:, 2])
         return np.asarray(away)
@@ -220,10 +220,12 @@ class Problem:
 
     def with_anchor_weights(self, weights: Array) -> Problem:
         """Return the problem with the anchors' information times `weights` (a,), for good."""
-        made = Problem(self.drives, self.rows, self.anchors, self.start)
-        settled = replace(self.anchors, doubtful=np.zeros(len(weights), dtype=bool))
-        made.anchors = settled.weighted(weights)
-        return made
+        settled = replace(
+            self.anchors.weighted(weights),
+            rows=self.rows[self.anchors.rows],
+            doubtful=np.zeros(len(weights), dtype=bool),
+        )
+        return Problem(self.drives, self.rows, settled, self.start)
 
 
 class System:

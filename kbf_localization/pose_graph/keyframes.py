@@ -45,7 +45,7 @@ from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared
 KEYFRAME_M, KEYFRAME_RAD = 0.20, np.radians(8.0)
 """A keyframe is taken after this path or turn: neighbours overlap by most of their views."""
 JUMP_M, JUMP_RAD = 0.5, np.radians(20.0)
-"""Motion between two images that is suspect, if it is also `JUMP_SPEEDS` times the usual one."""
+"""Motion between two images that is suspect if it is `JUMP_SPEEDS` times the 90 % quantile too."""
 JUMP_SPEEDS = 6.0
 STILL_M, STILL_RAD, STILL_S = 0.01, np.radians(0.5), 2.0
 """Wheels that report less for longer stand still, or are not heard."""
@@ -135,9 +135,9 @@ def odometry_at_images(drive: Drive, scale: float = 1.0, offset_s: float = 0.0) 
     time = np.r_[0.0, np.cumsum(np.where(moving, seconds, 0.0))]
     speed = lengths / np.maximum(seconds, 1e-3)
     turning = np.abs(steps[:, 2]) / np.maximum(seconds, 1e-3)
-    usual = _usual(speed, moving), _usual(turning, moving)
-    jumps = (lengths > JUMP_M) & (speed > JUMP_SPEEDS * usual[0])
-    jumps |= (np.abs(steps[:, 2]) > JUMP_RAD) & (turning > JUMP_SPEEDS * usual[1])
+    bounds = _q90(speed, moving), _q90(turning, moving)
+    jumps = (lengths > JUMP_M) & (speed > JUMP_SPEEDS * bounds[0])
+    jumps |= (np.abs(steps[:, 2]) > JUMP_RAD) & (turning > JUMP_SPEEDS * bounds[1])
     pauses = np.diff(log.stamps_ns) * 1e-9 > MAX_PAUSE_S
     for reading in np.flatnonzero(pauses):
         first, last = log.stamps_ns[reading], log.stamps_ns[reading + 1]
@@ -153,7 +153,7 @@ def odometry_at_images(drive: Drive, scale: float = 1.0, offset_s: float = 0.0) 
     )
 
 
-def _usual(rates: Array, moving: Flags) -> float:
+def _q90(rates: Array, moving: Flags) -> float:
     """Return the rate that 90 % of the moving steps do not exceed."""
     return float(np.quantile(rates[moving], 0.9)) if moving.any() else 0.0
 

@@ -17,7 +17,7 @@ from kbf_localization.pose_graph.edges import OdometryEdges
 from kbf_localization.pose_graph.keyframes import MAX_PATH_M, Keyframes
 
 SLIP_EDGES = 6
-"""A slip is looked for over so many edges, a metre or more: a second at the usual speed."""
+"""A slip is looked for over so many edges, a metre or more: a second at an ordinary speed."""
 SLIP_M, SLIP_RAD = 0.3, np.radians(10.0)
 SLIP_MEDIANS = 6.0
 """A slip is larger than this, and than so many median errors of all windows."""
@@ -88,7 +88,7 @@ def slips(edges: OdometryEdges, wheels: Array, poses: Array, kept: Flags) -> lis
 def _chains(edges: OdometryEdges, poses: Array, kept: Flags) -> list[Rows]:
     """Return the rows of edges that follow each other, long enough for a window.
 
-    Where the next image is far away, the wheels' usual error is as large as a slip.
+    Where the next image is far away, the wheels' ordinary error is as large as a slip.
     """
     apart = np.hypot(*(poses[edges.second] - poses[edges.first])[:, :2].T)
     rows = np.flatnonzero(kept[edges.first] & kept[edges.second] & (apart < MAX_PATH_M))

@@ -28,7 +28,7 @@ class World:
     descriptors: np.ndarray
 
     @classmethod
-    def of_seed(cls, seed: int, count: int = 320, half_m: float = 4.0) -> World:
+    def of_seed(cls, seed: int, count: int = 160, half_m: float = 4.0) -> World:
         rng = np.random.default_rng(seed)
         along = rng.uniform(-half_m, half_m, count)
         wall = rng.integers(0, 4, count)
