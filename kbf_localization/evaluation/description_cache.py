@@ -36,7 +36,7 @@ FILE_NAME = "descriptions.sqlite3"
 MAX_BYTES = 2_000_000_000
 """Some 20,000 images of 640x480 with their keypoints."""
 FLUSHED_ENTRIES = 64
-"""Entries of one transaction: another process waits for no longer one."""
+"""Entries of one transaction: another process waits for no more."""
 LOCK_TIMEOUT_S = 2.0
 _FORMAT = 1
 """Changes when the same entry would mean something else."""
@@ -210,7 +210,7 @@ class CachedDescriber:
         return described, milliseconds
 
     def _keypoints(self, image: Image, content: bytes) -> tuple[Keypoints, float]:
-        key = _key("keypoints", content)
+        key = _key("keypoints halved by area", content)
         found = self.cache.get(key)
         if found is not None and {"pixels", "descriptors", "ms"} <= set(found):
             return Keypoints(found["pixels"], found["descriptors"]), float(found["ms"])  # type: ignore[arg-type]

@@ -105,13 +105,15 @@ class HeldOutImage:
 class Calibration:
     """The models, and how well held-out images are measured.
 
-    `solved` is the fraction of the images at places that the remaining views cover with a usable
-    fix, `median_error_m` that of these fixes; NaN without any image, or any fix.
+    `covered` counts the images at places that the remaining views cover, `solved` is the fraction
+    of these with a usable fix, `median_error_m` that of these fixes; NaN without any image, or any
+    fix.
     """
 
     covariance: CovarianceModel
     evidence: EvidenceModel
     examples: int
+    covered: int
     solved: float
     median_error_m: float
 
@@ -185,7 +187,7 @@ def calibrate(
         evidence = fit_likelihood_ratio(np.array(right), np.array(wrong))
     solved = len(near_errors) / len(right) if right else np.nan
     median = float(np.median(near_errors)) if near_errors else np.nan
-    return Calibration(covariance, evidence, len(errors), solved, median)
+    return Calibration(covariance, evidence, len(errors), len(right), solved, median)
 
 
 def _measure(

@@ -11,6 +11,7 @@ import numpy as np
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.errors import ParameterError
 from kbf_localization.landmarks.bearings import (
+    PITCH,
     Bearings,
     bearings_of,
     in_base,
@@ -35,7 +36,7 @@ SIGMAS: Range = (1e-6, 1e3)
 
 POSITIVE: Range = (1e-12, 1e6)
 WEIGHTS: Range = (-1e3, 1e3)
-SAME_RAY_RAD, SAME_CENTRE_M = 0.01, 0.02
+MAX_RAY_DIFFERENCE_RAD, MAX_CENTRE_DIFFERENCE_M = 0.01, 0.02
 """Differences of two calibrations of one camera: about 1 % of the focal length, and a hand's
 measure of the mount."""
 
@@ -128,7 +129,7 @@ class LandmarkMap:
     def with_camera(self, camera: Camera | None, mount: Mount | None) -> LandmarkMap:
         """Return the same landmarks seen by another camera; None keeps the map's own.
 
-        The map's own camera also stays where the other one sees alike: the landmarks were made
+        The map's own camera also stays where the other sees alike: the landmarks were made
         with it, and a second calibration of one camera only adds its errors. The height stays that
         of the map, whose landmarks are relative to it. A mount is that on a level base: the pitch
         and roll that the map's images have in common belong to it.
@@ -180,6 +181,11 @@ class LandmarkMap:
             log_likelihood_ratio=float(np.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO)),
         )
 
+    def tilt(self, fix: LandmarkFix) -> Array:
+        """Return pitch and roll (2,) of a fix's camera, against the map image it matches best."""
+        attitude = self.table.attitudes[fix.best_row].astype(np.float64)
+        return np.asarray(fix.state[PITCH:] - attitude[1:])
+
     def image_places(self, state: Array, points: Array) -> Array:
         """Return where a camera at `state` (6,) sees points (k, 3), to draw them.
 
@@ -200,13 +206,13 @@ class LandmarkMap:
 
 def _sees_alike(a: Camera, a_mount: Mount, b: Camera, b_mount: Mount) -> bool:
     """Tell whether two cameras have the same rays and centre, within their calibrations' errors."""
-    if np.abs(a_mount.translation - b_mount.translation).max() > SAME_CENTRE_M:
+    if np.abs(a_mount.translation - b_mount.translation).max() > MAX_CENTRE_DIFFERENCE_M:
         return False
     across, down = np.meshgrid(*(np.linspace(0.05, 0.95, 7),) * 2)
     places = np.stack((across.ravel(), down.ravel()), axis=1)
     a_rays = a.rays(places * (a.width, a.height)) @ a_mount.rotation.T
     b_rays = b.rays(places * (b.width, b.height)) @ b_mount.rotation.T
-    return not np.linalg.norm(a_rays - b_rays, axis=1).max() > SAME_RAY_RAD
+    return not np.linalg.norm(a_rays - b_rays, axis=1).max() > MAX_RAY_DIFFERENCE_RAD
 
 
 def _numbers(content: Any, kind: type[Any], limits: Range) -> dict[str, float]:

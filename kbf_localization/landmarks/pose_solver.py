@@ -158,7 +158,7 @@ class LandmarkFix:
     is the fraction of the image's cells that hold inliers. `keypoints`, `points` (i, 3),
     `landmarks` (rows of the table's image and number in it, (i, 2)) and `residuals_px` (i, 2) are
     the inliers. `innovation` (3,) is the pose minus the prior's: a turned mount shows as a constant
-    innovation of the heading. `log_likelihood_ratio` of the place against another one is
+    innovation of the heading. `log_likelihood_ratio` of the place against another is
     known once a `Calibration` has been applied.
     """
 
@@ -231,14 +231,14 @@ class LandmarkSolver:
         reach = _reach(prior_covariance)
         states = spatial(starts, attitude)
         seen = (attitude, matches, placed, bearings, rows, prior_pose)
+        near = self._refine(states[0], *seen)
+        if near is not None and 2 * near.inliers > near.matched:
+            # Most keypoints agree with it, so that no other pose can have as many for itself.
+            return near
         fix = self._refine(self._search(matches, states, reach), *seen)
-        if fix is not None and _contradicts(fix, prior_covariance):
-            # Samples are scored without the landmarks' own errors, so that flat scenes may have a
-            # better-looking wrong pose: the one with more inliers is the fix.
-            near = self._refine(states[0], *seen)
-            if near is not None and near.inliers > fix.inliers:
-                fix = near
-        return fix
+        # Samples are scored without the landmarks' own errors, so that flat scenes may have a
+        # better-looking wrong pose: the pose with more inliers is the fix.
+        return near if fix is None or (near is not None and near.inliers > fix.inliers) else fix
 
     def _search(self, matches: Matches, starts: Array, reach: Array) -> Array:
         """Return the state (6,) with the best robust score among samples and starts."""
@@ -351,12 +351,6 @@ class LandmarkSolver:
         )
 
 
-def _contradicts(fix: LandmarkFix, prior_covariance: Array) -> bool:
-    """Return whether a fix is beyond 4 σ of the prior and its own covariance."""
-    total = np.nan_to_num(prior_covariance) + fix.covariance
-    return bool(fix.innovation @ np.linalg.solve(total, fix.innovation) > GATE_CHI2)
-
-
 def _reach(covariance: Array) -> Array:
     """Return how far (3,) a sample may lie from its start: 3 σ of the prior, within bounds."""
     sigma = 3.0 * np.sqrt(np.abs(np.nan_to_num(np.diagonal(covariance))))
@@ -371,7 +365,7 @@ def _nearest_attitude(attitudes: Array, poses: Array, pose: Array, count: int = 
 
 
 def _sample(rng: np.random.Generator, matches: Matches, size: int) -> NDArray[np.intp]:
-    """Return matches (s, size) of different keypoints, the distinctive ones more often."""
+    """Return matches (s, size) of different keypoints, the distinctive more often."""
     weights = np.maximum(1.0 - matches.ratios.astype(np.float64), 0.02)
     edges = np.cumsum(weights)
     drawn = np.searchsorted(edges, rng.random((SAMPLES, size)) * edges[-1], side="right")
@@ -406,7 +400,7 @@ def _scores(states: Array, matches: Matches, sigma_px: float) -> Array:
 
 
 def _one_each(matches: Matches, chi2: Array, gate: float) -> Rows:
-    """Return the rows of the matches within the gate, for each keypoint the one that fits best."""
+    """Return the rows of the matches within the gate, the best-fitting of each keypoint."""
     near = np.flatnonzero(chi2 < gate)
     # Of values assigned to the same place the last remains: the best comes last.
     order = near[np.argsort(chi2[near], kind="stable")[::-1]]

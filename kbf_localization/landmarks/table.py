@@ -174,6 +174,10 @@ class LandmarkTable:
         """Return (n,) landmarks of each image."""
         return np.asarray(np.diff(self.starts.astype(np.int64)), dtype=np.int64)
 
+    def most_of(self, rows: Rows) -> int:
+        """Return how many landmarks the image with most of them has, among these rows."""
+        return int((self.starts[rows + 1] - self.starts[rows]).max(initial=0))
+
     def image(self, row: int) -> ImageLandmarks:
         """Return the landmarks of one image."""
         part = slice(int(self.starts[row]), int(self.starts[row + 1]))

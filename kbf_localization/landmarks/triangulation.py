@@ -23,7 +23,11 @@ from kbf_localization.vision.keypoints import mutual_matches, squared_distances
 PARTNERS = 10
 """Images a map image is matched with; more add little."""
 BASELINE_M = (0.04, 1.2)
-"""Nearer images show no parallax, farther ones another view."""
+"""Nearer images show no parallax, farther images another view."""
+FEW_PARTNERS = 4
+"""With fewer at these baselines, as in a fast or sparse drive, the nearest beyond serve."""
+FARTHEST_BASELINE_M = 6.0
+"""A fifth of the farthest landmark's depth: its direction changes by 0.2 rad."""
 UNIT_BASELINE_M = 0.5 * BASELINE_M[0]
 """Where the logarithm of a baseline is zero."""
 MAX_TURN_RAD = 0.6
@@ -84,21 +88,36 @@ def choose_partners(
     usable[[] if excluded is None else excluded] = False
     partners = []
     for row in rows:
-        near = np.array(tree.query_ball_point(poses[row, :2], BASELINE_M[1]), dtype=np.intp)
-        offset = poses[near] - poses[row]
-        turn = wrap_angle(offset[:, 2])
-        distance = np.hypot(offset[:, 0], offset[:, 1])
-        useful = (distance >= BASELINE_M[0]) & (np.abs(turn) < MAX_TURN_RAD) & usable[near]
-        places = np.column_stack((offset[:, :2], turn * HEADING_METRES))[useful]
-        partners.append(near[useful][_spread_out(_logarithmic(places), count)])
+        near, places = _overlapping(tree, poses, row, BASELINE_M[1], usable)
+        chosen = _spread_out(_logarithmic(places), count)
+        if len(near) < min(FEW_PARTNERS, count):
+            near, places = _overlapping(tree, poses, row, FARTHEST_BASELINE_M, usable)
+            distance = np.hypot(places[:, 0], places[:, 1])
+            chosen = np.argsort(distance, kind="stable")[: min(FEW_PARTNERS, count)]
+        partners.append(near[chosen])
     return partners
+
+
+def _overlapping(
+    tree: cKDTree, poses: Array, row: int, reach: float, usable: Flags
+) -> tuple[Rows, Array]:
+    """Return the usable rows (k,) within `reach` that see much the same as `row`.
+
+    Their places (k, 3) are relative to it: metres, and the turn in metres.
+    """
+    near = np.array(tree.query_ball_point(poses[row, :2], reach), dtype=np.intp)
+    offset = poses[near] - poses[row]
+    turn = wrap_angle(offset[:, 2])
+    distance = np.hypot(offset[:, 0], offset[:, 1])
+    useful = (distance >= BASELINE_M[0]) & (np.abs(turn) < MAX_TURN_RAD) & usable[near]
+    return near[useful], np.column_stack((offset[:, :2], turn * HEADING_METRES))[useful]
 
 
 def _logarithmic(places: Array) -> Array:
     """Return places (k, 3) in their directions, at the logarithms of their distances.
 
     What baseline shows parallax and still a common view depends on how far the scene is: spread
-    over the logarithm, partners have short and long ones.
+    over the logarithm, partners have short and long baselines.
     """
     distance = np.maximum(np.linalg.norm(places, axis=1), BASELINE_M[0])
     return np.asarray(places * (np.log(distance / UNIT_BASELINE_M) / distance)[:, None])

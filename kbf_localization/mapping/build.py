@@ -34,23 +34,24 @@ from kbf_localization.mapping.frames import (
 )
 from kbf_localization.mapping.held_out import Probes, runs_along
 from kbf_localization.mapping.landmarks import (
-    HELD_OUT_IMAGES,
     calibrate_landmarks,
+    can_measure,
     find_camera,
+    held_out_count,
     landmark_warnings,
     make_landmarks,
     partner_rows,
 )
 from kbf_localization.mapping.poses import with_poses
-from kbf_localization.motion.noise import MotionNoise, errors_over_windows, noise_growth
+from kbf_localization.motion.noise import MotionNoise, fit_motion_noise
 from kbf_localization.motion.odometry_model import noise_between
 from kbf_localization.parallel import Serial, Workers
 from kbf_localization.progress import Progress, no_progress
-from kbf_localization.training_map.calibration import SimilarityModel, triple
+from kbf_localization.training_map.calibration import SimilarityModel
 from kbf_localization.training_map.sources import Source
 from kbf_localization.training_map.training_map import MapObservation, TrainingMap, map_spacing
 from kbf_localization.vision.dense_sift import DescriberSettings
-from kbf_localization.vision.describer import Describer
+from kbf_localization.vision.describer import Describer, reduced_size
 from kbf_localization.vision.recipe import Recipe
 from kbf_localization.vision.visual_words import PyramidDescriber, Vocabulary, learn_vocabulary
 
@@ -86,13 +87,13 @@ def build_map(
 
     Without `poses`, a map with landmarks has as many as cover the drives' paths, at most 1000, and
     one without landmarks 1000. `select` is "coverage", which spreads the poses over the drives'
-    paths, or "random". Images are resized to the first image's size unless `settings` give another.
-    `words` is the size of the visual vocabulary. `describer` is "sift", the spatial pyramid, a
-    describer such as `OnnxDescriber("net.onnx")`, or a `Recipe` such as Recipe("sift*onnx", …). A
-    map built `like` another has its describer and its vocabulary, so that the two can be merged. A
-    chosen image that cannot be decoded is left out, with a warning in the map's `warnings`.
-    `floor_plan` is a YAML file of map_server's, kept in the map to draw on. The map is calibrated
-    with the hyper-parameters `parameters` that it will be used with.
+    paths, or "random". Images are resized to the first image's size, large ones halved, unless
+    `settings` give another size. `words` is the size of the visual vocabulary. `describer` is
+    "sift", the spatial pyramid, a describer such as `OnnxDescriber("net.onnx")`, or a `Recipe` such
+    as Recipe("sift*onnx", …). A map built `like` another has its describer and its vocabulary, so
+    that the two can be merged. A chosen image that cannot be decoded is left out, with a warning in
+    the map's `warnings`. `floor_plan` is a YAML file of map_server's, kept in the map to draw on.
+    The map is calibrated with the hyper-parameters `parameters` that it will be used with.
 
     `poses_from` is "given", the drives' known poses; "odometry", poses estimated from wheel
     odometry and images (`estimate_poses`); or "auto", given ones where all drives have some. How
@@ -216,7 +217,8 @@ def map_of_frames(
         reference_poses=_reference_poses(frames, kept),
     )
     runs = [[row for row in run if int(row) in described] for run in probe_runs(frames, rows)]
-    held_out = spread_over(np.unique([int(row) for run in runs for row in run]), HELD_OUT_IMAGES)
+    probed = np.unique([int(row) for run in runs for row in run])
+    held_out = spread_over(probed, held_out_count(len(frames.poses)))
     if keypoints is not None:
         training_map = _with_landmarks(
             training_map,
@@ -283,7 +285,8 @@ def _with_landmarks(
         return replace(training_map, warnings=(*training_map.warnings, camera))
     landmarks = make_landmarks(frames, rows, keypoints, camera, workers, progress, held_out)
     warnings = (*training_map.warnings, *camera.warnings, *landmark_warnings(landmarks))
-    return replace(training_map, landmarks=landmarks, warnings=warnings)
+    kept = landmarks if can_measure(landmarks) else None
+    return replace(training_map, landmarks=kept, warnings=warnings)
 
 
 def spread_over(rows: Rows, count: int) -> Rows:
@@ -300,12 +303,9 @@ def probe_runs(frames: Frames, rows: Rows) -> list[Rows]:
 
 def _motion_noise(frames: Frames, similarity: SimilarityModel) -> MotionNoise:
     """Estimate Q over windows of the map's scales, in which correlated wheel errors add up."""
-    window_m = NOISE_WINDOW * similarity.distance_m
     segments = ((frames.poses[own], frames.odometry[own]) for own in frames.unbroken())
-    window_rad = NOISE_WINDOW * similarity.angle_rad
-    errors, lengths = errors_over_windows(segments, window_m, window_rad)
-    per_metre, per_radian, outliers = noise_growth(errors, lengths, window_m, window_rad)
-    return MotionNoise(triple(per_metre), triple(per_radian), outliers)
+    windows = NOISE_WINDOW * similarity.distance_m, NOISE_WINDOW * similarity.angle_rad
+    return fit_motion_noise(segments, *windows)
 
 
 def _warnings(
@@ -325,8 +325,9 @@ def _settings_for(frames: Frames, words: int) -> DescriberSettings:
     size = image_size(frames)
     if size is None:
         raise MapError(f"{frames.drives[0].path}: no image can be decoded")
+    width, height = reduced_size(size)
     try:
-        return replace(DescriberSettings(), image_width=size[0], image_height=size[1], words=words)
+        return replace(DescriberSettings(), image_width=width, image_height=height, words=words)
     except ValueError as error:
         raise MapError(f"{frames.drives[0].path}: {error}") from error
 

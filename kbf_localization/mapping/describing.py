@@ -24,6 +24,7 @@ from kbf_localization.vision.describer import (
     ImageDescriber,
     ImageDescription,
     prepare_image,
+    reduced_size,
 )
 from kbf_localization.vision.keypoints import Keypoints, detect_keypoints
 
@@ -173,7 +174,8 @@ def _describe(
     size = None if describer.pyramid is None else describer.pyramid.image_size
     described = ImageDescriber(describer, detect).describe_all([image for _, image in images])
     for (place, image), description in zip(images, described, strict=True):
-        resized = size is not None and image.shape != size[::-1]
+        own = image.shape[1], image.shape[0]
+        resized = size is not None and size not in (own, reduced_size(own))
         yield place, Described(description, _thumbnail(image), resized)
 
 

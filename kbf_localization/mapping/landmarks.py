@@ -21,10 +21,11 @@ from kbf_localization.landmarks.build import (
     needed_rows,
     triangulate_all,
 )
-from kbf_localization.landmarks.calibration import MIN_INLIERS, HeldOutImage
+from kbf_localization.landmarks.calibration import MIN_EXAMPLES, MIN_INLIERS, HeldOutImage
 from kbf_localization.landmarks.calibration import calibrate as calibrate_fixes
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
 from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
+from kbf_localization.landmarks.triangulation import FARTHEST_BASELINE_M
 from kbf_localization.mapping.describing import detect_frames, image_size
 from kbf_localization.mapping.frames import Frames, cover, gather_frames
 from kbf_localization.parallel import Serial, Workers
@@ -38,8 +39,9 @@ from kbf_localization.vision.self_calibration import calibrate, choose_pairs
 
 _log = logging.getLogger(__name__)
 
-HELD_OUT_IMAGES = 80
-"""Images that calibrate the landmarks and take no part in making them."""
+HELD_OUT_IMAGES, HELD_OUT_FRACTION = 80, 0.2
+"""Images that calibrate the landmarks and take no part in making them: at most so many, and such a
+part of the drives' images, since its neighbours lack it as a partner."""
 
 MIN_SOLVED = 0.3
 """Fraction of held-out images that landmarks must measure to be kept: blank walls take a part."""
@@ -50,11 +52,20 @@ SIMILAR_ROWS = 40
 ELSEWHERE = 1.5
 """Separation, in the map's scales, from which on a place is another one."""
 
+TILTING_RAD = float(np.radians(2.0))
+"""Standard deviation of pitch or roll over the map's images from which on a camera tilts: a robot's
+on a floor has a few tenths of a degree."""
+
 NAMED_PLACES = 3
 """Without landmarks, in a warning."""
 
 SAME_POSE_M = 1e-6
 """Metres, and radians, within which a pose of the map is that of a drive's image."""
+
+
+def held_out_count(frames: int) -> int:
+    """Return how many of the drives' `frames` are held out to calibrate the landmarks."""
+    return min(HELD_OUT_IMAGES, int(HELD_OUT_FRACTION * frames))
 
 
 def partner_rows(frames: Frames, rows: Rows) -> Rows:
@@ -179,9 +190,15 @@ def calibrate_landmarks(
     scales = similarity.distance_m, similarity.angle_rad
     found = calibrate_fixes(landmarks.solver, training_map.source_of, images, scales)
     model = training_map.calibration.relative_pose
-    best = model.variances(model.prominence[1], model.apparent[0])
+    best = model.variances(model.prominence_range[1], model.separation_range[0])
     read_out_m = float(np.sqrt(best[:2].max()))
-    if found.solved < MIN_SOLVED or found.median_error_m > read_out_m:
+    if found.covered < MIN_EXAMPLES:
+        _log.warning(
+            "%d held-out images are too few to tell what the landmarks are worth: the default "
+            "covariance holds",
+            found.covered,
+        )
+    elif found.solved < MIN_SOLVED or found.median_error_m > read_out_m:
         warning = (
             f"the landmarks are left out: of held-out images they measure "
             f"{100 * found.solved:.0f} %, with a median error of {found.median_error_m:.2f} m; "
@@ -195,18 +212,37 @@ def calibrate_landmarks(
     return replace(training_map, landmarks=replace(landmarks, description=description))
 
 
+def can_measure(landmarks: LandmarkMap) -> bool:
+    """Tell whether any map image has enough landmarks to measure a pose."""
+    return bool((landmarks.table.counts() >= MIN_INLIERS).any())
+
+
 def landmark_warnings(landmarks: LandmarkMap) -> Iterator[str]:
     """Name what the landmarks lack, and where."""
+    rise_m, *tilts = landmarks.description.attitude_sigma
+    if max(tilts) > TILTING_RAD:
+        pitch, roll = np.degrees(tilts)
+        yield (
+            f"the camera tilts: its pitch varies by {pitch:.1f}°, its roll by {roll:.1f}° and its "
+            f"height by {100.0 * rise_m:.0f} cm over the map's images (standard deviations); "
+            "landmarks allow for it, the comparison of whole images errs more"
+        )
     counts = landmarks.table.counts()
     poor = np.flatnonzero(counts < MIN_INLIERS)
     if not len(poor):
+        return
+    if len(poor) == len(counts):
+        yield (
+            f"no map image has {MIN_INLIERS} landmarks, so the map has none: blank walls, or no "
+            f"other images within {FARTHEST_BASELINE_M:.0f} m that see the same"
+        )
         return
     rows = poor[cover(landmarks.poses[poor], NAMED_PLACES, seed=0)]
     places = ", ".join(f"({x:.1f}, {y:.1f})" for x, y, _ in landmarks.poses[rows])
     yield (
         f"{len(poor)} of {len(counts)} map images have fewer than {MIN_INLIERS} landmarks and "
         f"measure no pose by them (blank walls, no neighbours), such as at {places}; the others "
-        f"have {np.median(counts[counts >= MIN_INLIERS] if len(poor) < len(counts) else 0):.0f}"
+        f"have {np.median(counts[counts >= MIN_INLIERS]):.0f}"
     )
 
 

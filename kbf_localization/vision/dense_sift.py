@@ -163,7 +163,7 @@ def dense_sift(image: Image, settings: DescriberSettings) -> Floats:
     ).copy()
     descriptors = descriptors.reshape(-1, DESCRIPTOR_LENGTH)
     descriptors *= _patch_window()
-    _normalize(descriptors, settings)
+    _normalize(settings, out=descriptors)
     return descriptors
 
 
@@ -192,7 +192,7 @@ def _cell_histograms(image: Image, settings: DescriberSettings) -> Floats:
     for first in range(0, cell_rows + 1, _BLOCKS_AT_ONCE):
         blocks = min(_BLOCKS_AT_ONCE, cell_rows + 1 - first)
         pixels = slice(0, blocks * size)
-        _number_gradients(wide, numbers[pixels], first * size - size // 2, size // 2)
+        _number_gradients(wide, first * size - size // 2, size // 2, out=numbers[pixels])
         _orientation_table().take(numbers[pixels], out=votes[pixels], mode="wrap")
         planes = votes[pixels].view(np.float32).reshape(blocks, size, -1)
         np.matmul(window, planes, out=halves[1 : blocks + 1])
@@ -207,18 +207,18 @@ def _cell_histograms(image: Image, settings: DescriberSettings) -> Floats:
 
 
 def _number_gradients(
-    wide: NDArray[np.int32], numbers: NDArray[np.int32], top: int, margin: int
+    wide: NDArray[np.int32], top: int, margin: int, *, out: NDArray[np.int32]
 ) -> None:
     """Write the gradient numbers of image rows from `top` on, `margin` columns to the right.
 
     Outside the image, and at its border, where a pixel lacks a neighbour, the gradient is zero.
     """
     height, width = wide.shape
-    first, last = max(top, 1), min(top + len(numbers), height - 1)
-    columns = min(width - 2, numbers.shape[1] - margin - 1)
-    numbers[: first - top] = 0
-    numbers[last - top :] = 0
-    inside = numbers[first - top : last - top, margin + 1 : margin + 1 + columns]
+    first, last = max(top, 1), min(top + len(out), height - 1)
+    columns = min(width - 2, out.shape[1] - margin - 1)
+    out[: first - top] = 0
+    out[last - top :] = 0
+    inside = out[first - top : last - top, margin + 1 : margin + 1 + columns]
     np.subtract(
         wide[first + 1 : last + 1, 1 : columns + 1],
         wide[first - 1 : last - 1, 1 : columns + 1],
@@ -229,13 +229,13 @@ def _number_gradients(
     inside -= wide[first:last, :columns]
 
 
-def write_gradient_votes(image: Image, votes: Floats) -> None:
+def write_gradient_votes(image: Image, *, out: Floats) -> None:
     """Write each pixel's votes (h, w, 8) for the eight orientations, zero at the border."""
     numbers = np.zeros(image.shape, dtype=np.int32)
-    _number_gradients(image.astype(np.int32), numbers, 0, 0)
+    _number_gradients(image.astype(np.int32), 0, 0, out=numbers)
     table = _orientation_table()
     rows = np.bitwise_and(numbers, len(table) - 1, dtype=np.intp)
-    table.take(rows, mode="clip", out=votes.view(table.dtype)[..., 0])
+    table.take(rows, mode="clip", out=out.view(table.dtype)[..., 0])
 
 
 @lru_cache(maxsize=1)
@@ -274,16 +274,17 @@ def _patch_window() -> Floats:
     return np.repeat(np.outer(profile, profile), ORIENTATIONS).astype(np.float32)
 
 
-def _normalize(descriptors: Floats, settings: DescriberSettings) -> None:
-    """Bound the components by 0.2 of the length, then bring to unit length, in place.
+def _normalize(settings: DescriberSettings, *, out: Floats) -> None:
+    """Bound the components of `out` by 0.2 of the length, then bring it to unit length.
 
-    A descriptor that was shorter than a flat patch's stays as much shorter than one.
+    A descriptor that was shorter than a flat patch's stays as much shorter than one. In place: a
+    second array would make dense SIFT a tenth slower.
     """
     flat = settings.flat_gradient * settings.patch_size**2 / DESCRIPTOR_LENGTH**0.5
-    lengths = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
-    np.minimum(descriptors, _MAX_COMPONENT * lengths[:, None], out=descriptors)
-    bounded = np.sqrt(np.einsum("ij,ij->i", descriptors, descriptors))
-    # Bounded lengths of flat patches shrink in proportion to their true ones.
+    lengths = np.sqrt(np.einsum("ij,ij->i", out, out))
+    np.minimum(out, _MAX_COMPONENT * lengths[:, None], out=out)
+    bounded = np.sqrt(np.einsum("ij,ij->i", out, out))
+    # Bounded lengths of flat patches shrink in proportion to their true lengths.
     scale = np.minimum(lengths / np.float32(max(flat, 1e-6)), np.float32(1.0))
     scale /= np.maximum(bounded, np.float32(1e-6))
-    descriptors *= scale[:, None]
+    out *= scale[:, None]

@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from kbf_localization.vision.visual_words import PyramidDescriber
 
 
+MAX_DESCRIBED_PIXELS = 2 * 640 * 480
+"""Of a map's images: larger images take longer to describe and distinguish places no better."""
+
+
+def reduced_size(size: tuple[int, int]) -> tuple[int, int]:
+    """Return the width and height at which images of this size are described: halved, if large."""
+    width, height = size
+    while width * height > MAX_DESCRIBED_PIXELS and min(width, height) > 1:
+        width, height = width // 2, height // 2
+    return width, height
+
+
 def prepare_image(image: Image, size: tuple[int, int]) -> Image:
     """Return the image in grey and of this width and height."""
     image = as_grey(image)
@@ -113,7 +125,7 @@ class ImageDescriber:
 
 @lru_cache(maxsize=1)
 def _second_thread() -> ThreadPoolExecutor:
-    """Return the thread beside the one that describes; it is kept from image to image."""
+    """Return the thread beside that which describes; it is kept from image to image."""
     return ThreadPoolExecutor(1, thread_name_prefix="keypoints")
 
 
@@ -140,7 +152,7 @@ class Gallery(Protocol):
 class Describer(Protocol):
     """Turns images into rows of bytes and compares them by a positive definite kernel k_Z.
 
-    k_Z(z, z) = 1. `name` is the one under which it is registered; `version` changes when the same
+    k_Z(z, z) = 1. `name` is that under which it is registered; `version` changes when the same
     settings begin to give other rows.
     """
 

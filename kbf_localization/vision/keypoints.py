@@ -110,7 +110,7 @@ def _extrema(image: Image, count: int) -> _Extrema:
     at = _peaks_in_scale(differences, found)
     flat = differences.ravel()
     if len(at) > 2 * count:
-        # More than enough: edges and weak ones go soon.
+        # More than enough: edges and weak extrema go soon.
         excess = len(at) - 2 * count
         at = at[np.argpartition(np.abs(flat[at]), excess)[excess:]]
     return _interpolate(differences, at)
@@ -200,7 +200,7 @@ def _describe(image: Image, extrema: _Extrema) -> Floats:
     """Return raw descriptors (k, 128): 4 by 4 cells of 8 orientations round each extremum."""
     smooth = cv2.GaussianBlur(image, (0, 0), FIRST_SIGMA_PX)
     votes = _buffer("votes", (*image.shape, ORIENTATIONS))
-    write_gradient_votes(np.asarray(smooth, dtype=np.uint8), votes)
+    write_gradient_votes(np.asarray(smooth, dtype=np.uint8), out=votes)
     planes = _buffer("planes", votes.shape)
     cv2.sepFilter2D(votes, -1, _window(), _window(), dst=planes)
     height, width = image.shape
@@ -237,8 +237,9 @@ def _buffer(name: str, shape: tuple[int, ...]) -> Floats:
     return buffers[name][:size].reshape(shape)
 
 
-WIDEST_PX = 480
-"""Wider images are halved: on real images half the size matched more precisely than all of it."""
+LARGEST_PX2 = 480 * 360
+"""Larger images are halved: on real images half the size matched more precisely than all of it.
+By area, wide images and portraits keep as much detail as others."""
 
 DETECTION_CONTRAST = 0.015
 """SIFT's contrast threshold; lower than Lowe's 0.04, since the strongest are taken anyway."""
@@ -295,7 +296,7 @@ def root_sift(descriptors: Floats) -> NDArray[np.uint8]:
 
 def _halved(image: Image) -> tuple[Image, int]:
     halvings = 0
-    while image.shape[1] > WIDEST_PX and min(image.shape[:2]) >= 2:
+    while image.shape[0] * image.shape[1] > LARGEST_PX2 and min(image.shape[:2]) >= 2:
         size = (image.shape[1] // 2, image.shape[0] // 2)
         image = np.asarray(
             cv2.resize(image[: 2 * size[1], : 2 * size[0]], size, interpolation=cv2.INTER_AREA),

@@ -37,7 +37,7 @@ def describer_names() -> list[str]:
 def make_describer(
     content: Mapping[str, Any], pyramid: PyramidDescriber | None = None
 ) -> Describer:
-    """Return the describer of a `specification`; `pyramid` is the one called "sift"."""
+    """Return the describer of a `specification`; `pyramid` is that called "sift"."""
     if not isinstance(content, Mapping) or content.keys() != {"name", "version", "settings"}:
         raise ValueError("its describer lacks something")
     name, version, settings = (content[key] for key in ("name", "version", "settings"))

@@ -33,6 +33,7 @@ from kbf_localization.vision.describer import (
     ImageDescription,
     WordGrid,
     prepare_image,
+    reduced_size,
 )
 
 _ROWS_AT_ONCE = 64
@@ -306,9 +307,10 @@ class PyramidDescriber(Describer):
     def describe(self, image: Image) -> ImageDescription:
         """Return the description of an image (h, w), (h, w, 1), (h, w, 3) BGR or (h, w, 4) BGRA."""
         grey = prepare_image(image, self.image_size)
-        if image.shape[:2] != grey.shape and not self._resizes:
+        size = image.shape[1], image.shape[0]
+        if self.image_size not in (size, reduced_size(size)) and not self._resizes:
             self._resizes = True
-            sizes = (*image.shape[1::-1], *self.image_size)
+            sizes = (*size, *self.image_size)
             _log.warning("images of %dx%d are resized to the map's %dx%d", *sizes)
         words = self.vocabulary.assign(dense_sift(grey, self.layout))
         step = self.layout.reduced_grid_step

@@ -90,7 +90,7 @@ def test_images_at_one_place_give_no_points():
 
 def test_partners_have_a_baseline_and_overlap():
     rng = np.random.default_rng(26)
-    poses = np.column_stack((rng.uniform(0, 6, (300, 2)), rng.uniform(-np.pi, np.pi, 300)))
+    poses = np.column_stack((rng.uniform(0, 3, (300, 2)), rng.uniform(-np.pi, np.pi, 300)))
     rows = np.arange(0, 300, 30)
     for row, partners in zip(rows, choose_partners(poses, rows)):
         assert len(partners) <= 10 and len(set(partners.tolist())) == len(partners)
@@ -98,3 +98,20 @@ def test_partners_have_a_baseline_and_overlap():
         assert ((away >= BASELINE_M[0]) & (away <= BASELINE_M[1])).all()
         turn = wrap_angle(poses[partners, 2] - poses[row, 2])
         assert (np.abs(turn) < MAX_TURN_RAD).all()
+
+
+def test_partners_in_a_sparse_drive_are_its_nearest_images():
+    # A car at 24 m/s, ten images a second; its views overlap within the farthest baseline of 6 m.
+    poses = np.column_stack((2.4 * np.arange(9), np.zeros(9), np.zeros(9)))
+    (partners,) = choose_partners(poses, np.array([4]))
+    assert sorted(partners.tolist()) == [2, 3, 5, 6]
+    (partners,) = choose_partners(poses, np.array([4]), excluded=np.array([3]))
+    assert sorted(partners.tolist()) == [2, 5, 6]
+    (partners,) = choose_partners(3.0 * poses, np.array([4]))
+    assert len(partners) == 0
+
+
+def test_near_partners_suffice_where_there_are_four():
+    poses = np.column_stack((0.3 * np.arange(9), np.zeros(9), np.zeros(9)))
+    (partners,) = choose_partners(poses, np.array([4]))
+    assert sorted(partners.tolist()) == [0, 1, 2, 3, 5, 6, 7, 8]

@@ -1,11 +1,13 @@
 """Images of all sizes and channels become histograms."""
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
 
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
-from kbf_localization.vision.describer import ImageDescriber
+from kbf_localization.vision.describer import ImageDescriber, reduced_size
 from kbf_localization.vision.visual_words import (
     PyramidDescriber,
     learn_vocabulary,
@@ -67,6 +69,28 @@ def test_an_image_of_another_size_is_resized_and_said_once(
     ]
     assert larger.shape == (SETTINGS.bins,)
     assert describer.gallery(larger[None]).compare(own) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("size", "reduced"),
+    [
+        ((640, 480), (640, 480)),
+        ((1241, 376), (1241, 376)),
+        ((1280, 720), (640, 360)),
+        ((1921, 1081), (960, 540)),
+        ((3840, 2160), (960, 540)),
+    ],
+)
+def test_large_images_are_described_halved(size: tuple[int, int], reduced: tuple[int, int]) -> None:
+    assert reduced_size(size) == reduced
+
+
+def test_the_images_of_a_large_camera_are_halved_without_a_word(
+    describer: PyramidDescriber, caplog: pytest.LogCaptureFixture
+) -> None:
+    layout = replace(describer.layout, image_width=640, image_height=360)
+    PyramidDescriber(describer.vocabulary, layout).describe(np.zeros((720, 1280), dtype=np.uint8))
+    assert not caplog.records
 
 
 def test_the_grid_of_words_is_what_the_histogram_counts(

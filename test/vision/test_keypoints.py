@@ -9,6 +9,7 @@ from kbf_localization.vision.keypoints import (
     detect_keypoints,
     mutual_matches,
     squared_distances,
+    upright_sift,
 )
 
 
@@ -38,6 +39,17 @@ def test_keypoints_of_a_large_image_are_in_its_own_pixels():
     expected = (first.pixels[rows] + 0.5) * 2 - 0.5
     off = np.abs(expected - second.pixels[columns]).max(axis=1)
     assert np.median(off) < 0.05 and len(rows) > 100
+
+
+@pytest.mark.parametrize("size", [(620, 188), (240, 320)])
+def test_wide_images_and_portraits_are_halved_once_where_they_are_as_large_as_others(
+    size: tuple[int, int],
+) -> None:
+    small = cv2.resize(scene(), size)
+    large = cv2.resize(small, (2 * size[0], 2 * size[1]), interpolation=cv2.INTER_NEAREST)
+    halved = upright_sift(small, 800).pixels
+    assert len(halved) > 100
+    np.testing.assert_array_equal(detect_keypoints(large).pixels, (halved + 0.5) * 2 - 0.5)
 
 
 def test_a_blank_image_has_no_keypoints():

@@ -128,7 +128,7 @@ def declared_panorama(model: str, width: int, height: int) -> PanoramaCamera:
 def fitted(camera: Camera, width: int, height: int) -> Camera:
     """Return the camera at the size of the images; ParameterError for another aspect ratio.
 
-    An image of another aspect ratio is a region of the calibrated one, and nobody knows which.
+    An image of another aspect ratio is a region of the calibrated image, and nobody knows which.
     """
     check_size(width, height)
     if (width, height) == (camera.width, camera.height):

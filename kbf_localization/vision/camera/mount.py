@@ -19,6 +19,8 @@ FARTHEST_MOUNT_M = 100.0
 """A camera further from its robot's base is an error of the transforms, not a mount."""
 OPTICAL_IN_BASE = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
 """A level camera that looks ahead: its z is the robot's x, its x to the right, its y down."""
+BODY_TILT_COS = 0.7
+"""An optical frame's z looks ahead; one that is upright within 45° is the camera's body."""
 _ORTHONORMAL = 1e-6
 
 
@@ -91,6 +93,18 @@ class Mount:
             ]
         )
         return cls(rotation, np.asarray(translation, dtype=np.float64))
+
+    @classmethod
+    def of_frame(cls, translation: ArrayLike, rotation: Array, frame: str) -> Mount:
+        """Return the mount of a camera whose `frame` of tf has these axes (3, 3) in the base's.
+
+        A frame whose z axis is upright, or upside down, is the camera's body (x ahead) and not its
+        optical frame, unless its name says so.
+        """
+        axes = np.asarray(rotation, dtype=np.float64)
+        if abs(axes[2, 2]) > BODY_TILT_COS and "optical" not in frame.lower():
+            axes = axes @ OPTICAL_IN_BASE
+        return cls(axes, np.asarray(translation, dtype=np.float64))
 
     @classmethod
     def from_dict(cls, values: object) -> Mount:

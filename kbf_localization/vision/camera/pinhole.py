@@ -190,7 +190,7 @@ class PinholeCamera(LensCamera):
         return np.asarray(by_bent / tilted[:, 2, None, None] @ jacobian)
 
     def _undistort(self, distorted: Array) -> Array:
-        """Points (k, 2) at focal length 1 whose distorted ones are given; NaN where none is."""
+        """Points (k, 2) at focal length 1 whose distorted points are given; NaN where none is."""
         if not self._coefficients.any():
             return distorted
         if self._is_radial:
