@@ -69,7 +69,7 @@ def process_noise(start: Array, end: Array, variances: Array) -> Array:
     """Return the covariance (3, 3) of (x, y, heading) added by a motion from `start` to `end` (3,).
 
     `variances` (3,) are the motion's, forward, left and in heading. The heading's error grows along
-    the path and turns the rest of it: a straight motion adds as much as many short ones.
+    the path and turns the rest of it: a straight motion adds as much as many short motions.
     """
     turn = rotation(start[2] + 0.5 * wrap_angle(end[2] - start[2]))
     covariance = turn @ np.diag(variances) @ turn.T

@@ -1,7 +1,7 @@
-"""Data association: what an image shows at a hypothesis, or at a place where one is born.
+"""Data association: what an image shows at a hypothesis, or at the place of a birth.
 
 The map's images there give a local kernel posterior, its read-out a pose, and the landmarks of the
-heaviest of them another one that is more precise.
+heaviest of them a more precise pose.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
-from kbf_localization.arrays import Array
+from kbf_localization.arrays import Array, Rows
 from kbf_localization.filters.hypothesis import (
     GATE_MAHALANOBIS,
     LANDMARK_ROWS,
@@ -26,11 +26,12 @@ from kbf_localization.filters.hypothesis import (
     log_ratio,
 )
 from kbf_localization.filters.kernel_step import Birthplace, LocalKernelBayes, LocalPosterior
+from kbf_localization.landmarks.calibration import MIN_INLIERS
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.calibration import Calibration, discounted
 from kbf_localization.training_map.training_map import MapObservation
 
-SHOWN_COVERAGE = 0.5
+MIN_CONFIRMING_COVERAGE = 0.5
 """Coverage from which on the map shows a place, so that an image may fit there."""
 
 
@@ -39,7 +40,8 @@ class Association:
     """A hypothesis with its local posterior given an image, and the log odds of the fit there.
 
     `fix` is the pose that landmarks measure there, None where they do not; `agreement` how far it
-    speaks for the hypothesis by being where that predicts it, a log ratio ≥ 0.
+    speaks for the hypothesis by being where that predicts it, a log ratio ≥ 0. `unmeasured` tells
+    that landmarks of the map's images there were looked for, and measure nothing.
     """
 
     hypothesis: Hypothesis
@@ -47,6 +49,7 @@ class Association:
     log_odds: float
     fix: LandmarkFix | None = None
     agreement: float = 0.0
+    unmeasured: bool = False
 
     @property
     def fit(self) -> float:
@@ -101,7 +104,7 @@ class Association:
         """
         if self.fix is not None and self._fitting_ratio >= 0.0:
             return True
-        return self.posterior.coverage > SHOWN_COVERAGE and self.log_odds > 0.0
+        return self.posterior.coverage > MIN_CONFIRMING_COVERAGE and self.log_odds > 0.0
 
     def with_log_weight(self, log_weight: float) -> Association:
         """Return the same with another weight of the hypothesis."""
@@ -142,12 +145,19 @@ def best_fit(
     images continue, is not given up for landmarks that look alike.
     """
     shown = [
-        association for association in everything if association.posterior.coverage > SHOWN_COVERAGE
+        association
+        for association in everything
+        if association.posterior.coverage > MIN_CONFIRMING_COVERAGE
     ]
     best = max((item.log_odds for item in shown or everything), default=0.0)
     with_landmarks = max((item.fit for item in shown or everything), default=0.0)
     recognized = float(expit(with_landmarks if doubtful else best))
     return Fit(best, recognized, renewal, by_landmarks)
+
+
+def _heaviest_rows(view: LocalPosterior) -> Rows:
+    """Return the map's rows whose landmarks are matched."""
+    return view.rows[np.argsort(-view.weights, kind="stable")[:LANDMARK_ROWS]]
 
 
 class Associator:
@@ -167,7 +177,9 @@ class Associator:
         fix = self._landmark_fix(observation, view, component) if by_landmarks else None
         found = self._association(component, view, fix)
         if fix is None:
-            return found
+            rows = _heaviest_rows(view)
+            expected = by_landmarks and observation.landmarks_shown(rows) >= MIN_INLIERS
+            return replace(found, unmeasured=expected)
         return replace(found, agreement=agreement(component, fix, self._similarity.scales))
 
     def birth(
@@ -209,10 +221,9 @@ class Associator:
     ) -> tuple[Hypothesis, float] | None:
         """Return the component after what the image measures there; None where nothing does.
 
-        A fraction `new` of the read-out is independent of the last one. Where the image does not
+        A fraction `new` of the read-out is independent of the last. Where the image does not
         continue the sequence, landmarks of another place give births, but move no component there.
-        With it comes how much that surprises, a mean square with expectation one. Wheels with a
-        constant error do not show in the read-out's innovation, but its bias absorbs their error.
+        With it comes how much that surprises, a mean square with expectation one.
         """
         result = None
         if association.fix is not None:
@@ -224,8 +235,7 @@ class Associator:
         measured = self._measured(association.posterior, new, trust)
         if measured is None:
             return None
-        updated, innovation = component.update(measured)
-        return updated, max(innovation, updated.mean_square_bias)
+        return component.update(measured)
 
     def _view(self, observation: MapObservation, component: Hypothesis) -> LocalPosterior:
         """Return the local posterior round a component."""
@@ -244,8 +254,7 @@ class Associator:
         """Return the pose by the landmarks of the view's heaviest rows, where there are any."""
         if not observation.has_landmarks or len(view.rows) == 0:
             return None
-        rows = view.rows[np.argsort(-view.weights, kind="stable")[:LANDMARK_ROWS]]
-        fix = observation.landmark_fix(rows, component.pose, component.covariance)
+        fix = observation.landmark_fix(_heaviest_rows(view), component.pose, component.covariance)
         return fix if fix is not None and is_sound(fix) else None
 
     def _measured(self, view: LocalPosterior, new: float, trust: float) -> MeasuredPose | None:

@@ -59,7 +59,9 @@ class Confidence:
     "elsewhere", `min_evidence` its 0.5 % quantile at right poses, `max_sigma_m` the position's
     standard deviation up to which a pose identifies the place. `confirmed` tells whether this image
     fits at the pose, so that it measures it; without one, odometry alone carries the pose on.
-    `interrupted` tells that the image neither fits there nor continues the one before.
+    `interrupted` tells that the image neither fits there nor continues the previous image,
+    `verified` that landmarks have measured the pose if the map has any there: words alone may take
+    a place for another.
     """
 
     probability: float
@@ -68,6 +70,7 @@ class Confidence:
     max_sigma_m: float
     confirmed: bool = True
     interrupted: bool = False
+    verified: bool = True
 
 
 @dataclass(frozen=True)

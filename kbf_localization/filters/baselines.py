@@ -167,9 +167,9 @@ class NeighbourParticleFilter:
         )
 
     def _near_the_mode(self, weights: Array) -> NDArray[np.bool_]:
-        """Return the particles near the one that has the most weight round it.
+        """Return the particles near the particle with the most weight round it.
 
-        The single heaviest one will not do: a particle that was just injected at the nearest
+        The single heaviest particle will not do: a particle that was just injected at the nearest
         image's pose is always heavy.
         """
         scaled = self._particles / self._widths
@@ -215,7 +215,7 @@ class NonparametricFilter(PoseKernelBayesFilter):
         moved = self._transition_rule(mean, motion)
         sizes = np.abs(moved.weights)
         if not float(sizes.sum()) > 0.0:
-            # No training motion is like this one: nothing was learned about it.
+            # No training motion is like this: nothing was learned about it.
             self._events.append(Event.UNKNOWN_MOTION)
             return self._standstill_rule(mean)
         kept = sizes > NEGLIGIBLE * sizes.max()

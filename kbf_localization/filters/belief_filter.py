@@ -2,8 +2,9 @@
 
 At every image each component is predicted by the odometry (Mb-KSR of a Gaussian point, exact) and
 updated by the pose that the image measures there. Once the robot has moved by half of the map's
-own scale, a kernel step: all components compete in one kernel Bayes' rule, places that none of
-them claims are born, and what the map cannot represent goes to the null hypothesis.
+own scale, a kernel step: all components compete in one kernel Bayes' rule, posterior weight outside
+their association gates becomes new components, and what the map cannot represent goes to the null
+hypothesis.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ class BeliefFilter:
         """Predict, measure, reweight, update, give birth, merge and prune."""
         before, moved = self._belief, self._motion(motion, variances)
         continuity = self._continuity.update(moved.motion, observation)
-        # Mb-KSR, section 4.1: a Gaussian point under the odometry model is another one, exact.
+        # Mb-KSR, section 4.1: a Gaussian point under the odometry model stays Gaussian, exact.
         predicted = self._predict(before, moved, continuity)
         due = self._kernel_step_is_due(predicted, continuity)
         seen = self._measure(predicted, observation, continuity, everything=due)
@@ -199,7 +200,7 @@ class BeliefFilter:
             return Motion(None, np.array([distance, distance, turned]) ** 2, travel, 1.0)
         if variances is None:
             variances = self._calibration.motion_noise.variances(distance, turned)
-        correlation = float(np.exp(-travel / self._calibration.relative_pose.correlation))
+        correlation = float(np.exp(-travel / self._calibration.relative_pose.correlation_length))
         return Motion(motion, self._noise.inflation * variances, travel, correlation)
 
     def _predict(self, belief: KernelBelief, moved: Motion, continuity: Continuity) -> KernelBelief:
@@ -269,7 +270,7 @@ class BeliefFilter:
             prior.ruled,
             prior.moved.map_mass,
             observation,
-            MAX_FIRST_BIRTHS if continuity.jumps else MAX_BIRTHS,
+            _max_births(search, continuity.jumps),
         )
         births = self._births(
             posterior.births, observation, belief.next_number, thorough=continuity.jumps
@@ -280,8 +281,8 @@ class BeliefFilter:
             observation.has_landmarks,
             continuity.jumps or belief.heaviest < CONFIRMED_PROBABILITY,
         )
-        born_mass = fit.recognized * prior.moved.map_mass if births else 0.0
-        weights = self._weights(prior, posterior, births, fit, born_mass)
+        birth_mass = fit.recognized * prior.moved.map_mass if births else 0.0
+        weights = self._weights(prior, posterior, births, fit, birth_mass)
         weighted = [
             item.with_log_weight(float(np.log(max(weight, MIN_WEIGHT))))
             for item, weight in zip((*prior.own, *births.values()), weights, strict=True)
@@ -289,7 +290,7 @@ class BeliefFilter:
         count, reservoir = len(prior.own), prior.moved.reservoir
         return Reweighted(
             components=tuple(item.hypothesis for item in weighted[:count]),
-            log_null=float(np.log(max(reservoir - born_mass, MIN_WEIGHT))),
+            log_null=float(np.log(max(reservoir - birth_mass, MIN_WEIGHT))),
             best_fit=fit.best,
             searched=search,
             births=tuple(weighted[count:]),
@@ -333,7 +334,7 @@ class BeliefFilter:
         posterior: Posterior,
         births: Mapping[Birthplace, Association],
         fit: Fit,
-        born_mass: float,
+        birth_mass: float,
     ) -> Array:
         """Return the weights (j + b,) of components and births after the image.
 
@@ -343,13 +344,13 @@ class BeliefFilter:
         count, everything = len(prior.own), [*prior.own, *births.values()]
         measured = np.array([association.fix is not None for association in everything], dtype=bool)
         parts = np.array([place.posterior for place in births])
-        born = born_mass * parts / max(parts.sum(), MIN_WEIGHT)
+        new = birth_mass * parts / max(parts.sum(), MIN_WEIGHT)
         before = np.array([*posterior.before, *(place.prior for place in births)])
         after = np.array([*posterior.after, *parts]) * np.exp(self._verification(everything))
         weights = posterior_weights(
             np.where(measured, 0.0, before),
             after,
-            np.where(measured, 0.0, [*prior.ruled, *born]),
+            np.where(measured, 0.0, [*prior.ruled, *new]),
             fit.renewal
             * np.array([association.log_ratio(min(fit.best, 0.0)) for association in everything]),
             fit.renewal * fit.recognized,
@@ -361,7 +362,7 @@ class BeliefFilter:
         by_landmarks = np.array(
             [
                 *(prior.moved.masses * np.exp(fit.renewal * landmark_ratios(prior.own))),
-                *(born * np.exp([birth.landmark_ratio for birth in births.values()])),
+                *(new * np.exp([birth.landmark_ratio for birth in births.values()])),
             ]
         )
         return np.where(measured, by_landmarks, weights)
@@ -387,18 +388,22 @@ class BeliefFilter:
     ) -> bool:
         """Return whether the best matches over the whole map are asked for: always in doubt.
 
-        A large map is searched more rarely while all is well, so that a step costs no more.
+        Landmarks that measure a confirmed pose leave nothing to search for. Without them a large
+        map is searched more rarely while all is well, so that a step costs no more.
         """
         best = max((association.fit for association in seen), default=-1.0)
-        doubt = continuity.jumps or belief.heaviest < CONFIRMED_PROBABILITY or best < 0.0
-        return doubt or belief.unsearched >= KERNEL_STEP_TRAVEL * len(self._poses) / SEARCHED_POSES
+        if continuity.jumps or belief.heaviest < CONFIRMED_PROBABILITY or best < 0.0:
+            return True
+        if any(association.landmark_ratio > 0.0 for association in seen):
+            return False
+        return belief.unsearched >= KERNEL_STEP_TRAVEL * len(self._poses) / SEARCHED_POSES
 
     def _renewal(self, travel: float, continuity: Continuity) -> float:
         """Return the fraction of an image's evidence that is new after `travel`."""
         return (
             1.0
             if continuity.jumps
-            else information_fraction(travel, self._calibration.likelihood_ratio.correlation)
+            else information_fraction(travel, self._calibration.likelihood_ratio.correlation_length)
         )
 
     def _verification(self, everything: Sequence[Association]) -> Array:
@@ -406,7 +411,9 @@ class BeliefFilter:
         prominence = np.array([association.posterior.prominence for association in everything])
         below = prominence - prominence.max(initial=0.0)
         return np.asarray(
-            np.maximum(self._calibration.likelihood_ratio.prominence * below, -MAX_VERIFICATION)
+            np.maximum(
+                self._calibration.likelihood_ratio.prominence_coefficient * below, -MAX_VERIFICATION
+            )
         )
 
     def _update(
@@ -416,7 +423,7 @@ class BeliefFilter:
         travel: float,
         continuity: Continuity,
     ) -> list[Hypothesis]:
-        """Kalman steps by landmarks or the read-out; the motion noise follows the published one."""
+        """Kalman steps by landmarks or read-out; the motion noise follows the published."""
         new = 1.0 if continuity.jumps else information_fraction(travel, VIEW_CORRELATION_LENGTH)
         updated = {item.number: item for item in weighted.components}
         for association in seen:
@@ -427,7 +434,7 @@ class BeliefFilter:
                 continue
             updated[number], surprise = result
             if number == self._publisher.number:
-                correlation = self._calibration.relative_pose.correlation
+                correlation = self._calibration.relative_pose.correlation_length
                 self._noise.update(surprise, information_fraction(travel, correlation))
         return list(updated.values())
 
@@ -475,6 +482,12 @@ class BeliefFilter:
             merged_into=merged.merged_into,
             null_survival=weighted.log_null - weighted.log_reservoir if weighted.births else 0.0,
         )
+
+
+def _max_births(search: bool, nothing_known: bool) -> int:
+    if not search:
+        return 0
+    return MAX_FIRST_BIRTHS if nothing_known else MAX_BIRTHS
 
 
 def _unchanged(belief: KernelBelief, seen: Sequence[Association]) -> Reweighted:

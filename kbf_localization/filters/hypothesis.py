@@ -5,7 +5,7 @@ alike. So the Gaussian is over the pose and the measurement's Gauss–Markov bia
 images of one view add no information, whatever the frame rate.
 
 The null hypothesis is "elsewhere, or off the map". A monitor tells how probably an image does not
-continue the ones before, as odometry predicts. What leaves a component goes into a reservoir, of
+continue the previous, as odometry predicts. What leaves a component goes into a reservoir, of
 which a part comes back evenly over the map, where the image gives births; the rest is the null
 hypothesis's.
 """
@@ -52,7 +52,8 @@ class Hypothesis:
 
     `pose` (3,); `state_covariance` (6, 6) of the pose and the bias. The `bias` (3,) is forward,
     left and in heading, in units of its standard deviation. `number` identifies the hypothesis
-    while it lives.
+    while it lives. `since_landmarks_m` was driven since landmarks last measured it, infinite where
+    they never did.
     """
 
     pose: Array
@@ -60,6 +61,7 @@ class Hypothesis:
     number: int
     log_weight: float = 0.0
     bias: Array = field(default_factory=lambda: np.zeros(3))
+    since_landmarks_m: float = np.inf
 
     @classmethod
     def from_measurement(cls, measured: MeasuredPose, number: int) -> Hypothesis:
@@ -88,11 +90,6 @@ class Hypothesis:
     def probability(self) -> float:
         return float(np.exp(min(self.log_weight, 0.0)))
 
-    @property
-    def mean_square_bias(self) -> float:
-        """Return the mean square of the bias's three components; its expectation is one."""
-        return float(np.mean(self.bias**2 + np.diag(self.state_covariance[3:, 3:])))
-
     def mahalanobis(self, other: Hypothesis) -> float:
         """Return the squared distance of two hypotheses in units of their summed covariance."""
         offset = other.pose - self.pose
@@ -110,16 +107,19 @@ class Hypothesis:
         covariance[:3, :3] += process_noise(self.pose, pose, variances)
         covariance[3:, 3:] += (1.0 - bias_correlation**2) * np.eye(3)
         bias = bias_correlation * self.bias
-        return replace(self, pose=pose, state_covariance=covariance, bias=bias)
+        driven = self.since_landmarks_m + float(np.hypot(motion[0], motion[1]))
+        return replace(
+            self, pose=pose, state_covariance=covariance, bias=bias, since_landmarks_m=driven
+        )
 
     def inflate(self, variances: Array) -> Hypothesis:
         """Add an unknown motion with these variances (3,) of (x, y, heading)."""
         covariance = self.state_covariance.copy()
         covariance[:3, :3] += np.diag(variances)
-        return replace(self, state_covariance=covariance)
+        return replace(self, state_covariance=covariance, since_landmarks_m=np.inf)
 
     def decorrelate(self, fraction: float) -> Hypothesis:
-        """Replace a fraction of the bias by a new one."""
+        """Replace a fraction of the bias by a new bias."""
         return self.predict(np.zeros(3), np.zeros(3), 1.0 - fraction)
 
     def innovation(self, measured: MeasuredPose) -> tuple[Array, Array, Array, Array]:
@@ -136,7 +136,11 @@ class Hypothesis:
         return residual, design, noise, design @ self.state_covariance @ design.T + noise
 
     def update(self, measured: MeasuredPose) -> tuple[Hypothesis, float]:
-        """Return the Kalman update with Student's noise, and the innovation's mean square."""
+        """Return the Kalman update with Student's noise, and how much the measurement surprises.
+
+        That is a mean square with expectation one, of the innovation and of what is known of the
+        bias: wheels with a constant error do not show in the innovation, but the bias absorbs it.
+        """
         residual, design, noise, covariance = self.innovation(measured)
         squared = float(residual @ np.linalg.solve(covariance, residual))
         if not np.isfinite(squared):
@@ -146,7 +150,10 @@ class Hypothesis:
         covariance = covariance + (inflation - 1.0) * covariance
         gain = np.linalg.solve(covariance, design @ self.state_covariance).T
         kept = np.eye(6) - gain @ design
-        return self.corrected(gain, kept, residual, noise), squared / 3.0
+        updated = self.corrected(gain, kept, residual, noise)
+        known = np.clip(1.0 - np.diag(updated.state_covariance)[3:], 0.0, 1.0)
+        surprise = (squared + float(updated.bias @ updated.bias)) / (3.0 + float(known.sum()))
+        return updated, surprise
 
     def corrected(self, gain: Array, kept: Array, residual: Array, noise: Array) -> Hypothesis:
         """Return the state after a Kalman correction, its covariance in Joseph's form.
@@ -179,11 +186,14 @@ GATE_MAHALANOBIS = 16.3
 REANCHOR_INLIERS = 25
 """Of a fix beyond the gate that is used none the less, with the component inflated to meet it."""
 
+MIN_REANCHOR_REACH_M = 0.5
+"""However little the wheels report: what a robot drives between images while they are frozen."""
+
 LANDMARK_ROWS = 4
 """The heaviest map images whose landmarks are matched with the camera's image."""
 
 MAX_MEASURED, MIN_MEASURED_PROBABILITY = 4, 1e-3
-"""Components that landmarks measure at an image, the heaviest ones above a probability."""
+"""Components that landmarks measure at an image: the heaviest, above a probability."""
 
 
 def log_ratio(fix: LandmarkFix) -> float:
@@ -223,7 +233,9 @@ def landmark_update(
     """Return the component after a Kalman step by a fix, with the innovation's mean square.
 
     None where the fix is not used. One beyond the gate with many inliers may re-anchor the
-    component: its covariance is inflated until the fix is within reach.
+    component: its covariance is inflated until the fix is within reach. It does not where it is
+    farther away than the robot has driven since landmarks last agreed: wheels that slip err by no
+    more, but scenery repeats.
     """
     if not is_sound(fix):
         return None
@@ -232,7 +244,9 @@ def landmark_update(
         return None
     covariance = component.state_covariance
     if squared > GATE_MAHALANOBIS:
-        if fix.inliers < REANCHOR_INLIERS or not reanchor:
+        reach = max(component.since_landmarks_m, MIN_REANCHOR_REACH_M)
+        too_far = float(np.hypot(*residual[:2])) > reach
+        if fix.inliers < REANCHOR_INLIERS or too_far or not reanchor:
             return None
         covariance = covariance.copy()
         covariance[:3, :3] += (squared / 4.0) * component.covariance
@@ -240,7 +254,7 @@ def landmark_update(
     gain = np.linalg.solve(total, covariance[:3]).T
     kept = np.eye(6)
     kept[:, :3] -= gain
-    inflated = replace(component, state_covariance=covariance)
+    inflated = replace(component, state_covariance=covariance, since_landmarks_m=0.0)
     return inflated.corrected(gain, kept, residual, fix.covariance), squared / 3.0
 
 
@@ -248,14 +262,16 @@ def from_fix(fix: LandmarkFix, number: int) -> Hypothesis:
     """Return the component of a fix alone."""
     covariance = np.eye(6)
     covariance[:3, :3] = fix.covariance
-    return Hypothesis(np.array(fix.pose, dtype=np.float64), covariance, number)
+    pose = np.array(fix.pose, dtype=np.float64)
+    return Hypothesis(pose, covariance, number, since_landmarks_m=0.0)
 
 
 PRIOR_DISCONTINUITY = 1e-3
-"""Probability that an image does not continue the one before: robots are rarely carried away."""
+"""Probability that an image does not continue the previous: robots are rarely carried away."""
 
-MIN_DISCONTINUITY = 0.1
-"""Probability from which on the filter reacts: a few hundred examples never give certainty."""
+MIN_DISCONTINUITY = 0.03
+"""Probability from which on the filter reacts, thirty times the prior one: a few hundred examples
+never give certainty, and images that continue stay below three times the prior one."""
 
 MIN_MATCHED, CONTINUING_MATCHED = 0.12, 0.25
 """Fractions of an image's keypoints that match those of the image before: fewer do in unrelated
@@ -268,7 +284,7 @@ KEYPOINT_DISCONTINUITY = 0.2
 """Probability of a discontinuity where keypoints cease to match: it may also be somebody's hand."""
 
 REFERENCE_DISTANCE = 0.3
-"""In d₀ and φ₀: a new reference image is taken before the old one is out of sight."""
+"""In d₀ and φ₀: a new reference image is taken before the old is out of sight."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +300,7 @@ class Continuity:
 
     @property
     def jumps(self) -> bool:
-        """Tell whether the image does not follow from the one before."""
+        """Tell whether the image does not follow from the previous image."""
         return self.first or self.discontinuity > MIN_DISCONTINUITY
 
 
@@ -355,7 +371,7 @@ class ContinuityMonitor:
     def _probability(
         self, observation: MapObservation, earlier: MapObservation, separation: float
     ) -> float:
-        """Return the probability that the image was not taken so far from the earlier one."""
+        """Return the probability that the image was not taken so far from the earlier image."""
         coverage = float(self._similarity.relative_similarity(separation))
         log_ratio = float(self._model.log_ratio(*observation.compared_with(earlier), coverage))
         return float(expit(logit(PRIOR_DISCONTINUITY) - log_ratio))

@@ -1,7 +1,7 @@
 """The belief: a kernel mean whose points are Gaussians, and the weight of the null hypothesis.
 
 m = Σ_j w_j ∫ k_X(·, x) N(x; μ_j, P_j) dx, with the rest w₀ on "elsewhere, or off the map".
-A belief never changes; what happens to it gives another one. Of its components one is published,
+A belief never changes; what happens to it gives another belief. Of its components one is published,
 with hysteresis.
 """
 
@@ -23,7 +23,7 @@ MAX_COMPONENTS = 24
 """Components that are kept: enough for eight look-alikes of a place, and what they leave behind."""
 
 MIN_PROBABILITY = 1e-5
-"""Components below it are pruned, but the published one."""
+"""Components below it are pruned, except the published component."""
 
 MIN_NULL_PROBABILITY = 1e-6
 """The filter is never more certain than that of being on the map."""
@@ -100,7 +100,7 @@ class KernelBelief:
         )
 
     def agreement(self, component: Hypothesis) -> float:
-        """Return the probability of all components that agree with this one."""
+        """Return the probability of all components that agree with the published."""
         agreeing = (
             item for item in self.components if component.mahalanobis(item) < AGREEMENT_MAHALANOBIS
         )
@@ -142,9 +142,9 @@ def merge_and_prune(
     similarity: SimilarityModel,
     published: int | None,
 ) -> Merged:
-    """Merge indistinct components, normalize with the null weight, prune improbable ones.
+    """Merge indistinct components, normalize with the null weight, prune improbable components.
 
-    Of merged components the heaviest stays, or the published one. The published component is
+    Of merged components the heaviest stays, or the published. The published component is
     never pruned: it carries the pose where the map has no images.
     """
     kept: list[Hypothesis] = []
@@ -185,7 +185,7 @@ LOG_LEAD, FIRST_LOG_LEAD = 3.0, 1.0
 is e times as probable: equals would alternate."""
 
 MIN_COVERAGE_WEIGHT = 0.1
-"""Weight of a place without map images beside a covered one, while no pose is confirmed."""
+"""Weight of a place without map images beside a covered place, while no pose is confirmed."""
 
 EVIDENCE_MEMORY = 3.0
 """Correlation lengths over which the running evidence averages: one odd view is not *lost*."""
@@ -222,7 +222,7 @@ class EstimateSelector:
         coverage: Mapping[int, float],
         evidence: Mapping[int, float],
     ) -> Hypothesis | None:
-        """Return the hypothesis to publish; `coverage` by the numbers of the old ones.
+        """Return the hypothesis to publish; `coverage` by the numbers of the old hypotheses.
 
         `evidence` is that of the last image, by numbers: another hypothesis starts with it.
         While no pose is confirmed, a place on the map is preferred: most robots are on theirs.

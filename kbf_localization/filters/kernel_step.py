@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MAX_ROWS = 48
-"""Map poses nearest to a hypothesis that take part in an update; farther ones have no weight."""
+"""Map poses nearest to a hypothesis that take part in an update; farther poses have no weight."""
 
 ALIGNED_ROWS = 3
 """The heaviest map poses whose images are aligned with the camera's."""
@@ -240,7 +240,7 @@ def _normalized(weights: Array) -> Array:
 
 
 BEST_ROWS = 40
-"""Best matches over the map at which new components may be born."""
+"""Best matches over the map at which components may be added."""
 
 MAX_ACTIVE_ROWS = 256
 """Rows in one kernel Bayes' rule: its cost grows with their cube."""

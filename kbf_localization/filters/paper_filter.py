@@ -101,13 +101,16 @@ class PoseKernelBayesFilter:
         """Make one turn of Algorithm 1.
 
         At the first step after `reset` no motion means that there was none, and G_{X'|X} is
-        k(X_i, X̃_j); at later ones that it is unknown.
+        k(X_i, X̃_j); at later steps that it is unknown.
         """
         self._events = []
+        # Weight computation 1: β by the model-based kernel sum rule.
         prior = self._predict(motion)
+        # Weight computation 2: α by the kernel Bayes' rule.
         posterior = self._update(prior, observation)
         self._starts = False
         self._belief = Belief(self.space.points[posterior.rows], posterior.values)
+        # Estimation: the mode's mean, the pre-image and the point of the highest weight.
         points = point_estimates(posterior, self.space, self._least_sigma)
         return Estimate(
             pose=points.mode_mean,
@@ -163,7 +166,7 @@ class PoseKernelBayesFilter:
         return Weights(kept.rows, kept.values / kept.values.sum())
 
     def _samples(self, prior: GaussianPrior) -> Array:
-        """Return embedded samples (n, 4) of p(x_1), the same ones for the same prior."""
+        """Return embedded samples (n, 4) of p(x_1), the same for the same prior."""
         generator = np.random.default_rng(0)
         count = int(np.clip(len(self.space), MIN_PRIOR_SAMPLES, MAX_PRIOR_SAMPLES))
         covariance = np.asarray(prior.covariance, dtype=np.float64)
@@ -197,7 +200,7 @@ WHOLE_MAP_LIMIT = 2500
 
 
 SMALL_MAP = 400
-"""Up to this many poses the whole map is solved for: finding the near ones takes longer."""
+"""Up to this many poses the whole map is solved for: finding the near poses takes longer."""
 
 DENSE_LIMIT = 800
 """On a larger map, beliefs that reach more poses than this are solved for sparsely."""

@@ -43,6 +43,10 @@ class SeenNow:
             (item.fix for item in self.components if item.hypothesis.number == number), None
         )
 
+    def unmeasured(self, number: int) -> bool:
+        """Tell whether landmarks were looked for at the component of this number, in vain."""
+        return any(item.unmeasured for item in self.components if item.hypothesis.number == number)
+
 
 class Publisher:
     """Chooses the component that is published, and says how far it is to be trusted.
@@ -141,6 +145,8 @@ class Publisher:
                 confirmed=self._confirmed,
                 interrupted=seen.continuity.discontinuity > MIN_DISCONTINUITY
                 and not self._confirmed,
+                verified=bool(np.isfinite(published.since_landmarks_m))
+                or not seen.unmeasured(published.number),
             ),
             hypotheses=tuple(
                 HypothesisEstimate(
@@ -198,7 +204,7 @@ def _weights_on_map(belief: KernelBelief, seen: Sequence[Association]) -> Weight
 
 
 MIN_STEP_M = 0.15
-"""Displacements are compared over at least so much: shorter ones are errors of the fixes alone."""
+"""Displacements are compared over at least so much: shorter are errors of the fixes alone."""
 
 MAX_STEP_M = 1.0
 """Over longer gaps the odometry's own heading errs."""

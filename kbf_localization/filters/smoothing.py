@@ -30,7 +30,7 @@ class Step:
     `after` the step they have their new weights, and `log_elsewhere` is the null hypothesis's.
     Between the two, `survival` is the logarithm of the factor on a hypothesis's weight, `leaks` the
     fraction that leaked to the null hypothesis, `births` the logarithm of each new hypothesis's
-    fraction of that weight, and `merged_into` the hypothesis in which each one lives on.
+    fraction of that weight, and `merged_into` the hypothesis in which each lives on.
     `null_survival` is the logarithm of the fraction that stays with the null hypothesis.
     """
 
@@ -89,13 +89,13 @@ def _smooth_segment(steps: Sequence[Step]) -> list[SmoothedPose | None]:
     coming: dict[int, float] = {}
     smoothed = [_most_probable(last, future, future_elsewhere, gaussians, coming)]
     for step, before in zip(steps[:0:-1], steps[-2::-1]):
-        # Weight that is elsewhere stays there or is born in this step.
-        born = {
+        # Weight that is elsewhere stays there or becomes a component in this step.
+        births = {
             number: log_part + future.get(step.merged_into[number], -np.inf)
             for number, log_part in step.births.items()
         }
         stayed = step.null_survival + future_elsewhere
-        elsewhere = float(np.logaddexp.reduce([stayed, *born.values()]))
+        elsewhere = float(np.logaddexp.reduce([stayed, *births.values()]))
         stays, leaked = _origin_of_elsewhere(step, before)
         earlier: dict[int, float] = {}
         earlier_gaussians: dict[int, _Gaussian] = {}
@@ -110,13 +110,13 @@ def _smooth_segment(steps: Sequence[Step]) -> list[SmoothedPose | None]:
                 if follows
                 else _Gaussian.of(hypothesis)
             )
-        # What is born in this step, or later, came from where odometry says.
+        # A component that is added in this step, or later, came from where odometry says.
         mass = {
             number: float(np.logaddexp(coming.get(number, -np.inf), leaked + value))
-            for number, value in {**dict.fromkeys(coming, -np.inf), **born}.items()
+            for number, value in {**dict.fromkeys(coming, -np.inf), **births}.items()
         }
         for number in mass:
-            successor = step.merged_into[number] if number in born else number
+            successor = step.merged_into[number] if number in births else number
             if successor in gaussians and number not in earlier_gaussians:
                 earlier_gaussians[number] = _reckon_back(gaussians[successor], step)
         coming = {

@@ -64,7 +64,7 @@ class ImageGate:
         self._forced = True
 
     def restart(self, last_used: OdometryReading | None = None) -> None:
-        """Use the next image in any case, if it is later than the last one."""
+        """Use the next image in any case, if it is later than the last image."""
         self.last_used, self.settled, self._forced = last_used, False, True
 
     def forget_stamps(self) -> None:
@@ -436,7 +436,7 @@ class Localizer:
 
 
 def _continues(estimate: Estimate) -> bool:
-    """Tell whether the last image was compared with the one before, and continues it."""
+    """Tell whether the last image was compared with the previous image, and continues it."""
     return estimate.confidence is not None and Event.IMAGE_DISCONTINUITY not in estimate.events
 
 

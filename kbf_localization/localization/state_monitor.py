@@ -27,7 +27,7 @@ class StateMonitor:
 
     A tracked pose is degraded once odometry alone has carried it beyond the settings' bounds since
     the last image that confirmed it, whether no image came or none of them fits; at once where an
-    image also does not continue the one before. `similarity` has the map's scales.
+    image also does not continue the previous image. `similarity` has the map's scales.
     """
 
     def __init__(self, similarity: SimilarityModel) -> None:
@@ -95,7 +95,7 @@ class StateMonitor:
         return self.state_at(now, settings)
 
     def repeat(self, now: OdometryReading, settings: LocalizerSettings) -> State:
-        """Return the state at an image that is not needed: it shows what the last used one did."""
+        """Return the state at an image that is not needed: it shows what the last used did."""
         self._count_degraded(now, settings)
         self._confirm(now)
         return self.state_at(now, settings)
@@ -114,7 +114,7 @@ class StateMonitor:
             return State.TRACKING if precise else State.LOCALIZING
         proof = PROOF_AFTER_LOSS if self._state is State.LOST else FIRST_PROOF
         proven = confidence.evidence > 0.0 and confidence.probability >= proof
-        if certain and precise and proven:
+        if certain and precise and proven and confidence.verified:
             return State.TRACKING
         return State.LOST if self._state is State.LOST else State.LOCALIZING
 

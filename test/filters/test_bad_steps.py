@@ -15,6 +15,7 @@ from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.mapping.calibrate import calibrate_from_map
 from kbf_localization.training_map import subset
+from test.conftest import learning_quickly
 from test.filters.synthetic_world import BLACK, World, drive, loop, map_of, without_words
 
 WITH_A_RULE = ("kbf", "paper", "fkbf", "kmcf")
@@ -22,7 +23,7 @@ CASES = [
     *((method, form) for method in WITH_A_RULE for form in FORMS),
     *((method, None) for method in METHODS if method not in WITH_A_RULE),
 ]
-MAPS = ("usual", "one pose", "two equal poses", "on a line", "without word grids", "one drive")
+MAPS = ("plain", "one pose", "two equal poses", "on a line", "without word grids", "one drive")
 MOTIONS = {
     "none": None,
     "nan": np.array([np.nan, 0.0, 0.0]),
@@ -56,14 +57,15 @@ def maps(world, world_map):
     """Maps by their names, some of them hardly maps at all."""
     line = np.sort(np.argsort(np.abs(world_map.poses[:, 1]))[:12])
     twins = subset(world_map, np.array([3, 3]))
-    return {
-        "usual": world_map,
-        "one pose": subset(world_map, np.array([7])),
-        "two equal poses": replace(twins, fitted=calibrate_from_map(twins)),
-        "on a line": subset(world_map, line),
-        "without word grids": without_words(world_map),
-        "one drive": map_of([drive(world, loop(120), 11)], 60),
-    }
+    with learning_quickly():
+        return {
+            "plain": world_map,
+            "one pose": subset(world_map, np.array([7])),
+            "two equal poses": replace(twins, fitted=calibrate_from_map(twins)),
+            "on a line": subset(world_map, line),
+            "without word grids": without_words(world_map),
+            "one drive": map_of([drive(world, loop(120), 11)], 60),
+        }
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,7 @@ def observe(training_map, views, name):
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize(("method", "form"), CASES)
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(list(MOTIONS)), st.sampled_from(IMAGES)), min_size=1, max_size=10

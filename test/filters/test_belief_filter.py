@@ -102,12 +102,14 @@ class SeenLandmarks(MapObservation):
     """An image whose landmarks measure the true pose to a centimetre, near to it alone."""
 
     truth: np.ndarray
+    matched = 0
 
     @property
     def has_landmarks(self):
         return True
 
     def landmark_fix(self, rows, pose, covariance):
+        self.matched += 1
         if np.hypot(*(pose - self.truth)[:2]) > 1.0:
             return None
         return Fix(self.truth + 0.005, np.diag([0.01, 0.01, 0.005]) ** 2, 120, 4.0)
@@ -151,6 +153,19 @@ def test_odometry_is_no_longer_blamed_once_landmarks_agree_with_it(world_map, wo
         uncertain.append(estimate.confidence.probability == 0.0)
     assert any(uncertain[20:40])
     assert not any(uncertain[80:])
+
+
+def test_a_confirmed_pose_that_landmarks_measure_is_searched_for_nowhere_else(
+    world_map, world_drive
+):
+    pose_filter, matched = BeliefFilter(world_map), []
+    for index, view in enumerate(world_drive.views[:60]):
+        observation = SeenLandmarks(world_map, view)
+        observation.truth = world_drive.poses[index]
+        pose_filter.step(None if index == 0 else world_drive.motions[index - 1], observation)
+        matched.append(observation.matched)
+    assert matched[0] > 1  # the whole map at first
+    assert set(matched[30:]) == {1}
 
 
 def test_landmarks_give_centimetres(world_map, world_drive):

@@ -50,6 +50,37 @@ def test_an_update_is_gaussian_conditioning():
     np.testing.assert_allclose(corrected.state_covariance, covariance, atol=1e-12)
 
 
+def mean_surprise(assumed=1.0, wheel_error=(0.0, 0.0, 0.0)):
+    """Mean over drives of what the model itself draws, with `assumed` times its motion noise."""
+    generator, surprises = np.random.default_rng(4), []
+    walk, correlation = np.array([0.01, 0.01, 0.001]), 0.8
+    for _ in range(100):
+        hypothesis = Hypothesis.from_prior(np.zeros(3), 1e-6 * np.eye(3), 1)
+        pose, bias = np.zeros(3), generator.normal(size=3)
+        for step in range(40):
+            pose = pose + generator.normal(size=3) * np.sqrt(walk) + wheel_error
+            bias = correlation * bias + np.sqrt(1.0 - correlation**2) * generator.normal(size=3)
+            design, noise = design_and_noise(measured(np.zeros(3)))
+            white = np.sqrt(np.diag(noise)) * generator.normal(size=3)
+            value = pose + design[:, 3:] @ bias + white
+            hypothesis = hypothesis.predict(np.zeros(3), assumed * walk, correlation)
+            hypothesis, surprise = hypothesis.update(measured(value))
+            surprises += [surprise] if step >= 20 else []
+    return np.mean(surprises)
+
+
+def test_the_surprise_has_expectation_one_under_the_model():
+    assert mean_surprise() == pytest.approx(1.0, abs=0.1)
+
+
+def test_motion_noise_that_is_assumed_too_large_shows_in_the_surprise():
+    assert mean_surprise(assumed=16.0) < 0.5
+
+
+def test_wheels_with_a_constant_error_show_in_the_surprise():
+    assert mean_surprise(wheel_error=(0.1, 0.0, 0.0)) > 1.5
+
+
 def test_a_sequence_of_updates_is_one_batch_of_measurements():
     """Five steps of motion noise and a Gauss–Markov bias, conditioned on at once."""
     generator = np.random.default_rng(0)
@@ -95,11 +126,10 @@ def test_an_outlier_is_weighted_by_students_rule():
     """Student's rule: with squared innovation s the covariance is (4 + s)/7 times as large."""
     prior = Hypothesis.from_prior(np.zeros(3), 0.01 * np.eye(3), 1)
     measurement = measured([2.0, 0.0, 0.0])
-    corrected, squared = prior.update(measurement)
+    corrected, surprise = prior.update(measurement)
     design, noise = design_and_noise(measurement)
     spread = design @ prior.state_covariance @ design.T + noise
     expected = measurement.pose @ np.linalg.inv(spread) @ measurement.pose
-    assert squared == pytest.approx(expected / 3.0)
     doubt = (4.0 + expected) / 7.0
     mean, covariance = condition(
         np.zeros(6),
@@ -110,6 +140,9 @@ def test_an_outlier_is_weighted_by_students_rule():
     )
     np.testing.assert_allclose(corrected.pose, mean[:3], atol=1e-12)
     np.testing.assert_allclose(corrected.state_covariance, covariance, atol=1e-12)
+    # Three components of the innovation, and as many of the bias as the posterior knows.
+    degrees = 3.0 + 3.0 - np.trace(covariance[3:, 3:])
+    assert surprise == pytest.approx((expected + mean[3:] @ mean[3:]) / degrees)
 
 
 def test_the_measurement_of_a_birth_adds_no_information_again():

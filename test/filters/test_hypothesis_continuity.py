@@ -200,11 +200,11 @@ def test_words_are_compared_only_where_keypoints_leave_the_question_open(world_m
         matched = None if generator.random() < 0.1 else float(generator.uniform(0.0, 0.6))
         image = Compared(matched, float(generator.uniform(-1.0, 3.0)))
         expected = max(by_words(image, reference), by_words(image, last))
-        told = matched is not None and before is not None
-        continues = told and matched > CONTINUING_MATCHED
+        compared = matched is not None and before is not None
+        continues = compared and matched > CONTINUING_MATCHED
         if continues:
             expected = 0.0
-        elif told and matched < MIN_MATCHED and before > CONTINUING_MATCHED:
+        elif compared and matched < MIN_MATCHED and before > CONTINUING_MATCHED:
             expected = max(expected, KEYPOINT_DISCONTINUITY)
         assert monitor.update(np.zeros(3), image).discontinuity == expected
         assert (image.comparisons == 0) is continues

@@ -63,6 +63,25 @@ def test_a_contradicting_fix_is_held_unless_many_landmarks_agree():
     assert innovation > 10.0
 
 
+@pytest.mark.parametrize(("driven", "used"), [(1.9, False), (2.1, True)])
+def test_a_fix_farther_away_than_the_robot_has_driven_since_the_last_is_a_copy(driven, used):
+    covariance = np.eye(3) * 1e-4
+    measured, _ = landmark_update(prior(), Fix(prior().pose, covariance))
+    moved = measured
+    for _ in range(10):
+        moved = moved.predict(np.array([0.1 * driven, 0.0, 0.0]), np.full(3, 1e-6), 1.0)
+    copy = Fix(moved.pose + np.array([2.0, 0.0, 0.0]), covariance, 500)
+    assert (landmark_update(moved, copy) is not None) == used
+
+
+def test_after_an_unknown_motion_a_fix_may_be_anywhere():
+    covariance = np.eye(3) * 1e-4
+    measured, _ = landmark_update(prior(), Fix(prior().pose, covariance))
+    copy = Fix(measured.pose + np.array([2.0, 0.0, 0.0]), covariance, 500)
+    assert landmark_update(measured, copy) is None
+    assert landmark_update(measured.inflate(np.full(3, 1e-6)), copy) is not None
+
+
 def test_the_evidence_is_the_fixs_own_and_bounded():
     covariance = np.eye(3)
     assert log_ratio(Fix(np.zeros(3), covariance, 60, -1.5)) == pytest.approx(-1.5)

@@ -1,5 +1,6 @@
 """What is said of a belief: its published pose, and when it is not to be trusted."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -57,3 +58,32 @@ def test_nothing_confirms_a_pose_where_the_image_shows_nothing():
     publisher = Publisher(CALIBRATION, POSES)
     assert not said(belief_of(0.95), publisher=publisher).confidence.confirmed
     assert publisher.number == 4 and not publisher.switched
+
+
+def looked_for_in_vain(component):
+    coverage = SimpleNamespace(coverage=1.0, rows=[])
+    return SimpleNamespace(
+        hypothesis=component,
+        posterior=coverage,
+        unmeasured=True,
+        fix=None,
+        confirms=True,
+        evidence=lambda floor: 2.0,
+    )
+
+
+@pytest.mark.parametrize(("since_landmarks_m", "verified"), [(np.inf, False), (3.0, True)])
+def test_a_pose_is_verified_once_landmarks_that_the_map_has_there_measured_it(
+    since_landmarks_m, verified
+):
+    belief = belief_of(0.95)
+    component = replace(belief.components[0], since_landmarks_m=since_landmarks_m)
+    belief = replace(belief, components=(component,))
+    publisher = Publisher(CALIBRATION, POSES)
+    seen = SeenNow((looked_for_in_vain(component),), (), 2.0, STEADY)
+    publisher.update(belief, seen, MOTION, 0.1, 1.0)
+    assert publisher.estimate(belief, seen, False, None).confidence.verified == verified
+
+
+def test_where_no_landmarks_are_looked_for_a_pose_needs_none():
+    assert said(belief_of(0.95)).confidence.verified

@@ -55,6 +55,7 @@ def monitor_in(state):
         ({"probability": 0.89}, 0.1, State.LOCALIZING),
         ({"evidence": 0.0}, 0.1, State.LOCALIZING),
         ({"evidence": -0.4}, 0.1, State.LOCALIZING),
+        ({"verified": False}, 0.1, State.LOCALIZING),
     ],
 )
 @pytest.mark.parametrize("start", [State.UNINITIALIZED, State.LOCALIZING])
@@ -119,3 +120,8 @@ def test_an_image_that_neither_fits_nor_continues_the_one_before_degrades_at_onc
     assert monitor.update(confidence(confirmed=False), 0.1) is State.DEGRADED
     assert monitor.update(GOOD, 0.1) is State.TRACKING
     assert monitor.update(confidence(confirmed=False), 0.1) is State.TRACKING
+
+
+def test_a_tracked_pose_stays_tracked_where_landmarks_measure_nothing():
+    monitor = monitor_in(State.TRACKING)
+    assert monitor.update(confidence(verified=False), 0.1) is State.TRACKING
