@@ -32,6 +32,8 @@ def _rewrite(context: LaunchContext) -> None:
     if not namespace:
         return
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for, a device never ends
+            raise ValueError("it is not a regular file")
         text = under_namespace(path.read_text(encoding="utf-8"), namespace)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise RuntimeError(

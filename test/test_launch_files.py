@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -377,6 +378,16 @@ def test_relative_sections_of_a_parameter_file_are_put_under_the_namespace() -> 
 def test_parameter_file_without_sections_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="section"):
         namespaced_params().under_namespace(text, "anna")
+
+
+def test_parameter_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "nav2.yaml")
+    for path in (tmp_path / "nav2.yaml", Path("/dev/zero")):
+        context = SimpleNamespace(
+            launch_configurations={"params_file": str(path), "namespace": "anna"}
+        )
+        with pytest.raises(RuntimeError, match="is not a regular file"):
+            namespaced_params()._rewrite(context)
 
 
 @pytest.mark.ros

@@ -1,4 +1,4 @@
-"""What Python itself prints of errors: foreign text is shown in it, never sent to the terminal."""
+"""What Python itself prints of errors: text from outside is escaped in it."""
 
 import subprocess
 import sys

@@ -97,7 +97,20 @@ The node reads the calibration from `camera_info` beside the images' topic, or f
 `camera_info_topic`, and looks up the camera's frame in `base_frame_id` in `/tf_static`, and for
 30 s in `/tf`. The first calibration and the first mount count until the node is configured again;
 one that is invalid, changes, or is of images of another aspect ratio causes one warning. `status`
-has both as `camera` and `camera_mount`.
+has both as `camera` and `camera_mount`. What is missing or cannot be used is taken from the map.
+
+- Images of a topic whose name has a part that begins with `image_rect` are rectified: their
+  projection `p` counts, without distortion.
+- A frame of tf with an upright z axis, as `camera_link` has, is the camera's body (x ahead), unless
+  its name contains `optical`.
+- A mount with a joint, whose transform is in `/tf`, is looked at again for a second out of ten. A
+  camera that moves on its robot, as on a pan unit, is not supported: the warning gives both mounts.
+- A camera upside down on a map of an upright one, or the reverse, is named: its images match
+  nothing.
+- `camera_pitch_deg` (down) and `camera_roll_deg` (clockwise) in `status` are those of the last
+  image against the map's, where landmarks measure it. Beyond 1°, and 3 standard deviations of the
+  map's own images, they are a warning: it is less than the truth, and beyond 4° landmarks of a map
+  of a level camera match nothing.
 
 ## Raw images
 
@@ -120,12 +133,11 @@ never came, by the middleware's own numbers.
 | | |
 | --- | --- |
 | Jazzy (rclpy 7.1) | what the tests run with |
-| Kilted (9.1), Rolling | what the node uses of rclpy beside its public interface is in one \
-module, \
-`ros/rclpy_internals.py`, and was compared with the sources of 8.0 and 9.1: the same. Of 62 public \
-methods that the node calls, those of 8.0 have the same arguments, some with further ones. Newer \
-Rolling binds by nanobind; by its type stubs the wait set and `take_message` have the same \
-arguments. Not run there |
+| Kilted (9.1), Rolling | what the node uses of rclpy beside its public interface, a wait set and \
+`take_message`, is in one module with the figures for it, `ros/rclpy_internals.py`, and was \
+compared with the sources of 8.0 and 9.1: the same. Of 62 public methods that the node calls, \
+those of 8.0 have the same arguments, some with further ones. Newer Rolling binds by nanobind; by \
+its type stubs the wait set and `take_message` have the same arguments. Not run there |
 | Humble (3.3) | not supported: its rclpy has no `add_post_set_parameters_callback`, by which live \
 parameters take effect, and does not number messages, by which lost odometry is counted |
 | arm64 | PyPI has no ROS 2 wheels for it: ROS comes from the distribution (`apt`). NumPy, SciPy, \
@@ -183,7 +195,8 @@ PUBLISHED = {
     "as opaque as they are probable, percentages; made only while somebody subscribes",
     "landmarks": "the landmarks on which the pose of the last image rests; empty where it has "
     "none. `u`, `v` are where the camera's image shows them, `map_u`, `map_v` where the map's "
-    "image `map_image` does, as fractions of width and height, -1 where not; made only while "
+    "image `map_image` does, as fractions of width and height, -1 where not. Single precision, as "
+    "RViz draws it; beyond 16 km from the origin, as in UTM, x, y and z in double. Made only while "
     "somebody subscribes",
     "best_match/compressed": "the map's image with most inlier matches, else of highest weight; "
     "made only while somebody subscribes",

@@ -225,7 +225,7 @@ class _BoundedServer(HTTPServer):
 
 
 class _Guarded(RequestHandler):
-    """Refuses names that are not this computer's: a foreign page may have its name lead here."""
+    """Refuses names that are not this computer's: another site's name may lead here."""
 
     def prepare(self) -> None:
         try:

@@ -17,6 +17,8 @@ INFO_PERIOD_S = 1.0
 """Period in which CameraInfo is read: it comes with every image and hardly ever changes."""
 MOUNT_SEARCH_S = 30.0
 """Seconds for which /tf is searched for a mount that tf_static does not have."""
+MOUNT_CHECK_PERIOD_S, MOUNT_CHECK_S = 10.0, 1.0
+"""A mount by joints of /tf is looked at again for a second out of ten: does the camera move?"""
 MAX_PIXELS, MAX_COEFFICIENTS, MAX_MODEL_LENGTH = 100_000, 100, 100
 """Limits of a CameraInfo: pixels of a side, distortion coefficients, characters of a name."""
 MIN_FOCAL_FRACTION, MAX_FOCAL_FRACTION = 0.05, 100.0
@@ -128,6 +130,7 @@ class CameraMonitor:
         self._frame = ""
         self._info_at, self._frame_at = -math.inf, math.inf
         self._image_size = (0, 0)
+        self._joints = False
         # Images come on another thread than the other messages.
         self._lock = threading.RLock()
 
@@ -138,8 +141,11 @@ class CameraMonitor:
 
     @property
     def wants_tf(self) -> bool:
-        """Whether /tf may have the mount, which tf_static does not have."""
-        return self.mount is None and self._clock() - self._frame_at < MOUNT_SEARCH_S
+        """Whether /tf may have the mount, which tf_static does not have, or may have moved it."""
+        since = self._clock() - self._frame_at
+        if self.mount is None:
+            return since < MOUNT_SEARCH_S
+        return self._joints and since % MOUNT_CHECK_PERIOD_S < MOUNT_CHECK_S
 
     def on_info(self, message: CameraInfo) -> None:
         with self._lock:
@@ -150,7 +156,7 @@ class CameraMonitor:
         try:
             info = read_camera_info(message)
         except ValueError as error:
-            self._report("camera_info", f"camera_info is not used: {error}")
+            self.report("camera_info", f"camera_info is not used: {error}")
             return
         if self.info is None:
             self.info = info
@@ -158,19 +164,19 @@ class CameraMonitor:
             self._found(self.info, self.mount)
             self._set_frame(info.frame_id)
         elif info != self.info:
-            self._report(
+            self.report(
                 "camera_info_changed",
                 f"camera_info has changed from {self.info} to {info}, which is not used: "
                 "configure the node again",
             )
 
-    def on_transforms(self, transforms: list[TransformStamped]) -> None:
+    def on_transforms(self, transforms: list[TransformStamped], static: bool = False) -> None:
         with self._lock:
             for transform in transforms:
                 try:
-                    self._lookup.add(transform, self._frame)
+                    self._lookup.add(transform, self._frame, static)
                 except ValueError as error:
-                    self._report("camera_mount_invalid", f"tf is not used for the mount: {error}")
+                    self.report("camera_mount_invalid", f"tf is not used for the mount: {error}")
             self._find_mount()
 
     def on_image(self, frame: str, width: int, height: int) -> None:
@@ -193,15 +199,16 @@ class CameraMonitor:
         try:
             mount = self._lookup.find(self._frame)
         except ValueError as error:
-            self._report("camera_mount_invalid", f"the mount is not used: {error}")
+            self.report("camera_mount_invalid", f"the mount is not used: {error}")
             return
         if mount is None:
             return
+        self._joints = self._lookup.may_move(self._frame)
         if self.mount is None:
             self.mount = mount
             self._found(self.info, self.mount)
         elif not self.mount.is_close(mount, MAX_MOUNT_CHANGE_M, MAX_MOUNT_CHANGE_RAD):
-            self._report(
+            self.report(
                 "camera_mount_changed",
                 f"the camera's mount has changed from {self.mount} to {mount}, which is not used: "
                 "a camera that moves on its robot is not supported",
@@ -215,13 +222,14 @@ class CameraMonitor:
         full = (info.roi.width or info.width), (info.roi.height or info.height)
         ratio = (width / height) / (full[0] / full[1])
         if abs(ratio - 1.0) > 0.02 + 1.0 / min(width, height):
-            self._report(
+            self.report(
                 "camera_info_size",
                 f"camera_info is of images of {full[0]}x{full[1]} pixels, those that come have "
                 f"{width}x{height}, of another aspect ratio",
             )
 
-    def _report(self, kind: str, line: str) -> None:
+    def report(self, kind: str, line: str) -> None:
+        """Keep a problem, and warn of it once."""
         if kind not in self.problems:
             self.problems[kind] = line
             self._warn(kind, line)

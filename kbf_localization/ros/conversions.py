@@ -1,6 +1,6 @@
 """Conversions between ROS messages and planar poses, stamps and grey images.
 
-rclpy does not check field types by default and then corrupts a wrong one silently (an int in a
+rclpy does not check field types by default and then corrupts a wrong value silently (an int in a
 float field arrives as 5e-324), so every number is wrapped in float() or int() here.
 """
 
@@ -162,24 +162,54 @@ def _fill_turn(empty: Quaternion, yaw: float) -> None:
     empty.x, empty.y, empty.z, empty.w = quaternion_of(yaw)
 
 
+MAX_SINGLE_M = 16_384.0
+"""Up to here single precision resolves a millimetre; UTM's coordinates need double."""
+_FORMATS = {PointField.FLOAT32: "<f4", PointField.FLOAT64: "<f8"}
+
+
 def point_cloud(frame_id: str, stamp_ns: int, points: Array, **more: Array) -> PointCloud2:
     """Convert points (k, 3) in metres to a cloud of x, y and z; points that are not finite drop.
 
-    `more` are further fields (k,) by their names.
+    `more` are further fields (k,) by their names. Single precision, as RViz draws it; of points
+    beyond MAX_SINGLE_M the coordinates are in double.
     """
     points = np.asarray(points, dtype=np.float64).reshape(-1, 3)
-    table = np.column_stack((points, *more.values()))
-    # As a PointCloud2 has them: little-endian single precision.
-    xyz = table[np.isfinite(points).all(axis=1)].astype("<f4")
+    kept = np.isfinite(points).all(axis=1)
+    far = np.abs(points[kept]).max(initial=0.0) > MAX_SINGLE_M
+    columns = {**dict(zip("xyz", points.T, strict=True)), **more}
+    kinds = [
+        PointField.FLOAT64 if far and name in "xyz" else PointField.FLOAT32 for name in columns
+    ]
+    sizes = [np.dtype(_FORMATS[kind]).itemsize for kind in kinds]
+    offsets = [sum(sizes[:number]) for number in range(len(sizes))]
+    layout = [(name, _FORMATS[kind]) for name, kind in zip(columns, kinds, strict=True)]
+    table = np.empty(int(kept.sum()), layout)
+    for name, column in columns.items():
+        table[name] = column[kept]
     cloud = PointCloud2(header=header(frame_id, stamp_ns))
     cloud.fields = [
-        PointField(name=name, offset=4 * number, datatype=PointField.FLOAT32, count=1)
-        for number, name in enumerate((*"xyz", *more))
+        PointField(name=name, offset=offset, datatype=kind, count=1)
+        for name, offset, kind in zip(columns, offsets, kinds, strict=True)
     ]
-    cloud.height, cloud.width, cloud.point_step = 1, len(xyz), 4 * table.shape[1]
-    cloud.row_step, cloud.is_dense = cloud.point_step * len(xyz), True
-    cloud.data = array.array("B", xyz.tobytes())
+    cloud.height, cloud.width, cloud.point_step = 1, len(table), table.dtype.itemsize
+    cloud.row_step, cloud.is_dense = cloud.point_step * len(table), True
+    cloud.data = array.array("B", table.tobytes())
     return cloud
+
+
+def cloud_columns(cloud: PointCloud2, count: int) -> dict[str, Array]:
+    """Return the first `count` values of a cloud's fields; ValueError where it is no such one."""
+    layout = {
+        "names": [field.name for field in cloud.fields],
+        "formats": [_FORMATS.get(field.datatype, "no number") for field in cloud.fields],
+        "offsets": [field.offset for field in cloud.fields],
+        "itemsize": cloud.point_step,
+    }
+    try:
+        table = np.frombuffer(bytes(cloud.data), dtype=np.dtype(layout))[:count]  # type: ignore[call-overload]
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return {name: table[name].astype(np.float64) for name in layout["names"]}
 
 
 class ImageError(ValueError):

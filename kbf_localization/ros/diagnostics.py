@@ -18,7 +18,7 @@ from kbf_localization.arrays import Array
 from kbf_localization.events import Event
 from kbf_localization.geometry import position_sigma
 from kbf_localization.localization import Localization, Localizer, State
-from kbf_localization.ros.rclpy_internals import SanitizingLogger
+from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.timeline import CameraRhythm, StampOffset
 
 _UNKNOWN = np.full(4, np.nan)

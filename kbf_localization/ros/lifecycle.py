@@ -17,6 +17,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from lifecycle_msgs.srv import ChangeState
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import Executor, ExternalShutdownException
@@ -28,13 +29,8 @@ from rclpy.service import Service
 from rclpy.subscription import Subscription
 from rclpy.timer import Timer
 
-from kbf_localization.ros.rclpy_internals import (
-    RCLError,
-    SanitizingLogger,
-    lifecycle_label,
-    replace_change_state,
-    wrap_transitions,
-)
+from kbf_localization.limits import shortened
+from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +39,17 @@ _SPIN_TIMEOUT_S, _SPIN_PAUSE_S = 0.4, 0.001
 _WARNING_PERIOD_S = 5.0
 _MAX_FAILURES = 100
 """More consecutive errors are the executor's own."""
+_STATES = {
+    "on_configure": ("configuring", "inactive", None),
+    "on_cleanup": ("cleaningup", "unconfigured", None),
+    "on_activate": ("activating", "active", None),
+    "on_deactivate": ("deactivating", "inactive", None),
+    "on_shutdown": ("shuttingdown", "finalized", "finalized"),
+    "on_error": ("errorprocessing", "unconfigured", "finalized"),
+}
+"""The state during each transition, after its success and after its failure; None: that before."""
+_TRANSITIONS = ("configure", "cleanup", "activate", "deactivate", "shutdown")
+"""Names by which transitions are asked for."""
 
 
 class Disposal:
@@ -135,31 +142,25 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
     def __init__(self, name: str, **arguments: Any) -> None:
         self.disposal = Disposal()
         self.steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._sanitizing_logger: SanitizingLogger | None = None
         self._warned: dict[str, float] = {}
         Node.__init__(self, name, **arguments)
         self.lifecycle_group = ReentrantCallbackGroup()
+        self.log = SanitizingLogger(self.get_logger())
+        self.state_label = "unconfigured"
+        # The mixin registers these attributes as the transitions' callbacks.
+        for name in _STATES:
+            setattr(self, name, self._followed(name, getattr(self, name)))
         LifecycleNodeMixin.__init__(self, callback_group=self.lifecycle_group)
-        wrap_transitions(self, self._with_logged_errors)
         self._transition_lock = threading.Lock()
-        self._unguarded_change_state = replace_change_state(self, self._change_state)
-
-    def get_logger(self) -> SanitizingLogger:
-        if self._sanitizing_logger is None:
-            self._sanitizing_logger = SanitizingLogger(super().get_logger().name)
-        return self._sanitizing_logger
-
-    @property
-    def state_label(self) -> str:
-        """The lifecycle state, such as "active"."""
-        return lifecycle_label(self)
+        (service,) = (item for item in self.services if item.srv_type is ChangeState)
+        self._unguarded_change_state, service.callback = service.callback, self._change_state
 
     def warn(self, kind: str, message: str) -> None:
         """Log a warning, the same kind at most every 5 seconds."""
         now = time.monotonic()
         if now - self._warned.get(kind, -1e9) >= _WARNING_PERIOD_S:
             self._warned[kind] = now
-            self.get_logger().warning(message)
+            self.log.warning(message)
 
     def start_by_itself(self) -> None:
         """Configure and activate as soon as the node is spun."""
@@ -194,29 +195,39 @@ class SafeLifecycleNode(LifecycleNodeMixin, Node):
         """Wait for a transition in progress; none begins afterwards."""
         self._transition_lock.acquire(timeout=seconds)
 
-    def _with_logged_errors(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Wrap a transition's callback so that its error is logged, which rclpy does not do."""
+    def _followed(self, name: str, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Wrap a transition's callback: follow the state, and log an error, as rclpy does not."""
+        during, after, failed = _STATES[name]
 
         def called(state: Any) -> Any:
+            self.state_label = during
             try:
-                return callback(state)
+                result = callback(state)
             except Exception as error:
                 logger.error("in a transition", exc_info=error)
-                self.get_logger().error(f"{type(error).__name__} in a transition: {error}")
+                self.log.error(f"{type(error).__name__} in a transition: {error}")
+                self.state_label = "errorprocessing" if name != "on_error" else "finalized"
                 raise
+            succeeded = result == TransitionCallbackReturn.SUCCESS
+            self.state_label = after if succeeded else failed or state.label
+            return result
 
         return called
 
     def _change_state(self, request: Any, response: Any) -> Any:
         if not self._transition_lock.acquire(blocking=False):
-            self.get_logger().warning("a transition is refused: another is in progress")
+            self.log.warning("a transition is refused: another is in progress")
             response.success = False
             return response
         try:
+            label = request.transition.label
+            # rcl would print a name that it does not know as it is, control characters included.
+            if label and label not in _TRANSITIONS:
+                raise ValueError("there is no such transition")
             return self._unguarded_change_state(request, response)
-        except (RCLError, TypeError, ValueError) as error:
-            asked = request.transition.label or request.transition.id
-            self.get_logger().warning(f"transition {asked} from {self.state_label}: {error}")
+        except (RuntimeError, TypeError, ValueError) as error:
+            asked = shortened(request.transition.label or request.transition.id)
+            self.log.warning(f"transition {asked} from {self.state_label}: {error}")
             response.success = False
             return response
         finally:
@@ -241,7 +252,7 @@ def make_bond(node: SafeLifecycleNode, period_s: float) -> Bond | None:
     if period_s <= 0.0:
         return None
     if BondStatus is None:
-        node.get_logger().info(
+        node.log.info(
             "the package bond is not installed: a lifecycle manager must have bond_timeout 0.0"
         )
         return None
@@ -282,8 +293,8 @@ class Bond:
         """Announce that this node stops, and repeat it with each heartbeat until answered.
 
         A process must not end before the answer (`broken`): the manager's middleware forgets a
-        participant that leaves on another thread than the one that reads its messages, and may
-        drop the last ones. The middleware's acknowledgment (`wait_for_all_acked`) comes with
+        participant that leaves on another thread than that which reads its messages, and may
+        drop the last messages. The middleware's acknowledgment (`wait_for_all_acked`) comes with
         Fast DDS's next periodic heartbeat, of which there is one each 3 s.
         """
         with self._lock:
@@ -312,18 +323,18 @@ class Bond:
             if self._manager is None:
                 self._manager = message.instance_id
             if message.instance_id != self._manager:
-                self._node.get_logger().error(
+                self._node.warn(
+                    "bond",
                     f"a third party uses the bond '{self._id}': only a node and its lifecycle "
                     "manager may; are there two nodes or two managers of this name?",
-                    throttle_duration_sec=5.0,
                 )
             elif message.active and self._state is _BondState.WAITING:
                 self._enter(_BondState.ALIVE)
-                self._node.get_logger().info("bond with the lifecycle manager formed")
+                self._node.log.info("bond with the lifecycle manager formed")
             elif not message.active and self._state in (_BondState.WAITING, _BondState.ALIVE):
                 self._enter(_BondState.DEAD)
                 self._send(active=False)
-                self._node.get_logger().warning("the lifecycle manager has ended the bond")
+                self._node.log.warning("the lifecycle manager has ended the bond")
             elif not message.active:
                 self._enter(_BondState.DEAD)
 

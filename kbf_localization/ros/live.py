@@ -28,6 +28,7 @@ from kbf_localization.datasets.image_decoding import read_header
 from kbf_localization.live.server import Board
 from kbf_localization.ros.conversions import (
     ImageError,
+    cloud_columns,
     decode,
     planar_covariance,
     planar_pose,
@@ -188,21 +189,23 @@ class LiveListener:
         self._board.put("match", bytes(message.data))
 
     def _on_matches(self, message: PointCloud2) -> None:
-        names = [field.name for field in message.fields]
         if message.width == 0:
             self._board.put("matches", {"inliers": 0})
             return
-        if not {"x", "y", "u", "v", "map_u", "map_v", "map_image"} <= set(names):
+        try:
+            table = cloud_columns(message, MAX_MATCHES)
+        except ValueError:
             return
-        table = np.frombuffer(bytes(message.data), dtype="<f4").reshape(-1, len(names))
-        if not np.isfinite(table).all():
+        if not {"x", "y", "u", "v", "map_u", "map_v", "map_image"} <= set(table):
             return
-        column = {name: table[:MAX_MATCHES, k].tolist() for k, name in enumerate(names)}
+        if not all(np.isfinite(values).all() for values in table.values()):
+            return
+        column = {name: values.tolist() for name, values in table.items()}
         own = [row for row, u in zip(column["map_image"], column["map_u"], strict=True) if u >= 0]
         self._board.put(
             "matches",
             {
-                "inliers": len(table),
+                "inliers": message.width,
                 "row": int(own[0]) if own else -1,
                 "camera": _places(column["u"], column["v"]),
                 "map": _places(column["map_u"], column["map_v"]),
@@ -220,7 +223,7 @@ class LiveListener:
         if info.width * info.height != len(message.data) or len(message.data) > MAX_CELLS:
             return
         cells = np.frombuffer(message.data, dtype=np.int8).reshape(info.height, info.width)
-        # Black, grey and white; an image's first row is the upper one.
+        # Black, grey and white; an image's first row is at the top.
         grey = np.where(cells < 0, 128, np.where(cells > 50, 0, 255)).astype(np.uint8)[::-1]
         packed = cv2.imencode(".png", grey)[1].tobytes()
         origin = planar_pose(info.origin).tolist()
@@ -265,12 +268,12 @@ def _forgiving(callback: Callable[[Any], None]) -> Callable[[Any], None]:
     return called
 
 
-def _find(topics: Topics, kind: Any, ending: str = "") -> str | None:
-    """Return the topic of a message class whose name has this ending."""
+def _find(topics: Topics, kind: Any, suffix: str = "") -> str | None:
+    """Return the topic of a message class whose name has this suffix."""
     package, _, _ = kind.__module__.partition(".")
     type_name = f"{package}/msg/{kind.__name__}"
     return next(
-        (name for name, types in topics.items() if type_name in types and name.endswith(ending)),
+        (name for name, types in topics.items() if type_name in types and name.endswith(suffix)),
         None,
     )
 

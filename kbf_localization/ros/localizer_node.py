@@ -100,7 +100,6 @@ def _run(arguments: list[str] | None, signals: ShutdownSignals) -> int:
 
     from kbf_localization.ros.lifecycle import BREAK_TIMEOUT_S
     from kbf_localization.ros.node import LocalizerNode
-    from kbf_localization.ros.rclpy_internals import RCLError
 
     # The worker's thread must not delay a service for long.
     sys.setswitchinterval(0.001)
@@ -116,7 +115,7 @@ def _run(arguments: list[str] | None, signals: ShutdownSignals) -> int:
         return 2
     try:
         node = LocalizerNode(asked)
-    except (ParameterException, RCLError) as error:
+    except (ParameterException, RuntimeError) as error:
         rclpy.logging.get_logger("localizer").fatal(shown(f"cannot start: {error}"))
         rclpy.try_shutdown()
         return 2

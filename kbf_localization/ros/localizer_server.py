@@ -38,7 +38,7 @@ from kbf_localization.ros.conversions import (
 )
 from kbf_localization.ros.diagnostics import ImageHealth, Latency, Rate, StateReport
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
-from kbf_localization.ros.rclpy_internals import SanitizingLogger
+from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.startup import localizer_settings
 from kbf_localization.ros.subscription_reader import (
     UNREADABLE,
@@ -60,6 +60,9 @@ _TRACE_PERIOD_S = 5.0
 """Shortest period between two tracebacks in the log."""
 _MIN_PATIENT_DEPTH = 100
 """A queue of fewer messages is emptied at once, also while the robot stands."""
+_TILTED_DEG, _TILTED_SIGMAS = 1.0, 3.0
+"""Of pitch or roll against the map's images, and their deviations over these, from which on the
+camera's mount is doubted: what is measured is less than the truth, for the map expects none."""
 _MAX_OFF_MAP = 2.0
 """In units of d₀, beyond which the similarity of images is at background level."""
 _MIN_PRIOR_COVARIANCE = np.diag([0.01, 0.01, 0.01]) ** 2
@@ -98,6 +101,9 @@ class LocalizerServer:
         self._camera = CameraMonitor(values["base_frame_id"], self.set_camera, warn)
         self.camera_info: CameraInfoFields | None = None
         self.mount: MountTransform | None = None
+        landmarks = localizer.training_map.landmarks
+        self._map_mount = None if landmarks is None else landmarks.mount
+        self._rectified = False
         self._odometry_topic = "odom" if values["odom_source"] == "topic" else "/tf"
         self._image_topic = "image"
         if values["image_transport"] == "compressed":
@@ -120,6 +126,7 @@ class LocalizerServer:
 
     def start_reading(self, node: SafeLifecycleNode) -> None:
         """Subscribe to odometry and images."""
+        self._rectified = is_rectified(node.resolve_topic_name(self._image_topic))
         self._health.used()
         self.report.restart()
         self._reader = SubscriptionReader(
@@ -136,19 +143,38 @@ class LocalizerServer:
     def set_camera(self, info: CameraInfoFields | None, mount: MountTransform | None) -> None:
         """Take the camera's calibration and its mount on the base, as far as they are known."""
         self.camera_info, self.mount = info, mount
-        known = f"calibration {info or 'unknown'}; mount {mount or 'unknown'}"
+        known = f"calibration {self._calibration or 'unknown'}; mount {mount or 'unknown'}"
         self._log.info(f"camera: {known}")
+        camera = placed = None
         try:
-            camera = None
             if info is not None:
-                camera = camera_from_info(info, rectified=is_rectified(self._image_topic))
-            placed = (
-                None if mount is None else Mount.from_transform(mount.translation, mount.quaternion)
-            )
+                camera = camera_from_info(info, rectified=self._rectified)
         except ParameterError as error:
-            self._warn("camera", f"the camera is not used, but the map's own: {error}")
-            return
+            self._camera.report("camera", f"camera_info is not used, but the map's camera: {error}")
+        try:
+            if mount is not None:
+                placed = Mount.from_transform(mount.translation, mount.quaternion)
+        except ParameterError as error:
+            self._camera.report("camera_mount", f"tf is not used, but the map's mount: {error}")
+        if placed is not None and self._is_turned_over(placed):
+            self._camera.report(
+                "camera_rolled",
+                "the camera is mounted upside down compared with that of the map: its images match "
+                "nothing; turn them by 180° in the driver, or correct base_frame → camera in tf",
+            )
         self.localizer.set_camera(camera, placed)
+
+    def _is_turned_over(self, mount: Mount) -> bool:
+        """Tell whether the camera is upside down and that of the map's landmarks is not."""
+        own = self._map_mount
+        return own is not None and own.is_upside_down != mount.is_upside_down
+
+    @property
+    def _calibration(self) -> str:
+        """The camera's calibration in words, empty where it is unknown."""
+        if self.camera_info is None:
+            return ""
+        return f"{self.camera_info}{', rectified images' if self._rectified else ''}"
 
     def _topics(self, node: SafeLifecycleNode) -> tuple[Topic, ...]:
         """Return the topics to read; odometry comes first."""
@@ -241,10 +267,31 @@ class LocalizerServer:
                 f"the camera looks turned by {math.degrees(last.estimate.camera_yaw):.0f}° on its "
                 "mount since the map was made: turn it back, or correct base_frame → camera in tf"
             )
+        pitch, roll = self._tilt_deg()
+        landmarks = self.localizer.training_map.landmarks
+        if landmarks is not None:
+            usual = math.degrees(max(landmarks.description.attitude_sigma[1:]))
+            if max(abs(pitch), abs(roll)) > max(_TILTED_DEG, _TILTED_SIGMAS * usual):
+                found["camera_tilted"] = (
+                    f"the camera is pitched down by {pitch:.1f}° and rolled by {roll:.1f}° against "
+                    "the map's images, or more: fasten it, or correct base_frame → camera in tf"
+                )
         reason = self.report.transform_veto()
         if reason is not None and self.localizer.state is not State.UNINITIALIZED:
             found["transform"] = f"map→odom is not sent: {reason}"
         return found
+
+    def _tilt_deg(self) -> tuple[float, float]:
+        """Return pitch and roll of the camera against the map's image that it matches best.
+
+        NaN where landmarks do not measure the last image.
+        """
+        last, landmarks = self.localizer.last, self.localizer.training_map.landmarks
+        fix = None if last is None else last.estimate.landmark_fix
+        if fix is None or landmarks is None:
+            return math.nan, math.nan
+        pitch, roll = np.degrees(landmarks.tilt(fix)).tolist()
+        return pitch, roll
 
     def time_jumped_back(self, why: str) -> None:
         """Start over, as when a bag is played again."""
@@ -281,6 +328,7 @@ class LocalizerServer:
         metres, gap = self.localizer.dead_reckoned_m, self.localizer.unconfirmed
         weights = None if last is None else last.estimate.weights
         p50, p99 = self._latency.percentiles_ms()
+        pitch_deg, roll_deg = self._tilt_deg()
         x_m, y_m, yaw_rad, sigma_m = self.report.newest().tolist()
         return {
             "state": self.report.state.value,
@@ -301,8 +349,10 @@ class LocalizerServer:
             "odometry_received": self._odometry_received,
             "odometry_used": self._odometry_used,
             "pose_hz": self._pose_rate.hertz(),
-            "camera": str(self.camera_info or ""),
+            "camera": self._calibration,
             "camera_mount": str(self.mount or ""),
+            "camera_pitch_deg": pitch_deg,
+            "camera_roll_deg": roll_deg,
             **self._topic_metrics(),
             **self._health.metrics(),
             "dead_reckoned_s": math.nan if seconds is None else seconds,
@@ -395,7 +445,7 @@ class LocalizerServer:
         self._camera.on_transforms(message.transforms)
 
     def _on_static_transforms(self, message: TFMessage) -> None:
-        self._camera.on_transforms(message.transforms)
+        self._camera.on_transforms(message.transforms, static=True)
         if self._values["odom_source"] == "tf":
             self._chain_transforms(message)
 

@@ -47,14 +47,14 @@ class LocalizerNode(SafeLifecycleNode):
 
     `_server` exists between configure and clean-up and reads topics while active. Timers run on
     other threads than transitions: they hold `_in_use` while they use the server, and a transition
-    takes it to remove the server, so that nothing in use is destroyed. `ending` is set when the
+    takes it to remove the server, so that nothing in use is destroyed. `shutdown` is set when the
     process shuts down, so that it does not wait for a map.
     """
 
-    def __init__(self, ending: threading.Event | None = None, **arguments: Any) -> None:
+    def __init__(self, shutdown: threading.Event | None = None, **arguments: Any) -> None:
         self._server: LocalizerServer | None = None
         self._bond: Bond | None = None
-        self._ending = ending or threading.Event()
+        self._shutdown_asked = shutdown or threading.Event()
         self._in_use = threading.RLock()
         super().__init__("localizer", **arguments)
         self.add_on_set_parameters_callback(self._check_parameters)
@@ -78,9 +78,9 @@ class LocalizerNode(SafeLifecycleNode):
         self._values = values
         try:
             parameters.check_frames(values)
-            localizer = load_localizer(values, lambda: not self._ending.is_set())
+            localizer = load_localizer(values, lambda: not self._shutdown_asked.is_set())
         except KbfError as error:
-            self.get_logger().error(f"cannot configure: {error}")
+            self.log.error(f"cannot configure: {error}")
             return FAILURE
         if localizer is None:
             return FAILURE
@@ -88,7 +88,7 @@ class LocalizerNode(SafeLifecycleNode):
         self._map_identity = str(training_map.identity)
         self._outputs = Outputs(self, values, training_map)
         self._server = LocalizerServer(
-            localizer, values, self._publish, self._broadcast, self.get_logger(), self.warn
+            localizer, values, self._publish, self._broadcast, self.log, self.warn
         )
         prior, origin = first_pose(values, self._map_identity)
         if prior is not None:
@@ -96,7 +96,7 @@ class LocalizerNode(SafeLifecycleNode):
             self._server.warn_off_map(prior.pose)
         self._listen_while_configured(self._server)
         count, method = len(training_map.poses), values["method"]
-        self.get_logger().info(f"map {values['map']}: {count} poses; method {method}; {origin}")
+        self.log.info(f"map {values['map']}: {count} poses; method {method}; {origin}")
         return super().on_configure(state)
 
     def _listen_while_configured(self, server: LocalizerServer) -> None:
@@ -106,7 +106,7 @@ class LocalizerNode(SafeLifecycleNode):
             (Empty, "request_nomotion_update", self._on_no_motion_update),
         ]
         if SetInitialPose is None:
-            self.get_logger().info(
+            self.log.info(
                 "nav2_msgs is not installed: no service set_initial_pose, no topic particle_cloud"
             )
         else:
@@ -149,7 +149,7 @@ class LocalizerNode(SafeLifecycleNode):
         return SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self.get_logger().error("a transition has failed: back to unconfigured")
+        self.log.error("a transition has failed: back to unconfigured")
         self._release()
         return SUCCESS
 
@@ -274,7 +274,7 @@ class LocalizerNode(SafeLifecycleNode):
         ahead_s = (newest_ns - now_ns) * 1e-9
         if abs(ahead_s) > max(1.0, self._values["transform_tolerance"]):
             self._clocks_compared = True
-            self.get_logger().warning(
+            self.log.warning(
                 f"odometry, and so the transform, is {diagnostics.ahead(ahead_s)} this computer's "
                 "clock: set use_sim_time for a bag, or synchronize the clocks"
             )
@@ -297,7 +297,7 @@ class LocalizerNode(SafeLifecycleNode):
     def _on_reinitialize(self, request: Any, response: Any) -> Any:
         server = self._server
         if server is not None:
-            self.get_logger().info("localizing from anywhere on the map")
+            self.log.info("localizing from anywhere on the map")
             server.reinitialize()
             self._outputs.forget_path()
         return response

@@ -120,7 +120,7 @@ class Outputs:
         """Publish the transform for the newest odometry, and ahead so that it exists "now".
 
         Ahead only when the last stamp ahead has nearly been reached: a transform sent ahead stays
-        in tf's buffers between newer ones.
+        in tf's buffers between newer transforms.
         """
         if newest_ns < self._tf_newest_ns:
             self._tf_ahead_ns = 0

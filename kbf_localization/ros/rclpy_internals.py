@@ -14,21 +14,16 @@ the 8 % that the whole node may take while it stands.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
 from rclpy.context import Context
 from rclpy.guard_condition import GuardCondition
-from rclpy.impl import rcutils_logger
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
-from rclpy.lifecycle import LifecycleNodeMixin
 from rclpy.subscription import Subscription
 
-from kbf_localization.sanitize import shown_in_line
-
-RCLError: type[Exception] = _rclpy.RCLError
 RMWError: type[Exception] = _rclpy.RMWError
+"""What `take` raises for bytes that are no message."""
 
 
 class OutsideExecutor(CallbackGroup):
@@ -80,42 +75,3 @@ def take(
     """Take a message, or its bytes, with its information; None where there is none."""
     taken: tuple[Any, dict[str, Any]] | None = subscription.handle.take_message(kind, serialized)
     return taken
-
-
-MAX_LINE_LENGTH = 2000
-"""Characters of a line in the log: a frame's name may be as long as a message."""
-
-
-class SanitizingLogger(rcutils_logger.RcutilsLogger):
-    """Log as rclpy does, with control characters escaped.
-
-    Names and errors come from files and from the network.
-    """
-
-    def log(self, message: object, *arguments: Any, **keywords: Any) -> bool:
-        text = str(message)
-        if len(text) > MAX_LINE_LENGTH:
-            text = f"{text[:MAX_LINE_LENGTH]}... ({len(text)} characters)"
-        return bool(super().log(shown_in_line(text), *arguments, **keywords))
-
-
-# rclpy identifies a log call by its place, which is the wrapper's caller.
-rcutils_logger._internal_callers.append(str(Path(__file__).resolve()))
-
-
-def lifecycle_label(node: LifecycleNodeMixin) -> str:
-    """Return the label of the lifecycle state, such as "active"."""
-    return str(node._state_machine.current_state[1])
-
-
-def wrap_transitions(node: LifecycleNodeMixin, wrap: Any) -> None:
-    """Replace each transition's callback by `wrap(callback)`."""
-    for state, callback in list(node._callbacks.items()):
-        node._callbacks[state] = wrap(callback)
-
-
-def replace_change_state(node: LifecycleNodeMixin, callback: Any) -> Any:
-    """Give the service `change_state` another callback; return the former one."""
-    service = node._service_change_state
-    former, service.callback = service.callback, callback
-    return former

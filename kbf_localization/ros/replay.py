@@ -273,7 +273,7 @@ def replay_through_node(
     parameters: Mapping[str, Value] | None = None,
     progress: Progress = no_progress,
 ) -> Replayed:
-    """Play the bag of `drive` to a node process; `parameters` are further ones of the node.
+    """Play the bag of `drive` to a node process; `parameters` are further parameters of the node.
 
     With `loop` the bag is played until a KeyboardInterrupt; the last complete pass counts.
     """

@@ -33,7 +33,7 @@ class Timeline(Generic[Item]):
     localizer's business). One further off is held back: when `confirmations` of them follow each
     other in order, the clock has jumped, or the topic was silent, and all of them are used; when
     the next one is normal again, the odd ones were stray and are dropped and counted. So one
-    message from the year 2100 does not make all later ones look old.
+    message from the year 2100 does not make all later messages look old.
     """
 
     tolerance_ns: int = 500_000_000
@@ -108,7 +108,7 @@ class RateLimit:
         self._due_ns: int | None = None
 
     def admits(self, stamp_ns: int, rate_hz: float) -> bool:
-        """Return whether to use the image of this stamp; every one where the rate is 0."""
+        """Return whether to use the image of this stamp; every image where the rate is 0."""
         if rate_hz <= 0.0:
             self._due_ns = None
             return True

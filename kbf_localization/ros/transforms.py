@@ -6,7 +6,7 @@ A small buffer of its own in place of tf2_ros, which PyPI does not have.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.spatial.transform import Rotation
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import compose
 from kbf_localization.ros.conversions import planar_pose
+from kbf_localization.vision.camera import Mount
 
 MAX_FRAMES, MAX_LINKS, MAX_NAME_LENGTH = 10_000, 100, 1000
 """Limits of tf, whose frames come from the network: frames that are kept, links between two
@@ -28,12 +29,46 @@ NORM_TOLERANCE = 0.01
 Numbers = tuple[float, ...]
 
 
+class FrameTree:
+    """The parent of each frame by its newest transform; of too many the oldest is dropped."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._parents)
+
+    def keep(self, child: str, parent: str) -> None:
+        """Take a transform; the newest is the last."""
+        self._parents.pop(child, None)
+        self._parents[child] = parent
+
+    def drop_oldest(self, needed: Collection[str]) -> str:
+        """Drop the oldest frame that is not needed; return it."""
+        dropped = next(frame for frame in self._parents if frame not in needed)
+        del self._parents[dropped]
+        return dropped
+
+    def path(self, frame: str, root: str | None = None) -> list[str]:
+        """Return the frames from `frame` up to `root`, or to the last known parent.
+
+        It ends with a frame that it has already where the transforms loop, and after MAX_LINKS
+        frames.
+        """
+        path = [frame]
+        while path[-1] != root and path[-1] in self._parents and len(path) <= MAX_LINKS:
+            path.append(self._parents[path[-1]])
+            if path[-1] in path[:-1]:
+                break
+        return path
+
+
 class TransformChain:
     """The pose of `base` in `odom` by the transforms of tf."""
 
     def __init__(self, odom: str, base: str) -> None:
         self._odom, self._base = odom, base
-        self._parents: dict[str, str] = {}
+        self._tree = FrameTree()
         self._poses: dict[str, Array] = {}
 
     def add(self, transform: TransformStamped) -> Array | None:
@@ -46,11 +81,11 @@ class TransformChain:
         moved.position.x = transform.transform.translation.x
         moved.position.y = transform.transform.translation.y
         pose = planar_pose(moved)
-        _keep_newest(self._parents, child, parent)
+        self._tree.keep(child, parent)
         self._poses[child] = pose
-        path = path_to_root(self._parents, self._base, self._odom)
-        if len(self._parents) > MAX_FRAMES:
-            del self._poses[_drop_oldest(self._parents, path)]
+        path = self._tree.path(self._base, self._odom)
+        if len(self._tree) > MAX_FRAMES:
+            del self._poses[self._tree.drop_oldest(path)]
         if path[-1] in path[:-1]:
             raise ValueError(f"tf loops: {' → '.join(path)}")
         if len(path) > MAX_LINKS:
@@ -65,7 +100,7 @@ class TransformChain:
 
 @dataclass(frozen=True)
 class MountTransform:
-    """A camera frame in the base's: `translation` x, y, z in metres, `quaternion` x, y, z, w."""
+    """An optical frame in the base's: `translation` x, y, z in metres, `quaternion` x, y, z, w."""
 
     translation: tuple[float, float, float]
     quaternion: tuple[float, float, float, float]
@@ -84,18 +119,19 @@ class MountTransform:
 class MountLookup:
     """Where frames are in that of `base`, by the transforms of tf and tf_static.
 
-    The newest transform between two frames counts: a mount does not move.
+    The newest transform between two frames counts.
     """
 
     def __init__(self, base: str) -> None:
         self._base = base
-        self._parents: dict[str, str] = {}
+        self._tree = FrameTree()
         self._transforms: dict[str, tuple[Numbers, Numbers]] = {}
+        self._static: set[str] = set()
 
-    def add(self, transform: TransformStamped, camera_frame: str) -> None:
+    def add(self, transform: TransformStamped, camera_frame: str, static: bool = False) -> None:
         """Keep a transform; frames between base and camera are never dropped for others.
 
-        ValueError for an invalid transform.
+        It is `static` where tf_static has it. ValueError for an invalid transform.
         """
         parent, child = frames_of(transform)
         at, turn = transform.transform.translation, transform.transform.rotation
@@ -105,29 +141,47 @@ class MountLookup:
             raise ValueError(f"the transform {parent}→{child} is not finite")
         if not abs(math.hypot(*quaternion) - 1.0) <= NORM_TOLERANCE:
             raise ValueError(f"the transform {parent}→{child} has no unit quaternion")
-        _keep_newest(self._parents, child, parent)
+        self._tree.keep(child, parent)
         self._transforms[child] = quaternion, translation
-        if len(self._parents) > MAX_FRAMES:
-            needed = {*self._path(self._base), *self._path(camera_frame)}
-            del self._transforms[_drop_oldest(self._parents, needed)]
+        (self._static.add if static else self._static.discard)(child)
+        if len(self._tree) > MAX_FRAMES:
+            needed = {*self._tree.path(self._base), *self._tree.path(camera_frame)}
+            dropped = self._tree.drop_oldest(needed)
+            del self._transforms[dropped]
+            self._static.discard(dropped)
 
     def find(self, camera_frame: str) -> MountTransform | None:
-        """Return the camera's frame in the base's; None where no transforms connect them."""
-        from_base, from_camera = self._path(self._base), self._path(camera_frame)
-        common = next((frame for frame in from_camera if frame in from_base), None)
+        """Return the camera's optical frame in the base's; None where no transforms connect them.
+
+        The frame may be the camera's body (`Mount.of_frame`).
+        """
+        from_base, from_camera, common = self._connection(camera_frame)
         if common is None:
             return None
         base_turn, base_at = self._in_ancestor(from_base, common)
         turn, at = self._in_ancestor(from_camera, common)
-        quaternion = (base_turn.inv() * turn).as_quat()
         x, y, z = base_turn.inv().apply(at - base_at).tolist()
         if max(abs(x), abs(y), abs(z)) > MAX_MOUNT_M:
             raise ValueError(f"tf mounts {camera_frame} {math.hypot(x, y, z):.0f} m from the base")
-        qx, qy, qz, qw = quaternion.tolist()
-        return MountTransform((x, y, z), (qx, qy, qz, qw))
+        axes = (base_turn.inv() * turn).as_matrix()
+        return MountTransform((x, y, z), Mount.of_frame((x, y, z), axes, camera_frame).quaternion)
 
-    def _path(self, frame: str) -> list[str]:
-        return path_to_root(self._parents, frame)
+    def may_move(self, camera_frame: str) -> bool:
+        """Tell whether a transform between the base and the camera is not of tf_static."""
+        from_base, from_camera, common = self._connection(camera_frame)
+        if common is None:
+            return False
+        between = (
+            *from_base[: from_base.index(common)],
+            *from_camera[: from_camera.index(common)],
+        )
+        return not self._static.issuperset(between)
+
+    def _connection(self, camera_frame: str) -> tuple[list[str], list[str], str | None]:
+        """Return the paths up from base and camera, and the first frame common to both."""
+        from_base, from_camera = self._tree.path(self._base), self._tree.path(camera_frame)
+        common = next((frame for frame in from_camera if frame in from_base), None)
+        return from_base, from_camera, common
 
     def _in_ancestor(self, path: list[str], ancestor: str) -> tuple[Rotation, Array]:
         """Return rotation and position (3,) of the path's first frame in one of its ancestors."""
@@ -145,28 +199,3 @@ def frames_of(transform: TransformStamped) -> tuple[str, str]:
     if max(len(child), len(parent)) > MAX_NAME_LENGTH:
         raise ValueError(f"a frame's name has more than {MAX_NAME_LENGTH} characters")
     return parent, child
-
-
-def path_to_root(parents: Mapping[str, str], frame: str, root: str | None = None) -> list[str]:
-    """Return the frames from `frame` up to `root`, or to the last known parent.
-
-    It ends with a frame that it has already where the transforms loop, and after MAX_LINKS frames.
-    """
-    path = [frame]
-    while path[-1] != root and path[-1] in parents and len(path) <= MAX_LINKS:
-        path.append(parents[path[-1]])
-        if path[-1] in path[:-1]:
-            break
-    return path
-
-
-def _keep_newest(parents: dict[str, str], child: str, parent: str) -> None:
-    parents.pop(child, None)
-    parents[child] = parent  # the newest is the last
-
-
-def _drop_oldest(parents: dict[str, str], needed: Collection[str]) -> str:
-    """Drop the oldest frame that is not needed; return it."""
-    dropped = next(frame for frame in parents if frame not in needed)
-    del parents[dropped]
-    return dropped

@@ -15,6 +15,11 @@ from test.faults.survival import Survival
 from test.ros.robot import Robot
 
 
+@pytest.fixture(scope="module")
+def map_file(landmark_map_file: Path) -> Path:
+    return landmark_map_file
+
+
 def bomb() -> bytes:
     """A small JPEG that claims 65,000 × 65,000 pixels."""
     data = bytearray(cv2.imencode(".jpg", np.zeros((16, 16), np.uint8))[1].tobytes())

@@ -1,9 +1,17 @@
 """Camera, odometry or both stop, and come back."""
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from kbf_localization.geometry import compose, invert, relative
 from test.faults.survival import Survival
+
+
+@pytest.fixture(scope="module")
+def map_file(landmark_map_file: Path) -> Path:
+    return landmark_map_file
 
 
 def test_camera_stops_and_returns(survival: Survival) -> None:

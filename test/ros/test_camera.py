@@ -167,7 +167,6 @@ def test_mount_is_found_whatever_comes_first_and_one_that_changes_is_one_warning
     assert watched.monitor.mount is None
     watched.monitor.on_image("/optical", 160, 120)
     assert watched.monitor.mount.translation == (0.0, 0.0, 1.2)
-    assert not watched.monitor.wants_tf
     watched.monitor.on_info(camera_info())
     assert watched.found[-1] == (watched.monitor.info, watched.monitor.mount)
     for _ in range(3):
@@ -184,6 +183,20 @@ def test_tf_is_searched_for_half_a_minute_only(watched: Watched) -> None:
     assert watched.monitor.wants_tf
     watched.now = 131.0
     assert not watched.monitor.wants_tf
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_a_mount_by_a_joint_of_tf_is_looked_at_again_every_ten_seconds(
+    watched: Watched, static: bool
+) -> None:
+    watched.monitor.on_image("optical", 160, 120)
+    watched.monitor.on_transforms([placed("base", "optical", np.eye(4))], static)
+    wanted = []
+    for now in np.arange(0.5, 40.0, 1.0):
+        watched.now = now
+        wanted.append(watched.monitor.wants_tf)
+    expected = [not static and number % 10 == 0 for number in range(40)]
+    assert wanted == expected
 
 
 @pytest.mark.ros

@@ -117,3 +117,29 @@ def test_a_cloud_has_its_points_as_the_format_says(count: int) -> None:
     np.testing.assert_array_equal(found, points.astype(np.float32))
     assert all(field.datatype == PointField.FLOAT32 for field in cloud.fields)
     assert (cloud.header.frame_id, cloud.is_bigendian) == ("map", False)
+
+
+def test_a_cloud_in_utm_keeps_millimetres() -> None:
+    utm = np.array([691_608.25, 5_334_764.5, 0.0])
+    points = utm + np.random.default_rng(1).uniform(-5.0, 5.0, (20, 3))
+    u = np.linspace(0.0, 1.0, 20)
+    cloud = conversions.point_cloud("map", 7, points, u=u)
+    columns = conversions.cloud_columns(cloud, 10)
+    np.testing.assert_allclose(np.column_stack([columns[k] for k in "xyz"]), points[:10], atol=1e-6)
+    np.testing.assert_allclose(columns["u"], u[:10], atol=1e-6)
+    assert [field.datatype for field in cloud.fields] == [PointField.FLOAT64] * 3 + [
+        PointField.FLOAT32
+    ]
+
+
+@pytest.mark.parametrize("change", ["datatype", "offset", "name", "data", "point_step"])
+def test_a_cloud_that_is_none_is_refused(change: str) -> None:
+    cloud = conversions.point_cloud("map", 7, np.ones((3, 3)))
+    if change == "data":
+        cloud.data = cloud.data[:-1]
+    elif change == "point_step":
+        cloud.point_step = 0
+    else:
+        setattr(cloud.fields[1], change, {"datatype": 3, "offset": 2**31, "name": "x"}[change])
+    with pytest.raises(ValueError, match="."):
+        conversions.cloud_columns(cloud, 10)

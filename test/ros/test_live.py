@@ -26,6 +26,11 @@ from test.ros.world import MAP_POSES
 
 
 @pytest.fixture(scope="module")
+def map_file(landmark_map_file: Path) -> Path:
+    return landmark_map_file
+
+
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     board = Board()
     with (

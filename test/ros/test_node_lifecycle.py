@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import rclpy
+from lifecycle_msgs.srv import ChangeState
+from rclpy.context import Context
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
@@ -37,6 +39,21 @@ def test_missing_map_leaves_the_node_unconfigured_and_says_why(
         assert "~nobody-of-that-name/pose.json: there is no such user's home" in process.log()
         assert robot.lifecycle_state() == "inactive"
         assert process.interrupt(60.0) == 0, process.log()
+
+
+def test_a_transition_of_a_strange_name_is_refused_in_one_line_without_control_characters(
+    robot: Robot, node: NodeProcess
+) -> None:
+    """rcl prints names that it does not know as they come."""
+    request = ChangeState.Request()
+    request.transition.label = "\x1b]0;title\x07" + "x" * 5000
+    assert not robot.call(ChangeState, f"/{robot.node_name}/change_state", request).success
+    assert robot.wait_for(lambda: "there is no such transition" in node.log())
+    assert not {"\x1b", "\x07"} & set(node.log())
+    assert max(map(len, node.log().splitlines())) < 2500
+    request.transition.label = "deactivate"
+    assert robot.call(ChangeState, f"/{robot.node_name}/change_state", request).success
+    assert robot.transition("activate")
 
 
 def test_deactivating_keeps_the_belief_and_cleaning_up_drops_it(
@@ -104,3 +121,54 @@ def test_an_error_in_a_transition_is_reported(
     rclpy.try_shutdown(context=context)
     assert "MemoryError in a transition: no room for the map" in capfd.readouterr().err
     assert "in on_configure" in caplog.text
+
+
+class Obedient(SafeLifecycleNode):
+    """Answers each transition as it is asked to."""
+
+    answers: dict[str, TransitionCallbackReturn | Exception]
+
+    def answer(self, name: str) -> TransitionCallbackReturn:
+        result = self.answers.get(name, TransitionCallbackReturn.SUCCESS)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return self.answer("configure")
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return self.answer("activate")
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        return self.answer("error")
+
+
+FAILURE = TransitionCallbackReturn.FAILURE
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {},
+        {"configure": FAILURE},
+        {"activate": FAILURE},
+        {"activate": ValueError("broken")},
+        {"activate": ValueError("broken"), "error": FAILURE},
+        {"configure": ValueError("broken"), "error": ValueError("broken too")},
+    ],
+    ids=str,
+)
+def test_the_state_that_is_followed_is_that_of_rclpy(
+    answers: dict[str, TransitionCallbackReturn | Exception], context: Context
+) -> None:
+    """By the public callbacks; rclpy itself tells it by a service alone."""
+    node = Obedient("obedient", context=context)
+    node.answers = answers
+    for transition in ("configure", "activate", "deactivate", "activate", "deactivate", "cleanup"):
+        try:
+            getattr(node, f"trigger_{transition}")()
+        except RuntimeError:  # rclpy's, for what the state does not allow
+            continue
+        assert node.state_label == node._state_machine.current_state[1], transition
+    node.destroy_node()

@@ -4,9 +4,15 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from kbf_localization.mapping import load_map
 from test.ros.robot import Robot
+
+
+@pytest.fixture(scope="module")
+def map_file(landmark_map_file: Path) -> Path:
+    return landmark_map_file
 
 
 def test_no_pose_and_no_transform_before_the_first_image(lost_robot: Robot) -> None:

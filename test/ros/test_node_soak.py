@@ -50,7 +50,7 @@ def large_jpeg(data: bytes) -> array.array:
 
 
 def test_memory_threads_files_and_latency_stay_as_they_are(
-    world: World, map_file: Path, request: pytest.FixtureRequest
+    world: World, landmark_map_file: Path, request: pytest.FixtureRequest
 ) -> None:
     frames = round(MINUTES * 60.0 / FRAME_SECONDS)
     warm_up = min(frames // 3, 1000)
@@ -61,7 +61,7 @@ def test_memory_threads_files_and_latency_stay_as_they_are(
         large_jpeg(world.jpeg(world.route(number * step)))
         for number in range(min(IMAGES, frames + 1))
     ]
-    with robot_with_node(world, {"map": str(map_file)}) as (robot, process):
+    with robot_with_node(world, {"map": str(landmark_map_file)}) as (robot, process):
         robot.wait_until_heard()
         seconds, cpu, unanswered, memory, handles = [], [cpu_seconds(process.pid)], 0, [], []
         # Images are answered in order: after this one none of those before is in progress.

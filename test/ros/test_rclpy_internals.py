@@ -1,12 +1,12 @@
 """What is used of rclpy beside its public interface, and the version that it was seen with."""
 
 import importlib.metadata
+import re
 import time
+from pathlib import Path
 
 import pytest
-import rclpy
 from rclpy.context import Context
-from rclpy.lifecycle import LifecycleNode
 from rclpy.node import Node
 from std_msgs.msg import Int32
 
@@ -14,10 +14,7 @@ from kbf_localization.ros import rclpy_internals
 from kbf_localization.ros.rclpy_internals import (
     OutsideExecutor,
     SubscriptionWaitSet,
-    lifecycle_label,
-    replace_change_state,
     take,
-    wrap_transitions,
 )
 
 KNOWN_VERSIONS = ("7.1", "8.0", "9.1")
@@ -40,6 +37,13 @@ def test_this_version_of_rclpy_is_one_that_the_module_names() -> None:
     )
     for known in KNOWN_VERSIONS:
         assert known in str(rclpy_internals.__doc__)
+
+
+def test_no_other_module_uses_rclpys_private_parts() -> None:
+    package = Path(rclpy_internals.__file__).parents[1]
+    private = re.compile(r"rclpy\.impl|_rclpy\b|\._(state_machine|callbacks|service_\w+)\b")
+    using = {path.name for path in package.rglob("*.py") if private.search(path.read_text())}
+    assert using == {"rclpy_internals.py"}
 
 
 @pytest.mark.ros
@@ -69,27 +73,3 @@ def test_wait_set_wakes_for_messages_and_on_request(context: Context) -> None:
     assert take(reader, Int32, serialized=False) is None
     waiting.destroy()
     node.destroy_node()
-
-
-@pytest.mark.ros
-def test_lifecycle_label_transitions_and_service(context: Context) -> None:
-    node = LifecycleNode("managed", context=context)
-    seen: list[str] = []
-
-    def wrap(callback):
-        def called(state):
-            seen.append(state.label)
-            return callback(state)
-
-        return called
-
-    wrap_transitions(node, wrap)
-    assert lifecycle_label(node) == "unconfigured"
-    node.trigger_configure()
-    assert lifecycle_label(node) == "inactive"
-    assert seen == ["unconfigured"]
-    former = replace_change_state(node, lambda request, response: response)
-    assert callable(former)
-    assert replace_change_state(node, former) is not former
-    node.destroy_node()
-    assert rclpy.ok(context=context)

@@ -56,9 +56,9 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def map_file(map_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def map_file(landmark_map_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy, by whose path this file's nodes differ from those of other workers."""
-    return Path(shutil.copy(map_file, tmp_path_factory.mktemp("map")))
+    return Path(shutil.copy(landmark_map_file, tmp_path_factory.mktemp("map")))
 
 
 @pytest.fixture(scope="module")

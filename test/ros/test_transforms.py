@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 from kbf_localization.ros import transforms
 from kbf_localization.ros.conversions import transform_message
 from kbf_localization.ros.transforms import MountLookup, TransformChain
+from kbf_localization.vision.camera import Mount
 
 
 def edge(parent: str, child: str, pose: tuple[float, float, float]) -> TransformStamped:
@@ -47,7 +48,7 @@ def test_tf_with_ever_new_frames_does_not_fill_the_memory_nor_hide_the_robots_ow
         assert chain.add(edge("odom", child, (1.0, 0.0, 0.0))) is None
     pose = chain.add(edge("odom", "wheels", (2.0, 0.0, 0.0)))
     np.testing.assert_allclose(pose, [3.0, 0.0, 0.0])
-    assert len(chain._parents) == 3
+    assert len(chain._tree) == 3
 
 
 def test_a_tree_of_thousands_of_frames_above_the_base_is_refused_soon() -> None:
@@ -97,26 +98,62 @@ def test_mount_is_the_product_of_the_matrices_between_base_and_camera(seed: int)
     """Base and camera on two branches: footprint ← body → head → camera."""
     rng = np.random.default_rng(seed)
     body_footprint, body_head, head_camera, odom_body = (rigid(rng) for _ in range(4))
-    lookup = MountLookup("footprint")
-    assert lookup.find("camera") is None
+    lookup, camera = MountLookup("footprint"), "camera_optical"
+    assert lookup.find(camera) is None
     for transform in (
-        placed("head", "/camera", head_camera),
+        placed("head", f"/{camera}", head_camera),
         placed("odom", "body", odom_body),
         placed("body", "footprint", body_footprint),
     ):
-        lookup.add(transform, "camera")
-        assert lookup.find("camera") is None
-    lookup.add(placed("/body", "head", body_head), "camera")
-    mount = lookup.find("camera")
+        lookup.add(transform, camera)
+        assert lookup.find(camera) is None
+    lookup.add(placed("/body", "head", body_head), camera)
+    mount = lookup.find(camera)
     assert mount is not None
     expected = np.linalg.inv(body_footprint) @ body_head @ head_camera
     np.testing.assert_allclose(as_matrix(mount), expected, atol=1e-12)
 
 
-def test_camera_in_the_bases_own_frame_is_at_its_origin() -> None:
+def test_camera_in_the_bases_own_frame_looks_ahead_from_its_origin() -> None:
     mount = MountLookup("base").find("base")
     assert mount is not None
-    np.testing.assert_array_equal(as_matrix(mount), np.eye(4))
+    np.testing.assert_array_equal(mount.translation, np.zeros(3))
+    # REP 103: an optical frame has x to the right, y down and z ahead.
+    expected = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+    np.testing.assert_allclose(as_matrix(mount)[:3, :3], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("roll", "upside_down"), [(0.0, False), (np.pi, True)])
+def test_a_frame_that_is_upright_is_the_cameras_body_unless_it_is_called_optical(
+    roll: float, upside_down: bool
+) -> None:
+    """By hand: a body that is turned left by 0.3 looks there, whatever its roll."""
+    matrix = np.eye(4)
+    matrix[:3, :3] = Rotation.from_euler("ZX", [0.3, roll]).as_matrix()
+    for frame in ("camera_link", "camera_optical_frame"):
+        lookup = MountLookup("base")
+        lookup.add(placed("base", frame, matrix), frame)
+        found = lookup.find(frame)
+        assert found is not None
+        mount = Mount.from_transform(found.translation, found.quaternion)
+        if frame == "camera_link":
+            np.testing.assert_allclose(
+                mount.rotation[:, 2], [np.cos(0.3), np.sin(0.3), 0.0], atol=1e-12
+            )
+            assert mount.is_upside_down == upside_down
+        else:
+            np.testing.assert_allclose(mount.rotation, matrix[:3, :3], atol=1e-12)
+
+
+def test_a_mount_may_move_where_a_joint_of_tf_is_between_base_and_camera() -> None:
+    lookup = MountLookup("base")
+    lookup.add(placed("base", "mast", np.eye(4)), "camera", static=True)
+    lookup.add(placed("mast", "camera", np.eye(4)), "camera", static=True)
+    lookup.add(placed("odom", "base", np.eye(4)), "camera")
+    assert not lookup.may_move("camera")
+    lookup.add(placed("base", "mast", np.eye(4)), "camera")
+    assert lookup.may_move("camera")
+    assert not lookup.may_move("elsewhere")
 
 
 def test_transforms_that_loop_are_no_mount() -> None:
@@ -157,4 +194,4 @@ def test_frames_of_strangers_do_not_push_out_the_mount(monkeypatch: pytest.Monke
     for number in range(20):
         lookup.add(placed("world", f"stranger{number}", np.eye(4)), "camera")
     assert lookup.find("camera") is not None
-    assert len(lookup._parents) == len(lookup._transforms) == 4
+    assert len(lookup._tree) == len(lookup._transforms) == 4

@@ -71,7 +71,7 @@ class WarmNodes:
             )
 
     def popen(
-        self, command: list[str], *, stdout: IO[bytes], env: dict[str, str], **_as_usual: Any
+        self, command: list[str], *, stdout: IO[bytes], env: dict[str, str], **_as_given: Any
     ) -> ForkedNode:
         """A node with a pipe for its standard input, in a session of its own."""
         _python, _c, statement, *arguments = command
