@@ -3,6 +3,9 @@
 A command at work hears them as exceptions, so that its `finally` cleans up. Before and after there
 is nothing to clean up, and an exception would end in a traceback: within an import, or while an
 error is drawn. There the process ends at once. This module imports nothing that takes time.
+
+Python drops an exception within a destructor or a weak reference's callback, of which imports and
+the garbage collector run many. A signal that came there is sent again.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from types import FrameType
 
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+AGAIN_AFTER_S = 0.01
 EXIT_CODES = {
     signal.SIGINT: EXIT_INTERRUPTED,
     signal.SIGTERM: EXIT_TERMINATED,
@@ -31,6 +35,8 @@ class _Signals:
         self.working = False
         self.interrupted = False
         self.decided = False
+        self._raised = 0
+        self._report = sys.unraisablehook
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -46,10 +52,24 @@ class _Signals:
             if code == EXIT_INTERRUPTED:
                 os.write(2, b"Interrupted.\n")
             os._exit(code)
+        self._raised = number
         if code == EXIT_INTERRUPTED:
             self.interrupted = True
             raise KeyboardInterrupt
         sys.exit(code)
+
+    def send_again(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Send a signal again whose exception Python has dropped; report what else it drops."""
+        if not self._raised or not issubclass(dropped.exc_type, (KeyboardInterrupt, SystemExit)):
+            self._report(dropped)
+            return
+        import threading
+
+        # A signal sent here would be heard within this hook, where it is dropped too.
+        number, self._raised = self._raised, 0
+        timer = threading.Timer(AGAIN_AFTER_S, os.kill, (os.getpid(), number))
+        timer.daemon = True
+        timer.start()
 
 
 _signals = _Signals()
@@ -60,6 +80,7 @@ def install() -> None:
     # Registered first, it runs last.
     atexit.unregister(_end_as_decided)
     atexit.register(_end_as_decided)
+    sys.unraisablehook = _signals.send_again
     for number in EXIT_CODES:
         # Started by nohup or in the background, the command is not to hear of some of them.
         if signal.getsignal(number) not in (signal.SIG_IGN, _signals.hear):

@@ -154,7 +154,7 @@ class _BoundedReads(io.BufferedReader):
         return data
 
     def readline(self, size: int | None = -1) -> bytes:
-        """Return a line, or the first thousand bytes of a longer one."""
+        """Return a line, or the first thousand bytes of a longer line."""
         return super().readline(1000 if size is None or size < 0 else size)
 
 

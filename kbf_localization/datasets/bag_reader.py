@@ -308,7 +308,7 @@ def _indexed_chunks(
 
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 TRANSFORMS = "tf2_msgs/msg/TFMessage"
-# ROS 1 had tf's message in two packages; the older one is met in old bags.
+# ROS 1 had tf's message in two packages; the older is met in old bags.
 _ROS2_TYPES = {"tf/msg/tfMessage": TRANSFORMS}
 
 

@@ -105,7 +105,7 @@ def _choose(
     types: Sequence[str],
     option: str,
 ) -> BagTopic:
-    """Return the `wanted` topic, or the one that was `found`; DatasetError where it will not do.
+    """Return the `wanted` topic, or the topic that was `found`; DatasetError where it will not do.
 
     `what` it is needed for, the `types` that will do, and the `option` that names it.
     """

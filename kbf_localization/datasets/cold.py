@@ -36,7 +36,7 @@ ODOMETRY = "odom_scans/odom.tdf"
 PLACES = "localization/places.lst"
 SIMULATED_NOTE = "SIMULATED"
 """A file of this name in a sequence's folder says that its odometry and images are simulated."""
-OTHER_CAMERA = "Its camera is not the simulator's usual one"
+OTHER_CAMERA = "Its camera is not the simulator's default"
 """A sentence of that file: the reader must not take the camera for known."""
 CONDITIONS = ("cloudy", "sunny", "night")
 MAX_HEADING_RAD = 6.3

@@ -68,7 +68,7 @@ def check_drive(drive: Drive) -> None:
 def grey_images(
     drive: Drive, indices: Sequence[int] | None = None
 ) -> Iterator[tuple[int, Image | None]]:
-    """Yield `drive.images`, of which one that is not grey is refused."""
+    """Yield `drive.images`; refuse an image that is not grey."""
     for index, image in drive.images(indices):
         if image is not None:
             try:

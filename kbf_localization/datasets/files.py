@@ -1,7 +1,8 @@
-"""Foreign files: only regular ones of a size that makes sense, and their lines; new folders."""
+"""Files from outside: only regular files of a plausible size, and their lines; new folders."""
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,11 @@ Item = TypeVar("Item")
 BAG_SUFFIXES = (".bag", ".mcap", ".db3")
 MAX_IMAGE_BYTES = 100_000_000
 MAX_TEXT_BYTES = 500_000_000
+MAX_LINES, MAX_LINE_CHARS = 5_000_000, 100_000
+"""A day of readings at 50 Hz; as objects, lines and words of two letters take twenty times their
+bytes."""
+MAX_YAML_DEPTH = 50
+"""libyaml's time grows with the depth of `[` and `{` in each other; rosbag2's metadata has six."""
 
 
 class LineError(ValueError):
@@ -45,7 +51,7 @@ def read_regular(path: Path, limit: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if status.st_size > limit:
             raise DatasetError(
-                f"{path}: has {status.st_size / 1e6:.0f} MB, more than the {limit / 1e6:.0f} MB "
+                f"{path}: has {status.st_size / 1e6:.6g} MB, more than the {limit / 1e6:g} MB "
                 "that are read"
             )
         try:
@@ -56,7 +62,15 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a text file; bytes that are not UTF-8 become replacement characters."""
-    return read_regular(path, MAX_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
+    content = io.BytesIO(read_regular(path, MAX_TEXT_BYTES))
+    lines: list[str] = []
+    for line in io.TextIOWrapper(content, encoding="utf-8", errors="replace"):
+        if len(lines) == MAX_LINES:
+            raise DatasetError(f"{path}: has more than {MAX_LINES} lines; split it")
+        if len(line) > MAX_LINE_CHARS:
+            raise DatasetError(f"{path}: line {len(lines) + 1} has {len(line)} characters")
+        lines.append(line.removesuffix("\n"))
+    return lines
 
 
 def counted(path: Path, count: int, what: str) -> list[str]:
@@ -131,13 +145,18 @@ def parse_yaml(path: Path, text: bytes) -> Any:
 def check_yaml(path: Path, text: bytes, most_values: int | None = None) -> None:
     """Refuse YAML with aliases or merge keys: a few lines of them can unfold to gigabytes.
 
-    More values than `most_values` are refused too, for whoever reads them slowly.
+    So is what is nested too deeply, and more values than `most_values`, for whoever reads them
+    slowly.
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    values = 0
+    values = depth = 0
     try:
         for event in yaml.parse(text, Loader=loader):
-            values += isinstance(event, yaml.ScalarEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_YAML_DEPTH:
+                raise DatasetError(f"{path}: is nested deeper than {MAX_YAML_DEPTH} levels")
+            values += isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent))
             if most_values is not None and values > most_values:
                 raise DatasetError(f"{path}: has more than {most_values} values; not read")
             merges = isinstance(event, yaml.ScalarEvent) and event.value == "<<"

@@ -184,7 +184,7 @@ class ImageFilesDrive(ImageFiles):
         return [found[row][1] for row in first], ordered
 
     def _check_sizes(self) -> None:
-        """Count the sizes of some images by their headers; mixed ones are resized later."""
+        """Count the sizes of some images by their headers; mixed sizes are resized later."""
         some = range(0, len(self), max(1, len(self) // SIZES_LOOKED_AT))
         headers = [read_header(data) for _, data in self.encoded_images(some)]
         sizes = Counter((header.width, header.height) for header in headers if header is not None)

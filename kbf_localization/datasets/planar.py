@@ -18,7 +18,7 @@ mean up direction does: a tilt of 0.2 rad of that direction weighs like 5 cm of 
 MAX_TILT_RAD = np.radians(5.0)
 MAX_HEIGHT_M, MAX_HEIGHT_FRACTION = 0.1, 0.01
 """Standard deviation of a planar motion's height, at most; also as a fraction of the path."""
-SAME_AXIS_RAD = np.radians(10.0)
+MAX_AXIS_TILT_RAD = np.radians(10.0)
 STEEPEST_VIEW_RAD = np.radians(75.0)
 """An axis that points up or down more steeply than this has no heading."""
 
@@ -123,11 +123,17 @@ def guess_axes(trajectory: Trajectory) -> Axes:
     """Tell whether a trajectory of unknown kind is a camera's or a robot's.
 
     The axis that points up keeps its direction while the body turns: z of a robot, y of a camera.
-    Without turns to tell by, it is the one that is nearer to the world's z axis.
+    Without turns to tell by, what moves along its own z axis is a camera, since a robot does not
+    climb; else it is the axis nearer to the world's z axis.
     """
     z_axis, y_axis = trajectory.rotations[:, :, 2].mean(0), trajectory.rotations[:, :, 1].mean(0)
     z_steady, y_steady = float(np.linalg.norm(z_axis)), float(np.linalg.norm(y_axis))
     if abs(z_steady - y_steady) < 0.05:
+        steps = np.diff(trajectory.positions, axis=0)
+        along = np.einsum("mji,mj->mi", trajectory.rotations[:-1], steps)
+        x_moved, y_moved, z_moved = (along**2).sum(axis=0)
+        if z_moved > x_moved + y_moved:
+            return Axes.CAMERA
         z_steady, y_steady = abs(float(z_axis[2])), abs(float(y_axis[2]))
     return Axes.BASE if z_steady >= y_steady else Axes.CAMERA
 
@@ -142,7 +148,7 @@ def _plane_normal(positions: Array, up: Array) -> Array:
 def _nearest_axis(normal: Array) -> Array:
     """Return the world's axis that is nearly the normal; the normal where there is none."""
     largest = int(np.argmax(np.abs(normal)))
-    if abs(normal[largest]) < np.cos(SAME_AXIS_RAD):
+    if abs(normal[largest]) < np.cos(MAX_AXIS_TILT_RAD):
         return normal
     return np.asarray(np.sign(normal[largest]) * np.eye(3)[largest])
 

@@ -18,7 +18,7 @@ from kbf_localization.datasets.trajectory import Trajectory
 from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import compose, heading_of, interpolate, relative, wrap_angle
 from kbf_localization.limits import FARTHEST_M
-from kbf_localization.vision.camera.mount import OPTICAL_IN_BASE, Mount
+from kbf_localization.vision.camera.mount import Mount
 
 PlanarPose = tuple[float, float, float]
 
@@ -167,8 +167,6 @@ GLOBAL_FRAME, ODOM_FRAME = "map", "odom"
 BASE_FRAMES = ("base_footprint", "base_link")
 MOVING_M, MOVING_RAD = 0.01, 0.01
 """Change of a transform beyond vibration and rounding: the mount moves."""
-COS_BODY_TILT = 0.7
-"""An optical frame's z looks ahead; one that points up within 45° is not optical."""
 
 
 class TransformLog:
@@ -257,7 +255,7 @@ class TransformLog:
         """Return the camera's pose in the first of the base frames that a transform leads to.
 
         None where none does; ParameterError where the camera moves on the robot, as on a pan unit.
-        A frame whose z axis points up is the camera's body (x ahead), not its optical frame.
+        A camera's body frame is taken for what it is (`Mount.of_frame`).
         """
         parents = {edge[1]: edge for edge, log in self._logs.items() if len(log)}
         to_camera = self._ancestors(camera_frame, parents)
@@ -270,9 +268,7 @@ class TransformLog:
             below = self._fixed(to_base[: to_base.index(common)], parents)
             rotation = below[0].T @ camera[0]
             place = below[0].T @ (camera[1] - below[1])
-            if rotation[2, 2] > COS_BODY_TILT and not camera_frame.endswith("optical_frame"):
-                rotation = rotation @ OPTICAL_IN_BASE
-            return Mount(rotation, place)
+            return Mount.of_frame(place, rotation, camera_frame)
         return None
 
     @staticmethod

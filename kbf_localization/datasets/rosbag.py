@@ -112,7 +112,7 @@ class RosbagDrive:
             yield index, _grey(message)
 
     def encoded_images(self, indices: Sequence[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """Yield images as stored where compressed; raw ones as JPEG, empty where damaged."""
+        """Yield images as stored where compressed; raw images as JPEG, empty where damaged."""
         for index, message in self._image_messages(indices):
             if message is not None and self.image_topic.type == COMPRESSED_IMAGE:
                 yield index, bytes(message.data)

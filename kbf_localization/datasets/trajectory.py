@@ -167,7 +167,7 @@ def sense_of_scale(path: Path, trajectory: Trajectory) -> list[str]:
             "They are read as seconds"
         ]
     if speed > FASTEST_MPS:
-        unit = " (in millimetres they would be usual)" if speed < 1000 * FASTEST_MPS else ""
+        unit = " (in millimetres it would be plausible)" if speed < 1000 * FASTEST_MPS else ""
         return [
             f"{path}: {trajectory.length_m:.0f} m at a median of {speed:.0f} m/s{unit}; "
             "are its positions in metres and its stamps in seconds?"

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from kbf_localization.arrays import Array
-from kbf_localization.datasets.files import read_lines
+from kbf_localization.datasets.files import read_regular
 from kbf_localization.errors import DatasetError
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import FramePool, map_coverage
@@ -38,6 +38,9 @@ FINAL_FRAMES = 400
 
 PROBE_FRAMES = 40
 """Frames that tell how long all of them will take."""
+
+MAX_JOURNAL_BYTES = 100_000_000
+"""Hundreds of thousands of scores, of some hundred bytes each."""
 
 CHOICES_OF_POSES = 2
 """Random maps on which the finalists are tried, so that no lucky choice decides."""
@@ -239,7 +242,7 @@ class Journal:
         self._path, self._context = path, context
         self._scores: dict[str, float] = {}
         if path is not None and path.exists():
-            for line in read_lines(path):
+            for line in read_regular(path, MAX_JOURNAL_BYTES).splitlines():
                 try:
                     entry = json.loads(line)
                     key, score = entry["key"], float(entry["rmse_m"])

@@ -94,6 +94,39 @@ def test_ctrl_c_within_a_text_that_is_executed_ends_with_130_too(tmp_path: Path)
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
 
 
+DROPPED = """
+import os, signal, sys, time, weakref
+from kbf_localization.cli import main
+class Item:
+    pass
+def dropped(name):
+    item = Item()
+    reference = weakref.ref(item, lambda _: os.kill(os.getpid(), signal.{name}))
+    del item
+    time.sleep(60)
+main.load_command = dropped
+sys.argv[:] = ["kbf", "cache", "info"]
+main.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "ended"), [("SIGINT", (130, "Interrupted.\n")), ("SIGTERM", (143, ""))]
+)
+def test_a_signal_within_a_weak_references_callback_is_not_dropped(
+    name: str, ended: tuple[int, str]
+) -> None:
+    """Python ignores exceptions there, with a traceback, and goes on."""
+    done = subprocess.run(
+        python_command(DROPPED.format(name=name)),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == ended
+
+
 AT_EXIT = """
 import atexit, os, signal
 from kbf_localization.cli.__main__ import main

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import resource
@@ -26,6 +27,7 @@ from kbf_localization.datasets.bag_limits import (
     chunk_messages,
 )
 from kbf_localization.datasets.bag_writer import write_bag
+from kbf_localization.datasets.files import read_lines
 from kbf_localization.datasets.open import open_drive
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import DatasetError
@@ -255,6 +257,20 @@ def test_metadata_of_a_hundred_thousand_files_is_refused_at_once(sqlite_bag: Pat
         open_drive(sqlite_bag)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("[" * 1_000_000, "nested deeper"), ("[" + "[]," * 1_000_000 + "]", "more than 50000 values")],
+)
+def test_metadata_of_a_million_lists_is_refused_at_once(
+    sqlite_bag: Path, text: str, reason: str
+) -> None:
+    """libyaml takes 28 s for a hundred thousand open brackets, a hundred times that for ten."""
+    with (sqlite_bag / "metadata.yaml").open("a") as file:
+        file.write(f"more: {text}\n")
+    with pytest.raises(DatasetError, match=reason):
+        open_drive(sqlite_bag)
+
+
 def test_a_sparse_file_of_gigabytes_is_no_image(tmp_path: Path) -> None:
     folder = make_cold_drive(tmp_path / "drive", frames=4)
     image = sorted((folder / "std_cam").iterdir())[1]
@@ -270,6 +286,26 @@ def test_a_list_of_gigabytes_is_refused(tmp_path: Path) -> None:
         file.truncate(8_000_000_000)
     with pytest.raises(DatasetError, match="has 8000 MB, more than the 500 MB"):
         open_drive(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"ab\n" * 5_000_001, "has more than 5000000 lines"),
+        (b"1 2\n" + b"ab " * 50_000, "line 2 has 150000 characters"),
+    ],
+)
+def test_a_list_of_tiny_lines_or_words_is_refused(tmp_path: Path, text: bytes, reason: str) -> None:
+    """A word of two letters takes 59 bytes in a list."""
+    (tmp_path / "list.txt").write_bytes(text)
+    with pytest.raises(DatasetError, match=reason):
+        read_lines(tmp_path / "list.txt")
+
+
+def test_lines_end_as_in_any_text_file(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbfa b\r\nc\x0bd\n\n\xff\rlast")
+    lines = ["\ufeffa b", "c\x0bd", "", "\ufffd", "last"]
+    assert read_lines(tmp_path / "list.txt") == lines
 
 
 def test_a_folder_whose_name_is_not_utf8_has_a_name_that_can_be_written(tmp_path: Path) -> None:
@@ -325,6 +361,7 @@ def test_qos_profiles_of_megabytes_are_not_parsed(sqlite_bag: Path) -> None:
     for profiles, reason in (
         ("- depth: 10\n" * 2_000_000, "profiles have 24.0 MB"),
         ("- &a {depth: 1}\n- *a\n", "YAML aliases"),
+        ("[" * 90_000, "nested deeper than 50 levels"),
     ):
         with sqlite3.connect(file) as database:
             database.execute("UPDATE topics SET offered_qos_profiles = ?", (profiles,))
@@ -611,3 +648,58 @@ def test_equal_qos_profiles_are_parsed_once_and_the_others_limited_together() ->
         bounded(f"{long}99")
     bounded.begin()
     assert bounded(f"{long}0")
+
+
+def mcap_text(text: str) -> bytes:
+    return struct.pack("<I", len(text)) + text.encode()
+
+
+def mcap_of_one_chunk(packed: bytes, claimed: int) -> bytes:
+    """A file with an index, which says that its zstd chunk has odometry and images."""
+    kinds = ("nav_msgs/msg/Odometry", "/odom"), ("sensor_msgs/msg/CompressedImage", "/image")
+    known = b""
+    for number, (kind, topic) in enumerate(kinds, 1):
+        texts = mcap_text(kind) + mcap_text("ros2msg") + mcap_text("x")
+        known += mcap_record(0x03, struct.pack("<H", number) + texts)
+        texts = mcap_text(topic) + mcap_text("cdr") + struct.pack("<I", 0)
+        known += mcap_record(0x04, struct.pack("<HH", number, number) + texts)
+    begin = MCAP_BEGIN + known
+    head = struct.pack("<QQQI", 0, 10, claimed, 0) + mcap_text("zstd")
+    chunk = mcap_record(0x06, head + struct.pack("<Q", len(packed)) + packed)
+    place = struct.pack("<QQQQIQ", 0, 10, len(begin), len(chunk), 0, 0)
+    sizes = struct.pack("<QQ", len(packed), claimed)
+    index = mcap_record(0x08, place + mcap_text("zstd") + sizes)
+    counts = struct.pack("<IHQHQ", 20, 1, 10, 2, 10)
+    counted = mcap_record(0x0B, struct.pack("<QHIIIIQQ", 20, 2, 2, 0, 0, 1, 0, 10) + counts)
+    body = begin + chunk + mcap_record(0x0F, bytes(4))
+    end = mcap_record(0x02, struct.pack("<QQI", len(body), 0, 0)) + b"\x89MCAP0\r\n"
+    return body + known + index + counted + end
+
+
+def zstd(content: bytes, times: int = 1) -> bytes:
+    compressor = importlib.import_module("rosbags.rosbag2.writer").zstd.ZstdCompressor()
+    return b"".join(compressor.compress(content) for _ in range(times)) + compressor.flush()
+
+
+@pytest.mark.parametrize("kind", ["claims less", "packed twice", "a chunk within a chunk"])
+def test_an_mcap_chunk_unpacks_once_and_to_what_it_claims(tmp_path: Path, kind: str) -> None:
+    zeros = zstd(bytes(1_000_000), 300)
+    packed, claimed = {
+        "claims less": (zeros, 1000),
+        "packed twice": (zstd(zeros), len(zeros)),
+        "a chunk within a chunk": (
+            zstd(mcap_chunk(zeros, 3 * 10**8)),
+            len(mcap_chunk(zeros, 3 * 10**8)),
+        ),
+    }[kind]
+    file = tmp_path / "bomb.mcap"
+    file.write_bytes(mcap_of_one_chunk(packed, claimed))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DatasetError, match=r"bomb\.mcap: none of the 10 messages on /odom"):
+            open_drive(file)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A record is read into room for the longest that is allowed.
+    assert most < MAX_CHUNK_BYTES + 30_000_000

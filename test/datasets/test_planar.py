@@ -90,6 +90,15 @@ def test_whose_axes_they_are_is_guessed(step: float) -> None:
     assert guess_axes(trajectory(transforms)) is Axes.BASE
 
 
+def test_a_camera_that_drives_straight_in_its_own_first_frame_is_no_robot() -> None:
+    # Visual SLAM's world is the first camera's frame: z ahead, which would else be taken for up.
+    transforms = np.tile(np.eye(4), (50, 1, 1))
+    transforms[:, 2, 3] = 0.1 * np.arange(50)
+    assert guess_axes(trajectory(transforms)) is Axes.CAMERA
+    transforms[:, :3, 3] = transforms[:, [2, 0, 1], 3]
+    assert guess_axes(trajectory(transforms)) is Axes.BASE
+
+
 @pytest.mark.parametrize(
     ("text", "stamp_ns"),
     [
