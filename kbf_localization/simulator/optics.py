@@ -18,7 +18,7 @@ from kbf_localization.vision.camera.mount import Mount
 from kbf_localization.vision.camera.pinhole import PinholeCamera
 
 MAX_LEVER_M = 2.0
-"""Of the camera from its usual place; further, it would stand in walls."""
+"""Of the camera from its default place; farther, it would stand in walls."""
 MAX_PITCH_RAD, MAX_TIME_OFFSET_S = 0.7, 10.0
 STEEPEST_SLOPE = 4.0
 """Of a ray against the level direction ahead (76°): beyond, the level image would be huge."""
@@ -61,9 +61,9 @@ class SimulatedCamera:
             raise ParameterError(f"a camera's time offset is at most {MAX_TIME_OFFSET_S:g} s")
 
     @property
-    def is_usual(self) -> bool:
+    def is_default(self) -> bool:
         """Whether lens and mount are those that a reader of simulated drives assumes."""
-        return self.mount == USUAL_MOUNT and not any(self.distortion)
+        return self.mount == DEFAULT_MOUNT and not any(self.distortion)
 
     @property
     def mount(self) -> Mount:
@@ -73,11 +73,11 @@ class SimulatedCamera:
 
     def lens(self, width: int, height: int) -> PinholeCamera:
         """Return the calibrated camera for images of this size."""
-        usual = simulated_camera(width, height)
+        plain = simulated_camera(width, height)
         if not any(self.distortion):
-            return usual
+            return plain
         coefficients = (*self.distortion, 0.0, 0.0, 0.0)[:4]
-        return PinholeCamera.from_focal(width, height, usual.fx, coefficients)
+        return PinholeCamera.from_focal(width, height, plain.fx, coefficients)
 
     def eyes(self, stamps_ns: Stamps, poses: Array) -> Array:
         """Return where (t, 3) the camera was, and its heading, when the images were taken."""
@@ -86,14 +86,14 @@ class SimulatedCamera:
         return compose(bases, np.array([*self.offset_m[:2], self.yaw_rad]))
 
 
-USUAL_CAMERA = SimulatedCamera()
-USUAL_MOUNT = USUAL_CAMERA.mount
+DEFAULT_CAMERA = SimulatedCamera()
+DEFAULT_MOUNT = DEFAULT_CAMERA.mount
 
 
 class Optics:
     """Looks through a lens, and along a pitched axis, at the image of a level pinhole camera.
 
-    `level` is that camera, as wide as the view needs; the usual camera is its own.
+    `level` is that camera, as wide as the view needs; the default camera is its own.
     """
 
     def __init__(self, camera: SimulatedCamera, width: int, height: int) -> None:

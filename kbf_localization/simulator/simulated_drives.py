@@ -37,13 +37,14 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.simulator.floor_plan import FloorPlan
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
-from kbf_localization.simulator.optics import USUAL_CAMERA, Optics, SimulatedCamera
+from kbf_localization.simulator.optics import DEFAULT_CAMERA, Optics, SimulatedCamera
 from kbf_localization.simulator.people import walkers_along
 from kbf_localization.simulator.plans import plan_office, plan_round
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import scene
 from kbf_localization.simulator.sensor import Sensor
 from kbf_localization.simulator.trajectory import (
+    FRAME_S,
     Trajectory,
     drive_through,
     perturbed,
@@ -126,8 +127,9 @@ def simulate(
     frames: int = 1000,
     size: tuple[int, int] = (640, 480),
     camera_turned_rad: float | Sequence[float] = 0.0,
-    camera: SimulatedCamera = USUAL_CAMERA,
+    camera: SimulatedCamera = DEFAULT_CAMERA,
     first_drive: int = 0,
+    period_s: float = FRAME_S,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Path]:
@@ -135,10 +137,10 @@ def simulate(
 
     The drives differ in path, time of day and people; `condition` is one for all or one for each,
     and so is `camera_turned_rad`, by how much the camera looks to the left of where the robot goes.
-    `camera` has another mount, lens or clock than the usual camera; `camera_turned_rad` comes on
+    `camera` has another mount, lens or clock than the default camera; `camera_turned_rad` comes on
     top of its mount. They are named `seq1_<condition><number>` in `folder`. A drive's number in the
     office, counted from `first_drive`, decides path, time, people and wheel slip: calls with other
-    numbers give other drives.
+    numbers give other drives. An image is taken each `period_s`.
     """
     conditions = [condition] * runs if isinstance(condition, str) else list(condition)
     turned = np.broadcast_to(camera_turned_rad, runs)
@@ -151,7 +153,8 @@ def simulate(
     drives = []
     for k, number in enumerate(_drive_numbers(first_drive, runs)):
         start = _FIRST_STAMP_NS + _hours(number) * _HOUR_NS
-        trajectory = drive_through(plan, np.random.default_rng([seed, 20, number]), start, frames)
+        generator = np.random.default_rng([seed, 20, number])
+        trajectory = drive_through(plan, generator, start, frames, period_s)
         name = f"seq1_{conditions[k]}{k + 1}"
         drives.append(_Drive(name, trajectory, conditions[k], number, float(turned[k])))
     return _write(folder, plan, drives, size, camera, workers, progress)
@@ -168,7 +171,7 @@ def simulate_along(
     frames: int | None = None,
     size: tuple[int, int] = (640, 480),
     camera_turned_rad: float = 0.0,
-    camera: SimulatedCamera = USUAL_CAMERA,
+    camera: SimulatedCamera = DEFAULT_CAMERA,
     first_drive: int = 0,
     workers: Workers | None = None,
     progress: Progress = no_progress,
@@ -274,7 +277,7 @@ def _write(
             for part in (Path(IMAGES), Path(PLACES).parent, Path(ODOMETRY).parent):
                 (sequence / part).mkdir(parents=True)
             note = "Images and wheel odometry of this sequence are simulated.\n"
-            if not camera.is_usual:
+            if not camera.is_default:
                 note += f"{OTHER_CAMERA}.\n"
             if camera.write_info:
                 write_camera_file(sequence / CAMERA_FILE, camera.lens(*size), camera.mount)

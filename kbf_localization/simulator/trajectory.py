@@ -104,12 +104,18 @@ def perturbed(trajectory: Trajectory, rng: np.random.Generator, start_ns: int) -
 
 
 def drive_through(
-    plan: FloorPlan, rng: np.random.Generator, start_ns: int, frames: int
+    plan: FloorPlan,
+    rng: np.random.Generator,
+    start_ns: int,
+    frames: int,
+    period_s: float = FRAME_S,
 ) -> Trajectory:
-    """Return `frames` images of a robot that makes the office's tour."""
-    track = _follow(_path(plan, rng, frames), rng, round(frames * FRAME_S / _STEP_S) + 8)
+    """Return `frames` images, one each `period_s`, of a robot that makes the office's tour."""
+    seconds = frames * period_s
+    track = _follow(_path(plan, rng, round(seconds / FRAME_S)), rng, round(seconds / _STEP_S) + 8)
     clock = np.arange(len(track)) * _STEP_S
-    times = np.arange(frames) * FRAME_S + np.clip(rng.normal(0, 0.0015, frames), -0.02, 0.02) + 0.05
+    jitter = np.clip(rng.normal(0, 0.0015, frames), -0.1 * period_s, 0.1 * period_s)
+    times = np.arange(frames) * period_s + jitter + 0.05
     poses = np.stack([np.interp(times, clock, column) for column in track.T], axis=-1)
     labels = tuple(plan.labels[max(int(room), 1) - 1] for room in plan.room_at(poses[:, :2]))
     stamps = start_ns + np.round(times * 1e6).astype(np.int64) * 1000

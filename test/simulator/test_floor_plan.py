@@ -53,6 +53,15 @@ def test_drives_of_one_office_see_the_same_rooms_though_on_different_paths() -> 
     assert np.abs(first.poses - second.poses).max() > 2.0
 
 
+def test_a_faster_camera_takes_more_images_of_the_same_speed() -> None:
+    plan = plan_office(1)
+    drive = drive_through(plan, np.random.default_rng(0), 10**18, 300, period_s=1.0 / 30.0)
+    seconds = 1e-9 * (drive.stamps_ns[-1] - drive.stamps_ns[0])
+    assert seconds == pytest.approx(299.0 / 30.0, abs=0.01)
+    length = np.hypot(*np.diff(drive.poses[:, :2], axis=0).T).sum()
+    assert 0.1 < length / seconds < 0.6
+
+
 @pytest.fixture(scope="module")
 def real(cold_data: Path) -> list[Trajectory]:
     return [

@@ -13,7 +13,7 @@ from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import compose
 from kbf_localization.simulator.lighting import lighting_for
-from kbf_localization.simulator.optics import USUAL_CAMERA, Optics, SimulatedCamera
+from kbf_localization.simulator.optics import DEFAULT_CAMERA, Optics, SimulatedCamera
 from kbf_localization.simulator.plans import plan_office
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import Scene, scene
@@ -39,7 +39,7 @@ def seen(office: Scene, camera: SimulatedCamera, pose: np.ndarray = POSE) -> np.
 
 
 def matrix() -> np.ndarray:
-    lens = USUAL_CAMERA.lens(*SIZE)
+    lens = DEFAULT_CAMERA.lens(*SIZE)
     return np.array([[lens.fx, 0.0, lens.cx], [0.0, lens.fy, lens.cy], [0.0, 0.0, 1.0]])
 
 
@@ -56,15 +56,15 @@ def shift(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def test_the_usual_camera_is_the_one_that_readers_assume(tmp_path: Path) -> None:
-    assert Optics(USUAL_CAMERA, *SIZE).level.focal == pytest.approx(USUAL_CAMERA.lens(*SIZE).fx)
+    assert Optics(DEFAULT_CAMERA, *SIZE).level.focal == pytest.approx(DEFAULT_CAMERA.lens(*SIZE).fx)
     (folder,) = simulate(tmp_path, runs=1, frames=2, size=(64, 48))
     drive = ColdDrive(folder)
-    assert drive.camera == USUAL_CAMERA.lens(64, 48)
-    assert drive.mount == USUAL_CAMERA.mount == Mount.ahead(1.1)
+    assert drive.camera == DEFAULT_CAMERA.lens(64, 48)
+    assert drive.mount == DEFAULT_CAMERA.mount == Mount.ahead(1.1)
 
 
 def test_opencv_undistorts_a_distorted_image_to_the_plain_one(office: Scene) -> None:
-    plain = seen(office, USUAL_CAMERA)
+    plain = seen(office, DEFAULT_CAMERA)
     bent = seen(office, SimulatedCamera(distortion=(-0.15, 0.02)))
     flat = cv2.undistort(bent, matrix(), np.array([-0.15, 0.02, 0.0, 0.0]))
     inside = np.s_[20:-20, 20:-20]
@@ -74,7 +74,7 @@ def test_opencv_undistorts_a_distorted_image_to_the_plain_one(office: Scene) -> 
 
 
 def test_a_pitched_camera_sees_the_level_image_through_a_homography(office: Scene) -> None:
-    plain = seen(office, USUAL_CAMERA)
+    plain = seen(office, DEFAULT_CAMERA)
     pitched = seen(office, SimulatedCamera(pitch_rad=0.1))
     # Looking down by 0.1 rad: a point straight ahead appears higher in the image.
     cos, sin = np.cos(0.1), np.sin(0.1)
@@ -91,7 +91,7 @@ def test_a_lever_arm_and_a_turn_move_the_eye_with_the_robot(office: Scene) -> No
     pose = np.array([4.0, 8.6, 0.3])
     moved = seen(office, camera, pose)
     np.testing.assert_array_equal(
-        moved, seen(office, USUAL_CAMERA, compose(pose, [0.25, -0.1, 0.1]))
+        moved, seen(office, DEFAULT_CAMERA, compose(pose, [0.25, -0.1, 0.1]))
     )
     assert camera.mount == Mount.from_angles([0.25, -0.1, 1.1], yaw=0.1)
 

@@ -50,21 +50,24 @@ def test_ray_casting_agrees_with_marching_through_the_plan() -> None:
         assert plan.room_at(points[steps < hits.distance[k] - 0.01]).min() > 0
 
 
-def test_the_skirting_board_is_where_the_wall_meets_the_floor(renderer: Renderer) -> None:
-    facing = np.array([4.0, 8.6, np.pi / 2])
+def test_the_skirting_board_and_the_ceiling_are_where_they_meet_the_wall(
+    renderer: Renderer,
+) -> None:
+    """Edges far stronger than the column's others, within three rows of the pinhole's."""
+    facing = np.array([6.0, 8.6, np.pi])
     hits = WallRays(renderer.scene.faces).cast(
-        (facing[:1], facing[1:2]), (np.array([0.0]), np.array([1.0]))
+        (facing[:1], facing[1:2]), (np.array([-1.0]), np.array([0.0]))
     )
     depth = float(hits.distance[0])
     image = cv2.cvtColor(renderer.render(facing), cv2.COLOR_BGR2GRAY).astype(float)
     column = image[:, CAMERA.width // 2 - 2 : CAMERA.width // 2 + 2].mean(axis=1)
+    edges = np.abs(np.diff(column))
     horizon = (CAMERA.height - 1) / 2
     foot = horizon + CAMERA.above_m * CAMERA.focal / depth
     top = horizon - (CEILING_M - CAMERA.above_m) * CAMERA.focal / depth
+    assert 3 < top < horizon < foot < CAMERA.height - 4
     for row in (foot, top):
-        if 3 < row < CAMERA.height - 4:
-            near = np.abs(np.diff(column))[int(row) - 3 : int(row) + 4]
-            assert near.max() > 2 * np.median(np.abs(np.diff(column)))
+        assert edges[int(row) - 3 : int(row) + 4].max() > 10.0 * np.median(edges)
 
 
 def test_turning_the_camera_shifts_the_image_by_the_tangent(renderer: Renderer) -> None:
