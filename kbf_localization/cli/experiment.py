@@ -102,12 +102,12 @@ def sum_rule(trials: Trials = 30, seed: Seed = 0, jobs: Jobs = -1, output: Resul
     Example: `kbf experiment sum-rule --trials 30`
     """
     limit_threads(1)
-    from kbf_localization.experiments.sum_rule import findings, run_trials
+    from kbf_localization.experiments.sum_rule import experiment_result, run_trials
 
     record = Record("sum-rule", output, trials=trials, seed=seed)
     with show_progress() as progress:
         results = run_trials(trials, seed, make_workers(jobs), progress)
-    record.finish(findings(results))
+    record.finish(experiment_result(results))
 
 
 @app.command()
@@ -123,7 +123,7 @@ def convergence(
     Example: `kbf experiment convergence --trials 20`
     """
     limit_threads(1)
-    from kbf_localization.experiments.convergence import findings, run_trials
+    from kbf_localization.experiments.convergence import experiment_result, run_trials
 
     numbers = parse_sizes(sizes)
     if len(numbers) < 2:
@@ -131,7 +131,7 @@ def convergence(
     record = Record("convergence", output, trials=trials, seed=seed, sizes=numbers)
     with show_progress() as progress:
         results = run_trials(trials, seed, numbers, make_workers(jobs), progress)
-    record.finish(findings(results))
+    record.finish(experiment_result(results))
 
 
 @app.command()
@@ -147,14 +147,14 @@ def synthetic(
     Example: `kbf experiment synthetic --trials 3`
     """
     limit_threads(1)
-    from kbf_localization.experiments.synthetic import findings, run_trials
+    from kbf_localization.experiments.synthetic import experiment_result, run_trials
     from kbf_localization.experiments.synthetic_filter import GRIDS
 
     numbers, grids = parse_sizes(sizes), {name: vars(grid) for name, grid in GRIDS.items()}
     record = Record("synthetic", output, trials=trials, seed=seed, sizes=numbers, grids=grids)
     with show_progress() as progress:
         outcomes = run_trials(trials, seed, numbers, make_workers(jobs), progress)
-    record.finish(findings(outcomes, trials))
+    record.finish(experiment_result(outcomes, trials))
 
 
 @app.command()
@@ -182,7 +182,7 @@ def localization(
     limit_threads(1)
     from kbf_localization.experiments.localization import (
         DEFAULT_METHODS,
-        findings,
+        experiment_result,
         real_archives,
         rendered_drives,
         run_trials,
@@ -206,7 +206,7 @@ def localization(
         outcome = run_trials(
             setup, **settings, journals=record.folder.path, workers=workers, progress=progress
         )
-    record.finish(findings(outcome, setup.description))
+    record.finish(experiment_result(outcome, setup.description))
 
 
 @app.command()
@@ -337,7 +337,7 @@ def map_check(
     """
     limit_threads(1)
     from kbf_localization.experiments.localization import rendered_offices
-    from kbf_localization.experiments.mapping import experiment_result, predict
+    from kbf_localization.experiments.map_check import experiment_result, predict
 
     pixels = parse_image_size(size)
     record = Record("map-check", output, buildings=buildings, poses=poses, size=size, seed=seed)
@@ -370,7 +370,7 @@ def ablation(
     Example: `kbf experiment ablation --trials 2 --sizes 200`
     """
     limit_threads(1)
-    from kbf_localization.experiments.ablation import findings, run_trials
+    from kbf_localization.experiments.ablation import experiment_result, run_trials
     from kbf_localization.experiments.localization import rendered_offices
 
     numbers, pixels, workers = parse_sizes(sizes), parse_image_size(size), make_workers(jobs)
@@ -383,14 +383,14 @@ def ablation(
         with rendering(drives) as (folder, progress):
             setup = rendered_offices(folder, trajectories, pixels, seed, 1, workers, progress)[seed]
             found = rule_ablation.run_trials(setup, **settings, workers=workers, progress=progress)
-        record.finish(rule_ablation.findings(found))
+        record.finish(rule_ablation.experiment_result(found))
         return
     settings["sizes"] = numbers
     record.note(offices=offices, sizes=numbers)
     with rendering(drives) as (folder, progress):
         setups = rendered_offices(folder, trajectories, pixels, seed, offices, workers, progress)
         results = run_trials(list(setups.values()), **settings, workers=workers, progress=progress)
-    record.finish(findings(results))
+    record.finish(experiment_result(results))
 
 
 @app.command()
@@ -408,7 +408,7 @@ def ambiguity(
     Example: `kbf experiment ambiguity --offices 1 --only look_alikes_4,tiles_near_landmarks`
     """
     limit_threads(1)
-    from kbf_localization.experiments.ambiguity import check_worlds, findings, run_trials
+    from kbf_localization.experiments.ambiguity import check_worlds, experiment_result, run_trials
     from kbf_localization.experiments.localization import rendered_offices
 
     worlds, pixels = check_worlds(only), parse_image_size(size)
@@ -419,7 +419,7 @@ def ambiguity(
         results = run_trials(
             list(setups.values()), worlds, seed=seed, workers=workers, progress=progress
         )
-    record.finish(findings(results))
+    record.finish(experiment_result(results))
 
 
 @app.command()
@@ -453,7 +453,7 @@ def mapping(
     if faults or fault:
         _map_under_faults(seed, frames or 300, size, fault, jobs, kept, output)
         return
-    from kbf_localization.experiments.mapping import Settings, findings, run_buildings
+    from kbf_localization.experiments.mapping import Settings, mapping_result, run_buildings
 
     try:
         counts = sorted({int(part) for part in drives.split(",")})
@@ -469,7 +469,7 @@ def mapping(
         found = run_buildings(
             folder, buildings, seed, settings, make_workers(jobs), progress, trajectory
         )
-    record.finish(findings(found))
+    record.finish(mapping_result(found))
 
 
 def _map_under_faults(
@@ -481,11 +481,11 @@ def _map_under_faults(
     kept: Path | None,
     output: Path | None,
 ) -> None:
-    from kbf_localization.experiments.mapping_faults import FaultOffice, fault_findings, run_faults
+    from kbf_localization.experiments.mapping import FaultOffice, faults_result, run_faults
 
     record = Record("mapping", output, faults=True, seed=seed, frames=frames, size=size)
     workers = make_workers(jobs)
     with rendering(kept) as (folder, progress):
         office = FaultOffice(folder, seed, frames, parse_image_size(size), workers, progress)
         found = run_faults(office, workers, progress, fault)
-    record.finish(fault_findings(found))
+    record.finish(faults_result(found))

@@ -34,7 +34,7 @@ METRICS = ("position_rmse_m", "position_median_m", "share_beyond_1m")
 
 @dataclass(frozen=True)
 class Variant:
-    """The filter with some of its parts, called `title`; the map has learned with the same ones."""
+    """The filter with some of its parts, called `title`; the map learned with the same."""
 
     title: str
     parts: Ablation = Ablation()  # noqa: RUF009 (frozen)
@@ -198,7 +198,7 @@ def _with_orb(pool: FramePool) -> FramePool:
     return replace(pool, described=described)
 
 
-def findings(trials: Sequence[Trial]) -> ExperimentResult:
+def experiment_result(trials: Sequence[Trial]) -> ExperimentResult:
     """Return the metrics over offices and choices, and every trial."""
     metrics = summaries(trials, METRICS)
     rows = [

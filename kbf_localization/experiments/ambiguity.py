@@ -1,7 +1,7 @@
 """Buildings whose places look alike: the filter must keep several hypotheses until it can tell.
 
 *Look-alikes* are places that have most of their visual words in common, without landmarks. *Tiles*
-are copies of a part of the building, beside which the rest is unique: exact ones, or near ones
+are copies of a part of the building, beside which the rest is unique: exact copies, or near copies
 that were mapped from other poses.
 """
 
@@ -129,7 +129,7 @@ def make_world(
     everything = np.arange(len(tiled.frames.poses))
     training_map = tiled.map_of(everything, POSES, "coverage", seed)
     inside = drive.truth[:, 0] < middle
-    # Once the robot has left the tile it may know which one it was in.
+    # Once the robot has left the tile it may know which tile it was in.
     return training_map, drive, np.asarray(np.logical_and.accumulate(inside))
 
 
@@ -238,7 +238,7 @@ def check_worlds(text: str | None) -> list[str]:
     return names
 
 
-def findings(trials: Sequence[AmbiguityTrial]) -> ExperimentResult:
+def experiment_result(trials: Sequence[AmbiguityTrial]) -> ExperimentResult:
     """Return a table of variants by worlds, and every trial."""
     metrics = nested_summaries(
         ((trial.world, trial.variant, name), trial.metrics[name])

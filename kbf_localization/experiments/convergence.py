@@ -123,7 +123,7 @@ def metrics_of(results: Sequence[Errors]) -> dict[str, Any]:
     }
 
 
-def findings(results: Sequence[Errors]) -> ExperimentResult:
+def experiment_result(results: Sequence[Errors]) -> ExperimentResult:
     """Return the slopes, every error, and the curves on logarithmic axes."""
     metrics = metrics_of(results)
     sizes = [str(size) for size in results[0].sizes]

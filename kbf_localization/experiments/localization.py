@@ -335,7 +335,7 @@ def _test(
     return Trial(fold, poses, name, choice, metrics)
 
 
-def findings(outcome: Outcome, data: str) -> ExperimentResult:
+def experiment_result(outcome: Outcome, data: str) -> ExperimentResult:
     """Return errors against the map's size, every trial, and what was tuned, on such `data`."""
     metrics = summaries(outcome.trials, METRICS)
     rows = [

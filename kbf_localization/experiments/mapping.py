@@ -1,46 +1,45 @@
-"""How well maps are made: poses without a laser, and what a check of a map predicts.
+"""How well a map's poses are estimated from wheel odometry and images.
 
-Poses are estimated from wheel odometry and images, in several offices. For the predictions, holes
-are cut into maps of two drives through simulated offices: the drives went there, but the map has
-none of their images. What the check predicts is compared with what a third drive, which the map
-does not know, meets on the map.
+Undisturbed, in several offices, where a further drive is localized on each map; then under faults.
+Each fault alters two drives through a small office, or renders them with another camera. It is
+mastered where the poses are no worse than raw odometry, no accepted closure is wrong, and a line
+names the fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
-from functools import partial
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kbf_localization.arrays import Array, Flags, Rows
-from kbf_localization.datasets.drive import Drive
+from kbf_localization.arrays import Array, Flags, Image
+from kbf_localization.datasets.drive import Drive, OdometryLog
 from kbf_localization.datasets.open import open_drive
-from kbf_localization.datasets.parts import DrivePart, Part
-from kbf_localization.evaluation.described_drive import DescribedDrive
+from kbf_localization.datasets.parts import AlteredDrive, DrivePart, Part
+from kbf_localization.errors import KbfError, ParameterError
 from kbf_localization.evaluation.evaluate import (
     evaluate_drives,
     in_map_frame,
     metrics_by_method,
     relative_metrics,
 )
-from kbf_localization.evaluation.frame_pool import FramePool, map_coverage
-from kbf_localization.evaluation.map_check.check import MapCheck, check_map
-from kbf_localization.evaluation.map_check.held_out import MIN_COVERAGE, fix_from
 from kbf_localization.evaluation.mapping_metrics import mapping_metrics
-from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table
-from kbf_localization.evaluation.run import replay
-from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
-from kbf_localization.localization import Localizer
+from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.mapping import build_map
 from kbf_localization.mapping.poses import with_poses
 from kbf_localization.parallel import Workers
-from kbf_localization.progress import Progress, no_progress, tracked
+from kbf_localization.pose_graph.anchors import Anchor
+from kbf_localization.pose_graph.closures import MAX_DISTANCE_M, MAX_TURN_RAD
+from kbf_localization.pose_graph.estimate import estimate_poses
+from kbf_localization.pose_graph.result import PoseEstimates
+from kbf_localization.progress import Progress
+from kbf_localization.simulator.optics import DEFAULT_CAMERA, SimulatedCamera
 from kbf_localization.simulator.simulated_drives import simulate, simulate_along
 from kbf_localization.training_map import TrainingMap
 
@@ -56,19 +55,9 @@ KEYS = (
     "cpu_s",
 )
 COLUMNS = (
-    "Office, drives",
-    "Raw, m",
-    "RMSE, m",
-    "Max, m",
-    "Raw over 2 m",
-    "Over 2 m",
-    "Closures",
-    "Wrong",
-    "NEES (2 is right)",
-    "CPU, s",
-    "Third drive, relative to the map, m",
-    "Third drive, absolute, m",
-    "Used",
+    *("Office, drives", "Raw, m", "RMSE, m", "Max, m", "Raw over 2 m", "Over 2 m", "Closures"),
+    *("Wrong", "NEES (2 is right)", "CPU, s"),
+    *("Third drive, relative to the map, m", "Third drive, absolute, m", "Used"),
 )
 LOCALIZATION_KEYS = ("relative_to_map_median_m", "position_median_m")
 MAP_POSES = 500
@@ -143,13 +132,13 @@ def _localization(
     """Return the errors of the first images of a drive that the map does not know."""
     part = DrivePart(drive, Part(f"first {images}", last=min(images / len(drive), 1.0)))
     results = evaluate_drives([part], training_map, ["kbf"], progress=progress)
-    relative = relative_metrics(results, training_map)["kbf"]
+    errors = relative_metrics(results, training_map)["kbf"]
     aligned, _ = in_map_frame(results, training_map)
     metrics = metrics_by_method(aligned)["kbf"]
-    return {**relative, "position_median_m": metrics["position_median_m"]}
+    return {**errors, "position_median_m": metrics["position_median_m"]}
 
 
-def findings(found: dict[str, dict[str, Any]]) -> ExperimentResult:
+def mapping_result(found: dict[str, dict[str, Any]]) -> ExperimentResult:
     """Return the table of mapping errors, and the same as CSV."""
     rows = [
         (
@@ -169,150 +158,346 @@ def findings(found: dict[str, dict[str, Any]]) -> ExperimentResult:
     )
 
 
-HOLES, HOLE_RADIUS_M = 2, 3.0
-EVERY, IMAGES = 10, 40
-"""The later drive is restarted at every tenth image, and has 40 images to find its pose."""
+BEGIN_S, DURATION_S = 15.0, 10.0
+"""When a fault that passes begins, and how long it is there."""
+SLIP_S = 1.0
+"""How long wheels slip, by a metre or by 30°: several times the ordinary speed."""
+LONG, DRIFT_RAD_S = 1.05, 0.0048
+"""Odometry that is 5 % too long; the simulated wheels' drift once more."""
+WING_M, SPEED_M_S = 30.0, 0.5
+"""From a wing of the building to the next, which looks the same, and how fast."""
+FLOOR_M = 100.0
+"""By how much a second floor is drawn beside the first."""
+TOLERANCE = 1.02
+"""No worse than raw odometry: rounding and interpolation between keyframes aside."""
+
+Drives = Sequence[Drive]
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """What a check `of` a map expected in an office, and what the later drive met.
+class Fault:
+    """Drives under a fault, and a pattern of the line that must name it; None: none is owed.
 
-    Of so many `starts`, `named` are those most of whose images were taken on stretches that the
-    check names, looking where it says that the map has no image; `failed` found no pose or a
-    wrong one; `both` are both. `expected_m` is the check's median error, `measured_m` the drive's,
-    where the map has images.
+    A fault that cannot be seen in the data is not `observable`: what is right there is not known.
+    `anchors` are what a user says of the drives.
     """
 
-    office: int
-    of: str
-    starts: int
-    named: int
-    failed: int
-    both: int
-    expected_m: float
-    measured_m: float
-
-    @property
-    def factor(self) -> float:
-        """How far the expected error is off, as a ratio of at least 1."""
-        ratio = self.expected_m / self.measured_m
-        return max(ratio, 1.0 / ratio)
+    drives: Drives
+    line: str | None
+    observable: bool = True
+    anchors: Sequence[Anchor] = ()
 
 
-def predict(
-    setups: Mapping[int, Setup], poses: int, workers: Workers, progress: Progress = no_progress
-) -> list[Prediction]:
-    """Return two predictions for each office, by its seed: with the map's drives, and without.
-
-    Each has a fold of the map's two drives and a later drive.
-    """
-    offices = [
-        (seed, fold.describe(seed, workers, progress))
-        for seed, setup in setups.items()
-        for fold in setup.folds
-    ]
-    found = workers.map(partial(_predictions, poses), offices)
-    done = tracked(found, "checking maps with holes", progress, len(offices))
-    return [prediction for some in done for prediction in some]
+def _altered_motions(drive: Drive, alter: Callable[[Array, Array], Array]) -> OdometryLog:
+    """Return the odometry whose motions (m, 3), with their times (m,) in s, are altered."""
+    log = drive.odometry
+    seconds = (log.stamps_ns[1:] - drive.stamps_ns[0]) * 1e-9
+    motions = alter(relative(log.poses[:-1], log.poses[1:]), seconds)
+    poses = [log.poses[0]]
+    for motion in motions:
+        poses.append(compose(poses[-1], motion))
+    return OdometryLog(log.stamps_ns, np.array(poses), log.covariances)
 
 
-def _predictions(poses: int, office: tuple[int, FramePool]) -> list[Prediction]:
-    seed, pool = office
-    cut = in_holes(pool.frames.poses[:, :2], pool.rows_of(0), seed)
-    kept = np.flatnonzero((pool.frames.drive_of < 2) & ~cut)
-    cut_map = pool.map_of(kept, poses, "coverage", seed)
-    training_map = replace(
-        cut_map, trajectories=tuple(pool.frames.trajectory(drive) for drive in (0, 1))
+def _with_odometry(drive: Drive, alter: Callable[[Array, Array], Array]) -> Drive:
+    return AlteredDrive(drive, odometry=_altered_motions(drive, alter))
+
+
+def _too_long(motions: Array, _: Array) -> Array:
+    return motions * (LONG, LONG, 1.0)
+
+
+def _drifting(motions: Array, seconds: Array) -> Array:
+    moving = np.hypot(motions[:, 0], motions[:, 1]) > 2e-4
+    step = np.diff(seconds, prepend=seconds[0])
+    return motions + np.outer(moving * step * DRIFT_RAD_S, (0.0, 0.0, 1.0))
+
+
+def _slipping(slip: tuple[float, float, float], motions: Array, seconds: Array) -> Array:
+    during = (seconds >= BEGIN_S) & (seconds < BEGIN_S + SLIP_S)
+    return motions + np.outer(during / during.sum(), slip)
+
+
+def _frozen(motions: Array, seconds: Array) -> Array:
+    return np.where(_during(seconds)[:, None], 0.0, motions)
+
+
+def _during(seconds: Array) -> Flags:
+    return (seconds >= BEGIN_S) & (seconds < BEGIN_S + DURATION_S)
+
+
+def _seconds(drive: Drive) -> Array:
+    return np.asarray((drive.stamps_ns - drive.stamps_ns[0]) * 1e-9)
+
+
+def _covered(drive: Drive, level: float, always: bool) -> Drive:
+    """Return a drive whose images are of one grey level, with the sensor's noise."""
+    hidden = np.ones(len(drive), dtype=bool) if always else _during(_seconds(drive))
+
+    def alter(index: int, image: Image) -> Image:
+        if not hidden[index]:
+            return image
+        noise = np.random.default_rng(index).normal(level, 2.0, image.shape)
+        return np.clip(np.rint(noise), 0, 255).astype(np.uint8)
+
+    return AlteredDrive(drive, alter=alter)
+
+
+def _standing(drive: Drive) -> Drive:
+    """Return a drive that shows its first image, and whose wheels stand still."""
+    count = min(len(drive), 60)
+    odometry = drive.odometry
+    still = np.tile(odometry.poses[:1], (len(odometry.poses), 1))
+    return AlteredDrive(
+        drive,
+        indices=np.zeros(count, dtype=np.intp),
+        stamps_ns=drive.stamps_ns[:count],
+        odometry=OdometryLog(odometry.stamps_ns, still),
     )
-    sources = {"drives": [pool.drive(0), pool.drive(1)], "map alone": []}
-    checks = {of: check_map(training_map, drives) for of, drives in sources.items()}
-    return compare(seed, checks, training_map, pool.drive(2))
 
 
-def in_holes(positions: Array, path: Rows, seed: int) -> Flags:
-    """Return which positions (t, 2) lie in discs round places drawn from the rows `path` of them.
-
-    Between two holes there is a rim of images as wide as a hole's radius.
-    """
-    centres: list[Array] = []
-    for row in np.random.default_rng(seed).permutation(path):
-        if all(np.hypot(*(positions[row] - centre)) > 3.0 * HOLE_RADIUS_M for centre in centres):
-            centres.append(positions[row])
-        if len(centres) == HOLES:
-            break
-    distances = [np.hypot(*(positions - centre).T) for centre in centres]
-    return np.asarray(np.min(distances, axis=0) < HOLE_RADIUS_M)
+def _shifted_clock(drive: Drive) -> Drive:
+    """Return the same recording again, an hour later by its clock."""
+    later = 3_600_000_000_000
+    log = drive.odometry
+    odometry = OdometryLog(log.stamps_ns + later, log.poses)
+    return AlteredDrive(drive, stamps_ns=drive.stamps_ns + later, odometry=odometry)
 
 
-def compare(
-    office: int, checks: Mapping[str, MapCheck], training_map: TrainingMap, later: DescribedDrive
-) -> list[Prediction]:
-    """Return what checks of a map predict, against a drive that the map does not know."""
-    assert later.truth is not None
-    localizer = Localizer(training_map)
-    run = replay(later, localizer)
-    assert run.truth is not None
-    covered = map_coverage(training_map, run.truth) >= MIN_COVERAGE
-    measured_m = float(np.median(position_errors(run)[covered]))
-    starts = np.arange(0, len(later) - IMAGES + 1, EVERY)
-    failed = np.array(
-        [not fix_from(later, localizer, int(start), IMAGES).right for start in starts]
+def _never_near(drive: Drive, other: Drive) -> Drives:
+    """Return a quarter of a drive, and the longest part of another that no closure can join."""
+    part = DrivePart(drive, Part("first quarter", last=0.25))
+    assert part.poses is not None and other.poses is not None
+    between = other.poses[:, None] - part.poses[None]
+    near = np.hypot(between[..., 0], between[..., 1]) < MAX_DISTANCE_M
+    apart = ~(near & (np.abs(wrap_angle(between[..., 2])) < MAX_TURN_RAD)).any(axis=1)
+    if not apart.any():
+        raise ParameterError("drives this short meet everywhere; give more --frames")
+    ends = np.flatnonzero(np.diff(np.r_[False, apart, False]))
+    first, last = max(zip(ends[::2], ends[1::2]), key=lambda span: int(span[1] - span[0]))
+    seconds = _seconds(other)[[first, last - 1]]
+    return part, DrivePart(
+        other, Part("away", float(seconds[0]), float(seconds[1]), in_seconds=True)
     )
-    found = []
-    for of, check in checks.items():
-        blind = check.sees_nothing(later.truth)
-        named = np.array([blind[start : start + IMAGES].mean() > 0.5 for start in starts])
-        assert check.median_m is not None
-        found.append(
-            Prediction(
-                office=office,
-                of=of,
-                starts=len(starts),
-                named=int(named.sum()),
-                failed=int(failed.sum()),
-                both=int((named & failed).sum()),
-                expected_m=check.median_m,
-                measured_m=measured_m,
+
+
+def _anchored_floors(lower: Drive, second: Drive) -> Fault:
+    """Return drives of two floors that look the same, with an anchor in each.
+
+    In the map's frame a floor lies beside the other.
+    """
+    assert second.poses is not None
+    upper = AlteredDrive(second, poses=second.poses + np.array([FLOOR_M, 0.0, 0.0]))
+    anchors = []
+    for number, drive in enumerate((lower, upper)):
+        assert drive.poses is not None
+        image = len(drive) // 2
+        x, y, heading = (float(value) for value in drive.poses[image])
+        anchors.append(Anchor(number, int(drive.stamps_ns[image]), (x, y, heading)))
+    return Fault([lower, upper], r"look alike", anchors=anchors)
+
+
+def _two_wings(drive: Drive) -> Drive:
+    """Return a drive through a wing, without images into the next one, and through that.
+
+    The next wing looks as the first does: its images are the same in other noise.
+    """
+    log, count = drive.odometry, len(drive)
+    period = int(np.median(np.diff(log.stamps_ns)))
+    across_ns = round(WING_M / SPEED_M_S) * 1_000_000_000
+    crossing = np.arange(period, across_ns, period, dtype=np.int64)
+    assert drive.poses is not None
+    start = relative(drive.poses[0], drive.poses)
+    # From the end of a wing straight to the begin of the next, with the wheels' drift.
+    target = np.array([WING_M, 0.0, 0.0])
+    fractions = np.r_[0.0, crossing / across_ns, 1.0][:, None]
+    straight = start[-1] + fractions * (target - start[-1])
+    motions = relative(straight[:-1], straight[1:])
+    motions[:, 2] += period * 1e-9 * DRIFT_RAD_S
+    first = relative(log.poses[0], log.poses)
+    between = [first[-1]]
+    for motion in motions:
+        between.append(compose(between[-1], motion))
+    begin = int(log.stamps_ns[-1])
+    later = begin + across_ns - int(log.stamps_ns[0])
+    odometry = OdometryLog(
+        np.concatenate((log.stamps_ns, begin + crossing, log.stamps_ns + later)),
+        np.concatenate((first, between[1:-1], compose(between[-1], first))),
+    )
+    poses = np.concatenate((start, compose(target, start)))
+
+    def alter(index: int, image: Image) -> Image:
+        noise = np.random.default_rng(index).normal(0.0, 3.0, image.shape)
+        return np.clip(np.rint(image + noise), 0, 255).astype(np.uint8)
+
+    return AlteredDrive(
+        drive,
+        indices=np.tile(np.arange(count), 2),
+        stamps_ns=np.concatenate((drive.stamps_ns, drive.stamps_ns + later)),
+        odometry=odometry,
+        poses=poses,
+        alter=alter,
+    )
+
+
+@dataclass(frozen=True)
+class FaultOffice:
+    """Rendered drives of an office: those of the default camera, and those with another camera."""
+
+    folder: Path
+    seed: int
+    frames: int
+    size: tuple[int, int]
+    workers: Workers
+    progress: Progress
+
+    def drives(
+        self, name: str = "default", camera: SimulatedCamera = DEFAULT_CAMERA, other: bool = False
+    ) -> list[Drive]:
+        """Return two drives, rendered once; of the `other` office where asked for."""
+        place = self.folder / f"faults{self.seed}_{name}"
+        if not place.is_dir():
+            simulate(
+                place,
+                runs=2,
+                seed=self.seed + 1000 * other,
+                frames=self.frames,
+                size=self.size,
+                camera=camera,
+                workers=self.workers,
+                progress=self.progress,
             )
-        )
-    return found
+        return [open_drive(path) for path in sorted(place.iterdir()) if path.is_dir()]
 
+    def faults(self) -> dict[str, Callable[[], Fault]]:
+        """Return the faults by their names; drives with another camera are rendered when asked."""
+        first, second = self.drives()
+        metre, turn = (1.0, 0.0, 0.0), (0.0, 0.0, float(np.radians(30.0)))
 
-def metrics_of(predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
-    """Return for each kind of check precision and recall over all offices, and the worst factor."""
-    metrics = {}
-    for of in dict.fromkeys(prediction.of for prediction in predictions):
-        own = [prediction for prediction in predictions if prediction.of == of]
-        both, named, failed = (
-            sum(getattr(prediction, name) for prediction in own)
-            for name in ("both", "named", "failed")
-        )
-        metrics[of] = {
-            "precision": both / named if named else None,
-            "recall": both / failed if failed else None,
-            "largest_factor": max(prediction.factor for prediction in own),
-            "offices": len(own),
+        def both(alter: Callable[[Array, Array], Array]) -> list[Drive]:
+            return [_with_odometry(drive, alter) for drive in (first, second)]
+
+        def slipped(slip: tuple[float, float, float]) -> Fault:
+            alter = lambda motions, seconds: _slipping(slip, motions, seconds)  # noqa: E731
+            return Fault([first, _with_odometry(second, alter)], r"slip|jumps")
+
+        missing = np.flatnonzero(~_during(_seconds(second)))
+        return {
+            "undisturbed": lambda: Fault([first, second], None),
+            "odometry 5 % too long": lambda: Fault(
+                both(_too_long), r"as the wheels report", observable=False
+            ),
+            "odometry of one drive 5 % too long": lambda: Fault(
+                [first, _with_odometry(second, _too_long)], r"more distance than"
+            ),
+            "heading drift doubled": lambda: Fault(both(_drifting), r"too far left"),
+            "images missing for 10 s": lambda: Fault(
+                [first, AlteredDrive(second, indices=missing)], r"no images? from"
+            ),
+            "lens covered for 10 s": lambda: Fault(
+                [first, _covered(second, 12.0, False)], r"covered"
+            ),
+            "lens covered throughout": lambda: Fault(
+                [first, _covered(second, 12.0, True)], r"covered"
+            ),
+            "no texture at all": lambda: Fault(
+                [_covered(drive, 128.0, True) for drive in (first, second)], r"covered|blank"
+            ),
+            "wheel slip of 1 m": lambda: slipped(metre),
+            "wheel slip of 30°": lambda: slipped(turn),
+            "odometry frozen for 10 s": lambda: Fault(
+                [first, _with_odometry(second, _frozen)], r"report no motion"
+            ),
+            "images 0.2 s late": lambda: Fault(
+                self.drives("late", SimulatedCamera(time_offset_s=0.2)), r"stamps are 0\.\d+ s late"
+            ),
+            "two buildings": lambda: Fault(
+                [first, self.drives("other", other=True)[0]], r"nothing joins"
+            ),
+            "two identical floors": lambda: Fault(
+                [first, second], r"Images alone join", observable=False
+            ),
+            "two identical floors, an anchor in each": lambda: _anchored_floors(first, second),
+            "two identical wings in a drive": lambda: Fault([_two_wings(first)], r"look alike"),
+            "drives that never meet": lambda: Fault(_never_near(first, second), r"nothing joins"),
+            "the same drive twice": lambda: Fault([first, first], r"same drive"),
+            "the same drive twice, another clock": lambda: Fault(
+                [first, _shifted_clock(first)], r"same drive"
+            ),
+            "a drive that stands still": lambda: Fault(
+                [first, _standing(second)], r"nothing joins"
+            ),
+            "a drive that stands still, alone": lambda: Fault([_standing(first)], r"stands still"),
+            "two images": lambda: Fault(
+                [AlteredDrive(first, indices=np.arange(2))], r"no place was recognized"
+            ),
+            "camera looks 90° to the left": lambda: Fault(
+                self.drives("left", SimulatedCamera(yaw_rad=float(np.pi / 2))), r"camera"
+            ),
+            "camera 0.5 m ahead of the base": lambda: Fault(
+                self.drives("ahead", SimulatedCamera(offset_m=(0.5, 0.0, 0.0))), r"camera"
+            ),
         }
-    return metrics
 
 
-def experiment_result(predictions: Sequence[Prediction]) -> ExperimentResult:
-    """Return precision and recall of the checks, and what was found in each office."""
-    metrics = metrics_of(predictions)
-    summary = Table(
-        "Starts of a later drive that fail, against stretches that the check names",
-        ("Check of", "Precision", "Recall", "Largest factor", "Offices"),
-        [(of, *values.values()) for of, values in metrics.items()],
-    )
-    rows = [astuple(prediction) for prediction in predictions]
+def run_fault(fault: Fault, workers: Workers, progress: Progress) -> dict[str, Any]:
+    """Return the keys of `mapping.json`, `lines` that were said, and what of it holds."""
+    try:
+        estimates = estimate_poses(
+            fault.drives, anchors=fault.anchors, workers=workers, progress=progress
+        )
+    except KbfError as error:
+        lines = [str(error)]
+        return {"used": "refused", "lines": lines, **_judged(fault, {}, lines)}
+    metrics = mapping_metrics(fault.drives, estimates)
+    lines = said(estimates, metrics)
+    return {**metrics, "lines": lines, **_judged(fault, metrics, lines)}
+
+
+def said(estimates: PoseEstimates, metrics: Mapping[str, Any]) -> list[str]:
+    """Return all that `kbf map build` says of the poses, a line each."""
+    wheels = [wheel.described for wheel in estimates.wheels] if estimates.closures else []
+    return [*estimates.warnings, *wheels, str(metrics["verdict"])]
+
+
+def _judged(fault: Fault, metrics: Mapping[str, Any], lines: Sequence[str]) -> dict[str, Any]:
+    error, raw = metrics.get("ate_rmse_m"), metrics.get("raw_ate_rmse_m")
+    named = fault.line is None or any(re.search(fault.line, line) for line in lines)
+    no_worse = error is None or raw is None or error <= TOLERANCE * raw + 1e-3
+    return {
+        "no_worse_than_raw": no_worse,
+        "named": named,
+        "line": next((x for x in lines if fault.line and re.search(fault.line, x)), None),
+        "mastered": bool(no_worse and named and not metrics.get("closures_wrong", 0)),
+        "observable": fault.observable,
+    }
+
+
+def run_faults(
+    office: FaultOffice, workers: Workers, progress: Progress, only: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return what each fault gave, by its name; of those whose name contains `only`."""
+    chosen = {
+        name: fault for name, fault in office.faults().items() if only is None or only in name
+    }
+    return {name: run_fault(fault(), workers, progress) for name, fault in chosen.items()}
+
+
+def faults_result(found: Mapping[str, Mapping[str, Any]]) -> ExperimentResult:
+    """Return the table of faults, and the same as CSV."""
+    errors = ("raw_ate_rmse_m", "ate_rmse_m", "closures", "closures_wrong", "nees_mean")
+    keys = (*errors, "drives_joined", "used", "mastered", "line")
+    rows = [(name, *(metrics.get(key) for key in keys)) for name, metrics in found.items()]
     columns = (
-        *("Office", "Check of", "Starts", "Named", "Failed", "Both"),
-        *("Expected error (m)", "Measured (m)"),
+        *("Fault", "Raw, m", "RMSE, m", "Closures", "Wrong", "NEES (2 is right)"),
+        *("Joined", "Used", "Mastered"),
     )
     return ExperimentResult(
-        "Predictions of kbf map check on maps with holes",
-        metrics,
-        tables=[summary, Table("By office", columns, rows)],
-        csv={"predictions.csv": ([item.name for item in fields(Prediction)], rows)},
+        title="Faults while a map's poses are estimated",
+        metrics={"faults": found},
+        tables=[
+            Table("Two drives through a small office", columns, [row[:-1] for row in rows]),
+            Table("What is said", ("Fault", "Line"), [(row[0], row[-1] or "–") for row in rows]),
+        ],
+        csv={"faults.csv": (("fault", *keys), rows)},
     )

@@ -166,7 +166,7 @@ def uneven_rows(poses: Array, seed: int) -> Rows:
     return np.unique(np.concatenate((crowded, spread)))
 
 
-def findings(trials: Sequence[RuleTrial]) -> ExperimentResult:
+def experiment_result(trials: Sequence[RuleTrial]) -> ExperimentResult:
     """Return a table of settings by conditions, and every trial."""
     metrics = nested_summaries(
         ((trial.condition, trial.setting, name), trial.metrics[name])

@@ -204,7 +204,7 @@ COMBINED_LABELS = {
 }
 
 
-def findings(results: Sequence[Errors]) -> ExperimentResult:
+def experiment_result(results: Sequence[Errors]) -> ExperimentResult:
     """Return the table, the paper's figure, and a row of `errors.csv` a trial and estimator."""
     metrics = metrics_of(results)
     errors = (

@@ -129,7 +129,7 @@ TITLES = {
 METHOD_LABELS = {"kbf": "model-based (KBF)", "fkbf": "non-parametric (fKBF)"}
 
 
-def findings(outcomes: Sequence[Outcome], trials: int) -> ExperimentResult:
+def experiment_result(outcomes: Sequence[Outcome], trials: int) -> ExperimentResult:
     """Return tables, a row of `errors.csv` for each outcome, and plots of errors and weights."""
     metrics = metrics_of(outcomes)
     rows = [

@@ -68,7 +68,7 @@ class Setting:
 
 
 def _setting(noise: Density, observation_std: float, *rotations: float) -> Setting:
-    """With η of the training and, where another one follows, of the test."""
+    """With η of the training and, where another follows, of the test."""
     training, test = (
         StateSpaceModel(rotation, noise, observation_std)
         for rotation in (rotations[0], rotations[-1])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbf_localization.experiments import ablation, faults_run, mapping, recovery
+from kbf_localization.experiments import ablation, faults_run, map_check, recovery
 from kbf_localization.experiments.trials import Trial
 from test.cli.kbf import done
 
@@ -24,11 +24,11 @@ def faults() -> list[faults_run.Outcome]:
     ]
 
 
-def predictions() -> list[mapping.Prediction]:
+def predictions() -> list[map_check.Prediction]:
     """A check that names nothing has no precision."""
     return [
-        mapping.Prediction(61, "drives", 90, 10, 12, 9, 0.1, 0.08),
-        mapping.Prediction(61, "map alone", 90, 0, 0, 0, 0.1, 0.1),
+        map_check.Prediction(61, "drives", 90, 10, 12, 9, 0.1, 0.08),
+        map_check.Prediction(61, "map alone", 90, 0, 0, 0, 0.1, 0.1),
     ]
 
 
@@ -63,7 +63,7 @@ EXPERIMENTS: dict[str, tuple[dict[str, Callable[[], object]], dict[str, int | No
     "map-check": (
         {
             "localization.rendered_drives": lambda: None,
-            "mapping.predict": predictions,
+            "map_check.predict": predictions,
         },
         {"predictions.csv": 2},
     ),

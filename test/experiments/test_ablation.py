@@ -11,7 +11,7 @@ from kbf_localization.experiments.ablation import (
     VARIANTS,
     Trial,
     Variant,
-    findings,
+    experiment_result,
     orb_keypoints,
     run_trials,
 )
@@ -48,14 +48,14 @@ def test_a_map_remembers_that_the_rule_was_left_out():
 
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory):
-    paths = simulate(tmp_path_factory.mktemp("office"), runs=3, frames=24, size=(160, 120))
+    paths = simulate(tmp_path_factory.mktemp("office"), runs=3, frames=16, size=(160, 120))
     first, second, test = (open_drive(path) for path in paths)
     return Setup("small", (Fold((first, second), test),))
 
 
 @pytest.mark.usefixtures("quick_learning")
 def test_all_variants_run_on_the_same_maps(setup):
-    trials = run_trials([setup], trials=1, sizes=[20], seed=3, workers=Serial())
+    trials = run_trials([setup], trials=1, sizes=[12], seed=3, workers=Serial())
     assert [trial.method for trial in trials] == list(VARIANTS)
     by_name = {trial.method: trial.metrics for trial in trials}
     for part in ("no_landmarks", "random_walk", "learned_camera", "orb"):
@@ -87,5 +87,5 @@ def test_metrics_are_over_offices_and_choices():
         )
         for office, value in zip("01", (0.2, 0.4))
     ]
-    metrics = findings(trials).metrics["200"]["everything"]["position_rmse_m"]
+    metrics = experiment_result(trials).metrics["200"]["everything"]["position_rmse_m"]
     assert metrics["mean"] == pytest.approx(0.3) and metrics["std"] == pytest.approx(0.1)

@@ -13,7 +13,7 @@ from kbf_localization.experiments.ambiguity import (
     COPY_DISTANCE_M,
     VARIANTS,
     check_worlds,
-    findings,
+    experiment_result,
     metrics_of,
     run_trials,
     starting_in_tile,
@@ -116,7 +116,7 @@ def test_every_variant_runs_in_every_world(pool, monkeypatch):
     assert [(trial.world, trial.variant) for trial in trials] == [
         (world, variant) for world in worlds for variant in ambiguity.VARIANTS
     ]
-    found = findings(trials)
+    found = experiment_result(trials)
     header, rows = found.csv["ambiguity.csv"]
     assert all(len(row) == len(header) for row in rows)
 

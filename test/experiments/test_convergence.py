@@ -3,7 +3,7 @@ import pytest
 
 from kbf_localization.experiments.convergence import (
     Errors,
-    findings,
+    experiment_result,
     metrics_of,
     run_trials,
     slope,
@@ -47,7 +47,7 @@ def test_mb_ksr_converges_at_the_rate_of_its_input_and_np_ksr_more_slowly(
 
 
 def test_findings_have_a_row_for_each_trial_and_a_plot(results: list[Errors]) -> None:
-    found = findings(results)
+    found = experiment_result(results)
     header, rows = found.csv["convergence.csv"]
     assert len(list(rows)) == 8 * 3 * len(SIZES) and len(header) == 4
     assert "convergence.png" in found.plots

@@ -175,13 +175,13 @@ def test_wrong_odometry_errs_in_every_step(building, name, factors):
 
 def test_frozen_odometry_goes_on_as_before_when_it_comes_back(building):
     (case,) = all_faults(1)["odometry_frozen"](building, building)
-    found, usual = motions(case.drive.odometry), motions(drive().odometry)
+    found, ordinary = motions(case.drive.odometry), motions(drive().odometry)
     rows = np.flatnonzero(case.disturbed)
     assert len(rows) == 150 and rows[0] * 0.2 == BEGIN_S
     still = np.zeros(len(found), dtype=bool)
     still[rows[0] : rows[-1]] = True
     np.testing.assert_allclose(found[still], 0.0, atol=1e-9)
-    np.testing.assert_allclose(found[~still], usual[~still], atol=1e-9)
+    np.testing.assert_allclose(found[~still], ordinary[~still], atol=1e-9)
 
 
 def test_a_frozen_camera_repeats_one_image(building):
@@ -286,10 +286,10 @@ def test_a_turned_camera_sees_another_image_on_the_same_path(tmp_path):
         opened = open_drive(path)
         return opened, np.stack([image for _, image in opened.images()]).astype(int)
 
-    straight, usual = rendered("straight", 0.0)
+    straight, ordinary = rendered("straight", 0.0)
     _, full_turn = rendered("full", 2 * np.pi)
     turned, other = rendered("turned", np.radians(20.0))
-    assert np.abs(full_turn - usual).mean() < 1.0 < np.abs(other - usual).mean()
+    assert np.abs(full_turn - ordinary).mean() < 1.0 < np.abs(other - ordinary).mean()
     np.testing.assert_array_equal(turned.poses, straight.poses)
     np.testing.assert_array_equal(turned.odometry.poses, straight.odometry.poses)
 

@@ -21,29 +21,29 @@ from test.filters.synthetic_world import drive, loop, pool_of
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
 def test_runs_all_methods_and_writes_the_papers_figure(world, tmp_path, monkeypatch):
-    pool = pool_of([drive(world, loop(30, wobble=0.03 * i), seed=i) for i in range(3)])
+    pool = pool_of([drive(world, loop(18, wobble=0.03 * i), seed=i) for i in range(3)])
     monkeypatch.setattr(Fold, "describe", lambda *_: pool)
     named = SimpleNamespace(name="tested")
     outcome = localization.run_trials(
         Setup("synthetic", (Fold((named, named), named),)),
         trials=1,
-        sizes=(15, 25),
+        sizes=(8, 12),
         methods=list(METHODS),
         budget=1,
-        tune_at=20,
+        tune_at=10,
         seed=0,
         journals=tmp_path,
         workers=Serial(),
     )
-    found = localization.findings(outcome, "synthetic")
+    found = localization.experiment_result(outcome, "synthetic")
     metrics = found.metrics
-    assert list(metrics) == ["15", "25"]
-    assert set(metrics["15"]) == {*METHODS, "kbf_untuned", "paper_untuned", "paper-iw_untuned"}
-    rmse = metrics["25"]["nai"]["position_rmse_m"]
+    assert list(metrics) == ["8", "12"]
+    assert set(metrics["8"]) == {*METHODS, "kbf_untuned", "paper_untuned", "paper-iw_untuned"}
+    rmse = metrics["12"]["nai"]["position_rmse_m"]
     of_trials = [
         trial.metrics["position_rmse_m"]
         for trial in outcome.trials
-        if trial.method == "nai" and trial.poses == 25
+        if trial.method == "nai" and trial.poses == 12
     ]
     assert rmse == {"mean": np.mean(of_trials), "std": np.std(of_trials)}
     # Odometry without faults: both estimates of its noise are the mean of the squared errors.

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import ParameterError
-from kbf_localization.experiments import mapping_faults
-from kbf_localization.experiments.mapping_faults import (
+from kbf_localization.experiments import mapping
+from kbf_localization.experiments.mapping import (
     Fault,
     FaultOffice,
-    fault_findings,
+    faults_result,
     run_faults,
 )
 from kbf_localization.geometry import relative
@@ -26,9 +26,9 @@ from test.pose_graph.world import World, circle, drive
 def faults(tmp_path_factory):
     """Two drives of 4 s; what passes is there from 1 to 2 s."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(mapping_faults, "BEGIN_S", 1.0)
-    patch.setattr(mapping_faults, "DURATION_S", 1.0)
-    patch.setattr(mapping_faults, "SLIP_S", 0.5)
+    patch.setattr(mapping, "BEGIN_S", 1.0)
+    patch.setattr(mapping, "DURATION_S", 1.0)
+    patch.setattr(mapping, "SLIP_S", 0.5)
     folder = tmp_path_factory.mktemp("office")
     yield FaultOffice(folder, 3, 20, (64, 48), Serial(), no_progress)
     patch.undo()
@@ -50,9 +50,9 @@ def _second(faults: FaultOffice, name: str):
 
 
 def test_odometry_that_is_too_long_turns_as_before(faults, drives) -> None:
-    usual, _ = _motions(drives[1])
+    ordinary, _ = _motions(drives[1])
     altered, _ = _motions(_second(faults, "odometry 5 % too long"))
-    np.testing.assert_allclose(altered, usual * (1.05, 1.05, 1.0), atol=1e-9)
+    np.testing.assert_allclose(altered, ordinary * (1.05, 1.05, 1.0), atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_odometry_that_is_too_long_turns_as_before(faults, drives) -> None:
     [("wheel slip of 1 m", (1.0, 0.0, 0.0)), ("wheel slip of 30°", (0.0, 0.0, np.radians(30.0)))],
 )
 def test_a_slip_adds_to_the_motion_for_its_duration(faults, drives, name, slip) -> None:
-    usual, seconds = _motions(drives[1])
+    ordinary, seconds = _motions(drives[1])
     altered, _ = _motions(_second(faults, name))
-    extra = altered - usual
+    extra = altered - ordinary
     np.testing.assert_allclose(extra.sum(axis=0), slip, atol=1e-9)
     np.testing.assert_allclose(extra[(seconds < 1.0) | (seconds >= 1.5)], 0.0, atol=1e-9)
 
@@ -88,14 +88,14 @@ def test_a_covered_lens_hides_all_but_noise(faults, drives) -> None:
 
 def test_no_closure_can_join_drives_that_never_meet(faults, drives) -> None:
     lap = drive("lap", circle(1.0), World.of_seed(1, 10))
-    first, second = mapping_faults._never_near(*2 * [replace(lap, poses=lap.truth)])
+    first, second = mapping._never_near(*2 * [replace(lap, poses=lap.truth)])
     away = relative(first.poses[:, None], second.poses[None])
     near = np.hypot(away[..., 0], away[..., 1]) < MAX_DISTANCE_M
     assert not (near & (np.abs(away[..., 2]) < MAX_TURN_RAD)).any()
     # The robot faces each direction once in a lap: all but a quarter and a radian to either side.
     assert len(second) == pytest.approx(len(lap) * (0.75 - 2.0 / (2.0 * np.pi)), abs=2)
     with pytest.raises(ParameterError, match="give more --frames"):
-        mapping_faults._never_near(*drives)
+        mapping._never_near(*drives)
 
 
 def test_the_second_wing_is_the_first_30_m_farther(faults, drives) -> None:
@@ -115,14 +115,14 @@ def test_a_repeated_drive_is_refused_and_one_that_stands_is_named(faults) -> Non
     found |= run_faults(faults, Serial(), no_progress, only="alone")
     assert [row["used"] for row in found.values()] == ["refused", "refused", "odometry_edges"]
     assert all(row["mastered"] for row in found.values())
-    rows = fault_findings(found).tables[0].rows
+    rows = faults_result(found).tables[0].rows
     assert [row[0] for row in rows] == list(found)
 
 
 def test_poses_worse_than_the_wheels_and_unnamed_faults_are_not_mastered() -> None:
     fault = Fault([], r"slip")
     good = {"ate_rmse_m": 0.1, "raw_ate_rmse_m": 0.5, "closures_wrong": 0}
-    judged = mapping_faults._judged
+    judged = mapping._judged
     assert judged(fault, good, ["the wheels slip"])["mastered"]
     assert not judged(fault, good, ["all is well"])["mastered"]
     assert not judged(fault, good | {"ate_rmse_m": 0.6}, ["the wheels slip"])["mastered"]

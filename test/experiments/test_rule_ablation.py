@@ -10,7 +10,7 @@ from kbf_localization.experiments.rule_ablation import (
     CROWDED_POSES,
     POSES,
     condition_map,
-    findings,
+    experiment_result,
     run_trials,
     uneven_rows,
 )
@@ -54,7 +54,7 @@ def test_every_setting_runs_on_every_map(pool, monkeypatch) -> None:
     setup = Setup("synthetic", (Fold((named, named), named),))
     trials = run_trials(setup, trials=1, seed=0, workers=Serial())
     assert len(trials) == 3 * len(CONDITIONS)
-    found = findings(trials)
+    found = experiment_result(trials)
     assert set(found.metrics) == set(CONDITIONS)
     # Forms differ, on the same maps.
     assert (

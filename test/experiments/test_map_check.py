@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.evaluation.map_check.check import check_map
-from kbf_localization.experiments.mapping import (
+from kbf_localization.experiments.map_check import (
     HOLE_RADIUS_M,
     HOLES,
     Prediction,
@@ -22,7 +22,7 @@ def test_starts_fail_where_the_check_says(
 ) -> None:
     cut = subset(world_map, np.flatnonzero(world_map.poses[:, 0] >= -1.0))
     sources = [
-        drive(world, loop(80, wobble=0.05 * seed, phase=0.2), seed, source.name).described
+        drive(world, loop(48, wobble=0.05 * seed, phase=0.2), seed, source.name).described
         for seed, source in enumerate(world_map.sources, start=1)
     ]
     (found,) = compare(7, {"drives": check_map(cut, sources)}, cut, world_drive.described)
