@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from kbf_localization import __version__
 from kbf_localization.child_process import ignore_drawing_settings_here
 from kbf_localization.cli.interruption import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from kbf_localization.cli.interruption import EXIT_TERMINATED as EXIT_TERMINATED
@@ -254,6 +254,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from kbf_localization import __version__  # reads the package's metadata
+
         typer.echo(f"kbf_localization {__version__}")
         raise typer.Exit
 
@@ -268,8 +270,43 @@ def kbf(
     """Tell a mobile robot where it is, from wheel odometry and one camera."""
 
 
+HELP_DOES_WITHOUT = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+"""Classes that typer imports for its help, which takes longer than all else, and never makes."""
+
+
+def import_help() -> None:
+    """Import typer's help without the parser of Markdown and the highlighter of tracebacks.
+
+    Stand-ins, which import the real classes when they are called, are there meanwhile.
+    """
+    stand_ins = {
+        module: _stand_in(module, name)
+        for module, name in HELP_DOES_WITHOUT.items()
+        if module not in sys.modules
+    }
+    sys.modules.update(stand_ins)
+    try:
+        importlib.import_module("typer.rich_utils")
+    except ImportError:  # Another version needs more of them, or has no rich: it imports by itself.
+        sys.modules.pop("typer.rich_utils", None)
+    finally:
+        for module in stand_ins:
+            del sys.modules[module]
+
+
+def _stand_in(module: str, name: str) -> ModuleType:
+    def make(_: type, *arguments: Any, **options: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments, **options)
+
+    found = ModuleType(module)
+    setattr(found, name, type(name, (), {"__new__": make}))
+    return found
+
+
 def main() -> None:
     install()
+    if not sys.argv[1:] or {"--help", "-h"} & set(sys.argv):
+        import_help()
     for stream in (sys.stdout, sys.stderr):
         # A terminal or a pipe of few characters gets the others as in \u2192.
         if isinstance(stream, TextIOWrapper):  # not where it was closed

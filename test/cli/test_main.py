@@ -54,6 +54,28 @@ def test_nothing_is_imported_beyond_what_parses_the_command_line(option: str) ->
     assert packages <= {"kbf_localization", "__main__", *needed}
 
 
+def test_help_is_the_same_without_what_typer_imports_for_it_in_vain() -> None:
+    run = "import sys; from kbf_localization.cli import main; sys.argv = ['kbf', '--help']"
+    assert not {"markdown_it", "pygments"} & modules_after(f"{run}; main.main()")
+    env = {**os.environ, "COLUMNS": "90", "NO_COLOR": "1"}
+    shown = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, env=env).stdout
+    # Here, typer has imported all of it.
+    usual = CliRunner().invoke(main.app, ["--help"], prog_name="kbf", env={"COLUMNS": "90"}).output
+    assert "Commands" in shown and shown == usual
+
+
+def test_stand_ins_for_what_help_does_without_make_the_real_thing() -> None:
+    script = (
+        "import sys; from kbf_localization.cli.main import import_help; import_help();"
+        "import typer.rich_utils as used; stand_in = used.Markdown; made = stand_in('*a*');"
+        "from rich.markdown import Markdown;"
+        "print(stand_in is not Markdown, type(made) is Markdown)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
 @pytest.mark.parametrize("name", main.COMMANDS)
 def test_each_command_has_help_with_an_example(name: str) -> None:
     def help_of(command: list[str]) -> str:
