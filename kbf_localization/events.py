@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Event(str, Enum):
-    """What was refused, dropped or did not go as usual; a member is its name, as a string."""
+    """What departs from normal operation; a member is its name, as a string."""
 
     # A step of a filter
     UNRECOGNIZED_IMAGE = "unrecognized_image"

@@ -37,7 +37,7 @@ def localize(
     """Yield a fix for each image of `drive` as soon as it is computed; keep nothing.
 
     An image that cannot be used, because it cannot be decoded or no odometry covers its stamp, gets
-    none. `method` is "kbf" or another one: "paper", "paper-iw", "fkbf", "nn", "nn-paper",
+    none. `method` is "kbf" or another: "paper", "paper-iw", "fkbf", "nn", "nn-paper",
     "nai", "kmcf".
     """
     pose_filter = make_filter(method, training_map, seed=seed)
@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, Metrics]:
-        """Each method's figures over all drives, such as `metrics["kbf"]["position_median_m"]`.
+        """Each method's metrics over all drives, such as `metrics["kbf"]["position_median_m"]`.
 
         On a map in its own frame the truth is aligned with the estimates by SE(2) first.
         """

@@ -101,7 +101,7 @@ class Cores:
                 while turn in done:
                     yield done.pop(turn)
                     turn += 1
-                # Results that wait for an earlier one are bounded, and so is memory.
+                # Results that wait for an earlier result are bounded, and so is memory.
                 while len(busy) < self.jobs and len(busy) + len(done) < 3 * self.jobs:
                     following = next(numbered, None)
                     if following is None:

@@ -46,15 +46,15 @@ def duration(seconds: float) -> str:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table: columns of nothing but figures flush right, the others flush left.
+    """Print a table: numeric columns flush right, the others flush left.
 
     Title and cells are rich's markup; columns are plain, such as "RMSE [m]".
     """
     table = Table(title=title, title_justify="left")
     cells = [[format_cell(cell) for cell in row] for row in rows]
     for index, column in enumerate(columns):
-        metrics = index > 0 and all(FIGURE.fullmatch(row[index]) for row in cells)
-        table.add_column(escape(column), justify="right" if metrics else "left", overflow="fold")
+        numeric = index > 0 and all(FIGURE.fullmatch(row[index]) for row in cells)
+        table.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*row)
     console.print(table)

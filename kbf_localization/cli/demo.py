@@ -160,7 +160,7 @@ def _build(
     workers: Workers,
     progress: Progress,
 ) -> tuple[TrainingMap, dict[str, Any] | None]:
-    """Return the map of two drives, and how well its poses were estimated; None for given ones."""
+    """Return the map of two drives, and how well its poses were estimated; None for given poses."""
     from kbf_localization.datasets.floor_plan_image import FLOOR_PLAN
     from kbf_localization.datasets.open import open_drive
     from kbf_localization.evaluation.mapping_metrics import mapping_metrics, write_mapping
@@ -191,9 +191,9 @@ def _convert(
 
     bag.parent.mkdir(exist_ok=True)
     drive = open_drive(sequence)
-    carried = KidnappedDrive.kidnapped_far(drive, KIDNAP_FRAMES) if kidnap else None
-    write_bag(drive if carried is None else carried, bag, progress=progress)
-    return RosbagDrive(bag), None if carried is None else carried.set_down_ns
+    kidnapped = KidnappedDrive.kidnapped_far(drive, KIDNAP_FRAMES) if kidnap else None
+    write_bag(drive if kidnapped is None else kidnapped, bag, progress=progress)
+    return RosbagDrive(bag), None if kidnapped is None else kidnapped.set_down_ns
 
 
 def _animate(
@@ -209,23 +209,25 @@ def _animate(
     from kbf_localization.evaluation.metrics import kidnapping
     from kbf_localization.evaluation.video import save_gif, save_video
 
-    carried = None if set_down_ns is None else kidnapping(run, set_down_ns)
-    shots = animation.first_shots(run) if carried is None else animation.kidnap_shots(run, carried)
+    kidnapped = None if set_down_ns is None else kidnapping(run, set_down_ns)
+    shots = (
+        animation.first_shots(run) if kidnapped is None else animation.kidnap_shots(run, kidnapped)
+    )
     codec = None
     if run.beliefs is not None:
         frames = animation.draw_shots(
-            shots, run, training_map, drive, carried=carried, progress=progress
+            shots, run, training_map, drive, kidnapping=kidnapped, progress=progress
         )
-        if carried is None:
+        if kidnapped is None:
             with folder.writing("animation.gif") as path:
                 save_gif(path, frames)
         else:
             with folder.writing("kidnap.mp4") as video, folder.writing("kidnap.gif") as small:
                 codec = save_video(video, small, frames)
-    if carried is None:
+    if kidnapped is None:
         return {}
     # "film" is the former name of "video", until the next release.
-    return {"kidnapping": {**asdict(carried), "video": codec, "film": codec}}
+    return {"kidnapping": {**asdict(kidnapped), "video": codec, "film": codec}}
 
 
 def _conclude(folder: ResultsFolder, metrics: dict[str, Any], seconds: float) -> None:

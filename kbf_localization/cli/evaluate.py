@@ -42,7 +42,6 @@ from kbf_localization.parallel import make_workers
 from kbf_localization.threads import limit_threads
 
 if TYPE_CHECKING:
-    from kbf_localization.cli.options import Files
     from kbf_localization.datasets.drive import Drive
     from kbf_localization.vision.recipe import Recipe
 

@@ -76,7 +76,7 @@ class Density(ABC):
     def quadrature(self, order: int) -> tuple[Array, Array]:
         """Return nodes (q, m) and weights (q,), summing to one, for expectations of functions.
 
-        Here 64·order draws of equal weight, the same ones each time.
+        Here 64·order draws of equal weight, the same each time.
         """
         nodes = self.sample(64 * order, np.random.default_rng(0))
         return nodes, np.full(len(nodes), 1.0 / len(nodes))
@@ -87,7 +87,7 @@ class Density(ABC):
 
 
 class _Reflected(Density):
-    """The density of the negated draw of another one."""
+    """The density of the negated draw of another density."""
 
     def __init__(self, original: Density) -> None:
         self._original = original
@@ -106,7 +106,25 @@ class _Reflected(Density):
         return self._original
 
 
-class EllipticalDensity(Density):
+class MixtureDensity(Density):
+    """A density whose elliptical components, and so `pairwise`, have closed forms."""
+
+    @abstractmethod
+    def components(self) -> tuple[tuple[float, EllipticalDensity], ...]: ...
+
+    @abstractmethod
+    def pairwise(self, a: ArrayLike, b: ArrayLike) -> Array: ...
+
+    def __repr__(self) -> str:
+        widths = (np.sqrt(np.diag(part.scale)) for _, part in self.components())
+        parts = "; ".join(", ".join(f"{width:.3g}" for width in part) for part in widths)
+        return f"{type(self).__name__}(widths {parts})"
+
+    def __call__(self, points: ArrayLike) -> Array:
+        return self.pairwise(points, np.zeros((1, self.dimension)))[:, 0]
+
+
+class EllipticalDensity(MixtureDensity):
     """A density φ(q) of the squared Mahalanobis distance q = (x − μ)ᵀ Σ⁻¹ (x − μ).
 
     `scale` is Σ (m, m), positive definite, and `location` is μ (m,), zero when omitted.
@@ -137,12 +155,6 @@ class EllipticalDensity(Density):
     @abstractmethod
     def moved(self, location: Array, scale: Array) -> EllipticalDensity:
         """Return the same family and shape with another location and scale."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({widths_text(self)})"
-
-    def __call__(self, points: ArrayLike) -> Array:
-        return self.pairwise(points, np.zeros((1, self.dimension)))[:, 0]
 
     @property
     def dimension(self) -> int:
@@ -195,9 +207,3 @@ class EllipticalDensity(Density):
             f"noise: {type(self).__name__} and {type(other).__name__} have no convolution "
             f"in closed form{reason}; {REMEDY}"
         )
-
-
-def widths_text(density: Density) -> str:
-    """Return the widths of each part, for a `repr`."""
-    widths = (np.sqrt(np.diag(part.scale)) for _, part in density.components())
-    return "widths " + "; ".join(", ".join(f"{width:.3g}" for width in item) for item in widths)

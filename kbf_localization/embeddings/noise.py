@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import fdtri
 
 from kbf_localization.arrays import Array
-from kbf_localization.embeddings.density import Density, EllipticalDensity, widths_text
+from kbf_localization.embeddings.density import Density, EllipticalDensity, MixtureDensity
 from kbf_localization.embeddings.validation import as_vector
 
 
@@ -117,7 +117,7 @@ class CauchyNoise(EllipticalDensity):
         return self.location + nodes @ np.linalg.cholesky(self.scale).T, node_weights
 
 
-class MixtureNoise(Density):
+class MixtureNoise(MixtureDensity):
     """Σ_i ω_i p_i with mixing coefficients ω_i ≥ 0 that sum to one (Appendix A)."""
 
     def __init__(self, coefficients: ArrayLike, parts: Sequence[Density]) -> None:
@@ -132,12 +132,6 @@ class MixtureNoise(Density):
             for coefficient, component in part.components()
         )
         self.has_mean = all(part.has_mean for part in parts)
-
-    def __repr__(self) -> str:
-        return f"MixtureNoise({widths_text(self)})"
-
-    def __call__(self, points: ArrayLike) -> Array:
-        return self.pairwise(points, np.zeros((1, self.dimension)))[:, 0]
 
     @property
     def dimension(self) -> int:

@@ -52,7 +52,7 @@ class ModelBasedSumRule:
 
     Noise and kernel must be conjugate, or `samples` be given: then so many draws of the noise for
     each point represent it, and the error falls with the root of their number. `seed` makes them
-    the same ones each time.
+    the same each time.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class ModelBasedSumRule:
             return None
 
     def _drawn(self, ends: Array, noise: Density | None) -> Array:
-        """Return points (n·samples, m') round `ends` (n, m'), the same ones each time."""
+        """Return points (n·samples, m') round `ends` (n, m'), the same each time."""
         assert noise is not None and self.samples is not None
         draws = noise.sample(len(ends) * self.samples, np.random.default_rng(self.seed))
         return np.repeat(ends, self.samples, axis=0) + draws

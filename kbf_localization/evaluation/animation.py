@@ -156,9 +156,9 @@ class FramePainter:
     """Draws the rows of a run; all that does not change is drawn once."""
 
     def __init__(
-        self, run: Run, training_map: TrainingMap, carried: Kidnapping | None = None
+        self, run: Run, training_map: TrainingMap, kidnapping: Kidnapping | None = None
     ) -> None:
-        self._run, self._map, self._carried = run, training_map, carried
+        self._run, self._map, self._kidnapping = run, training_map, kidnapping
         self._errors = position_errors(run)
         self._scale, self._middle = view(training_map.poses, training_map.floor_plan)
         left, top, right, bottom = STAGE
@@ -252,7 +252,7 @@ class FramePainter:
         if hypotheses is None:
             self._robot(page, self._run.estimates[row], self._colour(row))
             return
-        set_down = 0 if self._carried is None else self._carried.set_down_at
+        set_down = 0 if self._kidnapping is None else self._kidnapping.set_down_at
         first = max(row - TRAIL_IMAGES, set_down if row >= set_down else 0)
         for hypothesis in sorted(hypotheses[row], key=lambda hypothesis: hypothesis.probability):
             strength = 0.25 + 0.75 * min(hypothesis.probability, 1.0)
@@ -368,11 +368,11 @@ class FramePainter:
         error = float(self._errors[row])
         size = f"{100 * error:.0f} cm" if error < 1.0 else f"{error:.1f} m"
         about = "" if np.isnan(error) else f"{size} from the truth"
-        kidnapped = self._carried
-        found_at = None if kidnapped is None else kidnapped.tracking_again_at
-        if kidnapped is None or found_at is None or row < found_at:
+        kidnapping = self._kidnapping
+        found_at = None if kidnapping is None else kidnapping.tracking_again_at
+        if kidnapping is None or found_at is None or row < found_at:
             return about
-        return f"{about}   ·   found itself after {kidnapped.seconds_to_recover:.1f} s"
+        return f"{about}   ·   found itself after {kidnapping.seconds_to_recover:.1f} s"
 
 
 @dataclass(frozen=True)
@@ -388,15 +388,15 @@ def first_shots(run: Run, count: int = 48, every: int = 4) -> list[Shot]:
     return [Shot(row) for row in range(0, len(run), every)[:count]]
 
 
-def kidnap_shots(run: Run, carried: Kidnapping) -> list[Shot]:
+def kidnap_shots(run: Run, kidnapping: Kidnapping) -> list[Shot]:
     """Return VIDEO_S seconds of a run whose robot is carried elsewhere.
 
     The moments at which it does not know where it is are slow; the rest takes what time remains.
     """
     counts = np.zeros(len(run), dtype=int)
-    set_down = carried.set_down_at
+    set_down = kidnapping.set_down_at
     counts[: (*run.states, "tracking").index("tracking")] = FRAMES_WHILE_LOCALIZING
-    counts[set_down : (carried.tracking_again_at or set_down) + IMAGES_AFTER_RECOVERY] = (
+    counts[set_down : (kidnapping.tracking_again_at or set_down) + IMAGES_AFTER_RECOVERY] = (
         FRAMES_WHILE_LOST
     )
     other_rows = np.flatnonzero(counts == 0)
@@ -420,7 +420,7 @@ def draw_shots(
     training_map: TrainingMap,
     drive: Drive,
     *,
-    carried: Kidnapping | None = None,
+    kidnapping: Kidnapping | None = None,
     progress: Progress = no_progress,
 ) -> Iterator[Image]:
     """Draw the shots (720, 1280, 3) in RGB."""
@@ -428,7 +428,7 @@ def draw_shots(
         raise KbfError("the animation needs a run that kept its beliefs")
     shots = list(shots)
     index_of = {int(stamp): index for index, stamp in enumerate(drive.stamps_ns)}
-    painter = FramePainter(run, training_map, carried)
+    painter = FramePainter(run, training_map, kidnapping)
     last: Shot | None = None
     for shot in tracked(shots, "drawing the animation", progress):
         if shot != last:

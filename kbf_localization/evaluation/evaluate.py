@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -41,10 +41,6 @@ from kbf_localization.progress import Progress, no_progress
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescription
 from kbf_localization.vision.recipe import Recipe
-
-if TYPE_CHECKING:
-    from kbf_localization.training_map.training_map import TrainingMap
-
 
 METRES_PER_RADIAN = 1.0
 """Distance that counts as much as a turn by a radian when the nearest map image is chosen."""
@@ -92,7 +88,7 @@ def with_truth_in(run: Run, frame: Array) -> Run:
 def truth_in_map(run: Run, training_map: TrainingMap) -> Array:
     """Return the true poses (t, 3) as the nearest map images place them; NaN where unknown.
 
-    The map has estimated poses and the known ones of its images: the true motion from the known
+    The map has estimated and known poses of its images: the true motion from the known
     pose of the image nearest to the estimate leads from its estimated one to the true pose.
     """
     references = training_map.reference_poses
@@ -265,8 +261,7 @@ def write_results(
     metrics: dict[str, Any] = {
         "odometry": SIMULATED if simulated else MEASURED,
         "methods": {
-            name: figures | relative_errors[name]
-            for name, figures in metrics_by_method(results).items()
+            name: own | relative_errors[name] for name, own in metrics_by_method(results).items()
         },
     }
     if training_map.own_frame:

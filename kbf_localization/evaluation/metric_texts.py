@@ -149,8 +149,8 @@ EVIDENCE = (
 EVENT_TEXTS = {
     "unrecognized_image": "images that fit nowhere on the map: a new view, a covered lens, or an "
     "unknown place",
-    "frozen_image": "images equal to the one before: the camera repeats itself, or nothing moves",
-    "image_discontinuity": "images that do not continue the one before where odometry leads: the "
+    "frozen_image": "images equal to the previous: the camera repeats itself, or nothing moves",
+    "image_discontinuity": "images that do not continue the previous where odometry leads: the "
     "robot was carried, or the view was blocked for a moment",
     "update_not_positive": "updates whose weights were not positive and were left out",
     "prediction_off_map": "predictions that left the map",
@@ -159,7 +159,7 @@ EVENT_TEXTS = {
     "odometry_late": "odometry older than what came before it, left out",
     "odometry_not_finite": "odometry that is no number, left out",
     "odometry_too_far": "odometry with absurd coordinates, left out",
-    "image_late": "images older than the one before, left out",
+    "image_late": "images older than the previous image, left out",
     "image_before_odometry": "images from before the first odometry, left out",
     "image_without_odometry": "images that no odometry covers, left out",
     "image_dropped": "images that a busy node left out",

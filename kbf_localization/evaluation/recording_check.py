@@ -36,7 +36,7 @@ DARK_GREY, BRIGHT_GREY, MAX_CLIPPED = 8, 250, 0.4
 BLURRED = 0.25
 """Of the drive's median variance of the Laplacian."""
 MAX_BAD_IMAGES, MIN_KEYPOINTS, MIN_WIDTH = 0.2, 100, 160
-STEP_M, APART_M, NEAR_M, DRIFT, SAME_WAY_RAD = 0.5, 5.0, 1.0, 0.02, np.radians(45.0)
+STEP_M, APART_M, NEAR_M, DRIFT, MAX_TURN_RAD = 0.5, 5.0, 1.0, 0.02, np.radians(45.0)
 """The path is sampled every `STEP_M`; a place further back than `APART_M` along the path is met
 again within `NEAR_M`, and a drift of 2 % of the path between where poses are the odometry's."""
 MIN_REVISITED, MAX_DRIFTING_M = 0.1, 100.0
@@ -123,7 +123,7 @@ def _images(drive: Drive) -> Iterator[Finding]:
     level, advice = _worse(bad, "drive slower, or record with more bandwidth or fewer topics")
     yield Finding(
         "gaps between images",
-        f"longest {gaps.max():.1f} s, farthest {moved[widest]:.2f} m; usually {sparse:.2f} m",
+        f"longest {gaps.max():.1f} s, farthest {moved[widest]:.2f} m; median {sparse:.2f} m",
         level,
         f"{large} gaps of more than {MAX_GAP_S:g} s and {MAX_GAP_M:g} m: {advice}" if bad else "",
     )
@@ -281,7 +281,8 @@ def revisited(poses: Array, drift: float = 0.0) -> tuple[float, float]:
     distance = np.hypot(*(places[first, :2] - places[second, :2]).T)
     again = (between > APART_M) & (distance < NEAR_M + drift * between)
     turned = np.abs(wrap_angle(places[first, 2] - places[second, 2]))
-    for flags, pairs in ((same, turned < SAME_WAY_RAD), (other, turned >= SAME_WAY_RAD)):
+    alike = turned < MAX_TURN_RAD
+    for flags, pairs in ((same, alike), (other, ~alike)):
         flags[first[again & pairs]] = flags[second[again & pairs]] = True
     return float(same.mean()), float((other & ~same).mean())
 
@@ -363,7 +364,7 @@ class _Sample:
         level, advice = _worse(
             stuck > 0.5 and self.moving > 0.5, "the camera repeats images while the robot moves"
         )
-        yield Finding("repeated images", f"{100 * stuck:.0f} % equal the one before", level, advice)
+        yield Finding("repeated images", f"{100 * stuck:.0f} % equal the previous", level, advice)
 
 
 def _format(drive: Drive) -> str:

@@ -68,7 +68,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Widget:
-    """An interactive part of a page: its HTML, the script that runs it, and that one's data."""
+    """An interactive part of a page: its HTML, its script, and the script's data."""
 
     html: str
     script: str

@@ -233,7 +233,7 @@ class Matches:
     """The inlier matches of each frame that are drawn, frame after frame.
 
     `rows` (t,) is the map image with most of them, -1 where there are none; `counts` (t,) are all
-    inliers, `ends` (t + 1,) bounds the drawn ones: their places in the camera's image and, where
+    inliers, `ends` (t + 1,) bounds those drawn: their places in the camera's image and, where
     they were matched with that map image, in it, as 1/254 of its size (255: elsewhere), and their
     positions (m, 2) on the plan.
     """

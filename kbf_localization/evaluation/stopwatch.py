@@ -10,7 +10,7 @@ from contextlib import contextmanager
 class Stopwatch:
     """Seconds by what was done; what is done again adds up.
 
-    A part within another one counts for itself alone, so that all parts add up to the whole.
+    A part within another counts for itself alone, so that all parts add up to the whole.
     """
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from kbf_localization.training_map.sources import Source
 from kbf_localization.training_map.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescription
 
-MAX_SAME_POSE_M = 1e-6
+MAX_POSE_DIFFERENCE_M = 1e-6
 """No second drive comes through a pose so exactly; poses that went through a file still do."""
 
 MIN_FRACTION_IN_MAP = 0.02
@@ -60,7 +60,7 @@ def training_warning(
 def are_in(training_map: TrainingMap, poses: Array) -> Flags:
     """Return which of the poses (t, 3) the map has exactly."""
     distances, _ = cKDTree(embed(training_map.poses)).query(embed(poses))
-    return np.asarray(distances < MAX_SAME_POSE_M)
+    return np.asarray(distances < MAX_POSE_DIFFERENCE_M)
 
 
 def _recorded_as(training_map: TrainingMap, drive: Drive, same_name: bool) -> Source | None:

@@ -130,11 +130,13 @@ def test_low_rank_error_falls_with_the_rank() -> None:
 
 
 @pytest.mark.parametrize("computation", ["reference", "restricted", "low_rank"])
-def test_singular_gram_matrix_gives_finite_weights(computation: str) -> None:
-    gram = np.ones((30, 30))
+def test_equal_observations_leave_the_prior_scaled(computation: str) -> None:
+    """Of G = 11ᵀ and k = 1 the rule is βs/(s² + δ), s = Σβ, by Sherman and Morrison's formula."""
+    gram, delta = np.ones((30, 30)), 1e-8
     prior = np.random.default_rng(0).normal(size=30)
-    weights = posterior_weights(prior, gram, np.ones(30), 1e-8, computation=computation)  # type: ignore[arg-type]
-    assert np.isfinite(weights).all()
+    weights = posterior_weights(prior, gram, np.ones(30), delta, computation=computation)  # type: ignore[arg-type]
+    total = prior.sum()
+    np.testing.assert_allclose(weights, prior * total / (total**2 + delta), rtol=1e-10)
 
 
 @pytest.mark.parametrize("computation", ["reference", "restricted", "low_rank"])

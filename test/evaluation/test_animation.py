@@ -49,23 +49,23 @@ def test_a_run_that_kept_no_belief_cannot_be_animated() -> None:
 
 
 def test_a_kidnapping_is_described_by_its_states() -> None:
-    carried = kidnapping(KIDNAPPED, int(KIDNAPPED.stamps_ns[SET_DOWN]))
-    assert (carried.set_down_at, carried.lost_at, carried.tracking_again_at) == (12, 13, 15)
+    kidnapped = kidnapping(KIDNAPPED, int(KIDNAPPED.stamps_ns[SET_DOWN]))
+    assert (kidnapped.set_down_at, kidnapped.lost_at, kidnapped.tracking_again_at) == (12, 13, 15)
     stamps = KIDNAPPED.stamps_ns
-    assert carried.seconds_to_lost == pytest.approx((stamps[13] - stamps[12]) * 1e-9)
-    assert carried.seconds_to_recover == pytest.approx((stamps[15] - stamps[12]) * 1e-9)
+    assert kidnapped.seconds_to_lost == pytest.approx((stamps[13] - stamps[12]) * 1e-9)
+    assert kidnapped.seconds_to_recover == pytest.approx((stamps[15] - stamps[12]) * 1e-9)
 
 
 def test_a_robot_that_stays_lost_has_not_found_itself() -> None:
     run = run_with_states(*["tracking"] * 13, *["lost"] * 11)
-    carried = kidnapping(run, int(run.stamps_ns[SET_DOWN]))
-    assert carried.lost_at == 13
-    assert carried.tracking_again_at is None and carried.seconds_to_recover is None
+    kidnapped = kidnapping(run, int(run.stamps_ns[SET_DOWN]))
+    assert kidnapped.lost_at == 13
+    assert kidnapped.tracking_again_at is None and kidnapped.seconds_to_recover is None
 
 
 def test_the_video_takes_fifteen_seconds_and_dwells_on_what_is_uncertain() -> None:
-    carried = kidnapping(KIDNAPPED, int(KIDNAPPED.stamps_ns[SET_DOWN]))
-    shots = animation.kidnap_shots(KIDNAPPED, carried)
+    kidnapped = kidnapping(KIDNAPPED, int(KIDNAPPED.stamps_ns[SET_DOWN]))
+    shots = animation.kidnap_shots(KIDNAPPED, kidnapped)
     assert len(shots) == animation.VIDEO_S * animation.VIDEO_HZ
     carrying = [shot for shot in shots if shot.carried is not None]
     assert {shot.row for shot in carrying} == {SET_DOWN - 1}

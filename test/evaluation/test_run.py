@@ -70,29 +70,31 @@ def test_beliefs_and_hypotheses_are_kept_when_asked_for(
         assert any(np.array_equal(hypothesis.pose, pose) for hypothesis in hypotheses)
 
 
-@pytest.mark.parametrize("cores", [1, 4])
+@pytest.fixture(scope="module")
+def described_before(drive: SyntheticDrive, training_map: TrainingMap) -> Run:
+    return replayed(drive, training_map)
+
+
+@pytest.fixture(params=[1, 4])
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of so many cores."""
+    monkeypatch.setattr(os, "cpu_count", lambda: request.param)
+
+
+@pytest.mark.usefixtures("machine")
 def test_described_in_passing_or_before_gives_the_same(
-    drive: SyntheticDrive,
-    training_map: TrainingMap,
-    cores: int,
-    monkeypatch: pytest.MonkeyPatch,
+    drive: SyntheticDrive, training_map: TrainingMap, described_before: Run
 ) -> None:
-    before = replayed(drive, training_map)
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
     passing = localize_drive(drive, localizer(training_map))
     poses = [localization.pose for _, localization, _, _ in passing if localization is not None]
-    np.testing.assert_array_equal(poses, before.estimates)
+    np.testing.assert_array_equal(poses, described_before.estimates)
 
 
-@pytest.mark.parametrize("cores", [1, 4])
+@pytest.mark.usefixtures("machine")
 def test_described_ahead_of_the_filter_or_before_it_gives_the_same_to_the_bit(
-    drive: SyntheticDrive,
-    training_map: TrainingMap,
-    cores: int,
-    monkeypatch: pytest.MonkeyPatch,
+    drive: SyntheticDrive, training_map: TrainingMap, described_before: Run
 ) -> None:
-    before = replayed(drive, training_map)
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    before = described_before
     ahead = DriveDescribedAhead(drive, training_map.image_describer, Stopwatch())
     runs = [
         replay(ahead, localizer(training_map), "kbf", keep_beliefs=True)

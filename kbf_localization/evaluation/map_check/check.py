@@ -47,7 +47,7 @@ LOOK_ALIKE_SAMPLES, MAX_LOOK_ALIKES, MIN_CONFUSING_IMAGES = 150, 8, 10
 STARTS = 20
 MEDIAN_FRAMES = 7
 """Frames over which the expected error along the path is a median."""
-GOOD_MEDIAN_M, GOOD_BEYOND = 0.3, 0.02
+MAX_GOOD_MEDIAN_M, MAX_GOOD_BEYOND = 0.3, 0.02
 
 
 class CheckedPath(NamedTuple):
@@ -87,6 +87,9 @@ class MapCheck:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """Under the stable keys of `metrics.json`."""
+        overconfident = [
+            {"from": poses[0, :2], "to": poses[-1, :2]} for poses in self.overconfident
+        ]
         fixed = [fix for fix in self.first_fixes if fix.images is not None]
         right = [fix for fix in fixed if fix.right]
         return {
@@ -134,9 +137,9 @@ class MapCheck:
                 }
                 for stretch in self.stretches
             ],
-            "covariance_dishonest": [
-                {"from": poses[0, :2], "to": poses[-1, :2]} for poses in self.overconfident
-            ],
+            "overconfident": overconfident,
+            # The former name of "overconfident", until the next release.
+            "covariance_dishonest": overconfident,
             "look_alikes": [
                 {"a": pair.a, "b": pair.b, "images_to_tell_apart": pair.images_to_tell_apart}
                 for pair in self.look_alikes
@@ -202,7 +205,7 @@ class MapCheck:
         if median is None or beyond is None:
             return "No verdict: the localizer gave no pose where other drives came by."
         open_m = sum(stretch.metres for stretch in self.stretches if stretch.drives == 0)
-        if median <= GOOD_MEDIAN_M and beyond <= GOOD_BEYOND and open_m == 0.0:
+        if median <= MAX_GOOD_MEDIAN_M and beyond <= MAX_GOOD_BEYOND and open_m == 0.0:
             word = "It will work here"
         elif median <= 1.0 and beyond <= 0.2:
             word = "It will work, except where the list below says"

@@ -30,8 +30,8 @@ from kbf_localization.training_map.training_map import (
 from kbf_localization.vision.describer import ImageDescriber
 
 MIN_COVERAGE = 0.6
-"""Of the resemblance: where a map covers a pose less well, a robot that starts there seldom finds
-its pose (`experiments/mapping.py`)."""
+"""Relative similarity to the nearest map image: where it is lower, a robot that starts there seldom
+finds its pose (`experiments/map_check.py`)."""
 
 MAX_FRAMES, WINDOW = 2000, 200
 """Of a check: more images than that are sampled, in windows of consecutive images."""

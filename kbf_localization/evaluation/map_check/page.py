@@ -145,7 +145,7 @@ def metric_rows(check: MapCheck) -> list[tuple[str, str]]:
         ("expected error, 90th percentile", _length(found["expected_p90_m"])),
         ("images beyond 1 m", _percent(found["expected_beyond_1m"])),
         ("error within 3 σ", _percent(found["within_three_sigma_share"])),
-        ("stretches with too small a covariance", str(len(found["covariance_dishonest"]))),
+        ("stretches with too small a covariance", str(len(found["overconfident"]))),
         ("path that another drive covers", _percent(found["checked_share"])),
         ("map images with landmarks", _percent(found["landmark_coverage_share"])),
         ("landmarks of a map image, median", _count(found["landmarks_median"])),
