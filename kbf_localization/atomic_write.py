@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ def atomic_write(path: Path, *, replace: bool = True) -> Iterator[Path]:
     It lies in a hidden folder beside `path`, which is removed after an error too. What a killed
     process has left there, the next to write the same path removes.
     """
+    check_replaceable(path)
     _remove_leftovers(path)
     workplace, lock = _make_workplace(path)
     try:
@@ -53,6 +55,16 @@ def _move_to_free_name(file: Path, path: Path) -> None:
     except OSError:  # a file system without links
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         file.replace(path)
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse a device, pipe or socket: in its place, as of /dev/null, a file harms the machine."""
+    try:
+        mode = path.lstat().st_mode
+    except (OSError, ValueError):
+        return  # nothing is there, or whoever writes says what is wrong
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+        raise KbfError(f"{path}: is not a regular file; name another")
 
 
 def check_writable(folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbf_localization.atomic_write import atomic_write
+from kbf_localization.errors import KbfError
 
 
 def names(folder: Path) -> list[str]:
@@ -51,6 +54,20 @@ def test_of_two_writers_that_replace_nothing_the_second_is_refused(
     assert path.read_text() == "first"
     assert path.stat().st_nlink == 1
     assert names(tmp_path) == ["map"]
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_pipe_is_not_replaced(tmp_path: Path, replace: bool) -> None:
+    """So a node that runs as root leaves /dev/null as it is, were its pose to be saved there."""
+    path = tmp_path / "null"
+    os.mkfifo(path)
+    with (
+        pytest.raises(KbfError, match="null: is not a regular file"),
+        atomic_write(path, replace=replace),
+    ):
+        pytest.fail("there is nothing to write")
+    assert stat.S_ISFIFO(path.lstat().st_mode)
+    assert names(tmp_path) == ["null"]
 
 
 def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:

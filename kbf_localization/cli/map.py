@@ -19,6 +19,7 @@ from kbf_localization.cli.map_files import (
     MappingOptions,
     NoThumbnails,
     Output,
+    check_floor_plan,
     check_output,
     on_floor_plan,
     parse_pair,
@@ -138,6 +139,8 @@ def build(
 
     tuned = None if parameters is None else read_parameters(parameters)
     check_output(output, force)
+    if floor_plan is not None:
+        check_floor_plan(floor_plan)
     base = None if vocabulary_from is None else load_map(vocabulary_from, model)
     if base is not None and descriptor != "sift":
         raise ParameterError(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 from rich.markup import escape
 from typer import Option
 
-from kbf_localization.atomic_write import check_writable
+from kbf_localization.atomic_write import check_replaceable, check_writable
 from kbf_localization.cli.console import command_line, print_line, print_table
-from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.errors import DatasetError, MapError, ParameterError
 from kbf_localization.limits import (
     FARTHEST_M,
     MAX_PARAMETER_FILE_BYTES,
@@ -74,6 +74,7 @@ def check_output(path: Path, force: bool) -> None:
     """Refuse before minutes of work what could not be written after them."""
     if path.is_dir() or not path.parent.is_dir():
         raise MapError(f"{path}: cannot be written; name a file in a folder that exists")
+    check_replaceable(path)
     if path.exists() and not force:
         raise MapError(f"{path}: is there already; name another file, or replace it with --force")
     check_writable(path.parent)
@@ -236,11 +237,24 @@ def _calibration(training_map: TrainingMap) -> list[tuple[object, ...]]:
     ]
 
 
+def check_floor_plan(path: Path) -> None:
+    """Refuse before minutes of work a floor plan that cannot be read."""
+    from kbf_localization.datasets.floor_plan_image import load_floor_plan
+
+    try:
+        load_floor_plan(path)
+    except DatasetError as error:
+        raise ParameterError(str(error)) from error
+
+
 def read_parameters(path: Path) -> Mapping[str, ParameterValue]:
     """Read hyper-parameters from a file of 'kbf tune'."""
     from kbf_localization.datasets.files import read_yaml
 
-    content = read_yaml(path, MAX_PARAMETER_FILE_BYTES)
+    try:
+        content = read_yaml(path, MAX_PARAMETER_FILE_BYTES)
+    except DatasetError as error:  # no drive's
+        raise ParameterError(str(error)) from error
     table = content.get("parameters") if isinstance(content, dict) else None
     if table is None:
         raise ParameterError(f"{path}: has no 'parameters'; make it with 'kbf tune'")

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from kbf_localization.atomic_write import atomic_write, check_writable
+from kbf_localization.atomic_write import atomic_write, check_replaceable, check_writable
 from kbf_localization.cli.console import duration, print_line, print_table
 from kbf_localization.cli.drives import Reading
 from kbf_localization.cli.options import (
@@ -62,6 +62,7 @@ def tune(
         raise ParameterError("cross validation needs at least two drives; give another SOURCE")
     if not output.parent.is_dir():
         raise ParameterError(f"{output.parent}: is not a folder; make it first")
+    check_replaceable(output)
     check_writable(output.parent)
     drives = reading.open_all(sources, train)
     journal = output.with_name(output.name + ".journal")

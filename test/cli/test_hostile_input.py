@@ -74,7 +74,28 @@ def test_parameter_files_with_anything_in_them(
 def test_so_are_a_pipe_a_device_and_a_folder(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        assert_one_line(build(tmp_path, "--parameters", str(path)), "not a regular file")
+        done = build(tmp_path, "--parameters", str(path))
+        assert_one_line(done, "not a regular file")
+        assert "whole recording" not in done.output
+
+
+def test_a_floor_plan_that_cannot_be_read_is_found_before_the_drives_are_opened(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "plan.yaml")
+    done = build(tmp_path, "--floor-plan", str(tmp_path / "plan.yaml"))
+    assert_one_line(done, "plan.yaml: is not a regular file")
+    assert "whole recording" not in done.output
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_pipe_as_output_is_refused_before_the_work(
+    tmp_path: Path, force: tuple[str, ...]
+) -> None:
+    os.mkfifo(tmp_path / "office.kbfmap")
+    assert_one_line(build(tmp_path, *force), "office.kbfmap: is not a regular file")
+    tuning = ["tune", str(tmp_path), str(tmp_path), "--output", str(tmp_path / "office.kbfmap")]
+    assert_one_line(runner.invoke(app, tuning), "office.kbfmap: is not a regular file")
 
 
 def test_a_folder_that_takes_no_file_is_found_before_the_work(tmp_path: Path) -> None:
