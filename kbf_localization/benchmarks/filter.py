@@ -9,9 +9,9 @@ import numpy as np
 from kbf_localization.arrays import Array
 from kbf_localization.benchmarks._synthetic_map import SPACING_M, synthetic_map
 from kbf_localization.benchmarks._timing import case, milliseconds
+from kbf_localization.embeddings.bayes_rule import reference_posterior_weights
 from kbf_localization.embeddings.linear_solver import RidgeSolver
 from kbf_localization.embeddings.noise import GaussianNoise
-from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.belief_filter import BeliefFilter

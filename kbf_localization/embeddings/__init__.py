@@ -29,8 +29,20 @@ than that block; `relative_posterior_weights` takes δ or λ in units of the blo
 δ and λ are absolute, and the weights α are not normalized.
 """
 
-from kbf_localization.embeddings.bayes_filter import KernelBayesFilter, smooth
-from kbf_localization.embeddings.bayes_rule import KernelBayesRule
+from kbf_localization.embeddings.bayes_rule import (
+    FORMS,
+    Form,
+    KernelBayesFilter,
+    KernelBayesRule,
+    block_posterior_weights,
+    low_rank_posterior_weights,
+    posterior_weights,
+    reference_posterior_weights,
+    relative_posterior_weights,
+    restricted_posterior_weights,
+    smooth,
+    support,
+)
 from kbf_localization.embeddings.density import ConjugacyError, Density, EllipticalDensity
 from kbf_localization.embeddings.kernel_mean import KernelMean, KernelMeanSum, herd, preimage
 from kbf_localization.embeddings.kernels import (
@@ -45,17 +57,6 @@ from kbf_localization.embeddings.kernels import (
 from kbf_localization.embeddings.linear_solver import RidgeSolver
 from kbf_localization.embeddings.noise import CauchyNoise, GaussianNoise, MixtureNoise
 from kbf_localization.embeddings.pivoted_cholesky import low_rank_factor, pivoted_cholesky
-from kbf_localization.embeddings.posterior_weights import (
-    FORMS,
-    Form,
-    block_posterior_weights,
-    low_rank_posterior_weights,
-    posterior_weights,
-    reference_posterior_weights,
-    relative_posterior_weights,
-    restricted_posterior_weights,
-    support,
-)
 from kbf_localization.embeddings.sum_rules import (
     AffineMap,
     ModelBasedSumRule,

@@ -12,7 +12,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.drive import Drive
-from kbf_localization.embeddings.posterior_weights import Form
+from kbf_localization.embeddings.bayes_rule import Form
 from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.report import Table

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Flags, Rows
-from kbf_localization.embeddings.posterior_weights import Form
+from kbf_localization.embeddings.bayes_rule import Form
 from kbf_localization.errors import ParameterError
 from kbf_localization.evaluation.described_drive import DescribedDrive
 from kbf_localization.evaluation.frame_pool import FramePool

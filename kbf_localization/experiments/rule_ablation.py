@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.embeddings.posterior_weights import Form
+from kbf_localization.embeddings.bayes_rule import Form
 from kbf_localization.evaluation.frame_pool import FramePool
 from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.report import Table

@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dposv
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.embeddings.posterior_weights import relative_posterior_weights
+from kbf_localization.embeddings.bayes_rule import relative_posterior_weights
 from kbf_localization.filters.hypothesis import Hypothesis
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import compose, embed, relative, wrap_angle

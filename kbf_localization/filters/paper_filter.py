@@ -14,11 +14,11 @@ from scipy.sparse import csr_matrix
 from scipy.spatial import cKDTree
 
 from kbf_localization.arrays import Array
+from kbf_localization.embeddings.bayes_rule import relative_posterior_weights
 from kbf_localization.embeddings.kernel_mean import KernelMean
 from kbf_localization.embeddings.kernels import GaussianKernel
 from kbf_localization.embeddings.linear_solver import RidgeSolver, conjugate_gradients
 from kbf_localization.embeddings.noise import GaussianNoise
-from kbf_localization.embeddings.posterior_weights import relative_posterior_weights
 from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
 from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, Weights, is_known

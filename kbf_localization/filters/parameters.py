@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from kbf_localization.embeddings.posterior_weights import Form
+from kbf_localization.embeddings.bayes_rule import Form
 from kbf_localization.errors import ParameterError
 from kbf_localization.limits import ParameterValue, Range, check_parameter
 
@@ -40,7 +40,7 @@ class KernelBayesParameters(_Checked):
     `bandwidth` is σ_p of k_X in units of the map's spacing (the median distance to the third
     nearest map pose), `heading_bandwidth` σ_θ in units of φ₀; `regularization` is nε in units of
     k_X(x, x); `power` is that of the image kernel (1 is the paper's). `rule` is the form of the
-    rule (`embeddings/posterior_weights.py`), and `delta` what regularizes it: δ in units of
+    rule (`embeddings/bayes_rule.py`), and `delta` what regularizes it: δ in units of
     max|β_i|² or, for the importance-weighted form, λ in units of max|β_i|, so that it acts alike on
     narrow and wide beliefs.
     """

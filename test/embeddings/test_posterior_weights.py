@@ -20,7 +20,7 @@ from kbf_localization.embeddings import (
     restricted_posterior_weights,
     support,
 )
-from kbf_localization.embeddings.posterior_weights import SUPPORT_THRESHOLD
+from kbf_localization.embeddings.bayes_rule import SUPPORT_THRESHOLD
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbf_localization.embeddings.posterior_weights import FORMS
+from kbf_localization.embeddings.bayes_rule import FORMS
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.methods import METHODS
 from kbf_localization.filters.registry import make_filter

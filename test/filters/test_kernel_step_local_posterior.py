@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
 
-from kbf_localization.embeddings.posterior_weights import reference_posterior_weights
+from kbf_localization.embeddings.bayes_rule import reference_posterior_weights
 from kbf_localization.filters.kernel_step import LocalKernelBayes, mean_pose
 from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.geometry import compose, embed

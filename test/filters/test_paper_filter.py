@@ -4,7 +4,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from kbf_localization.embeddings.posterior_weights import FORMS, reference_posterior_weights
+from kbf_localization.embeddings.bayes_rule import FORMS, reference_posterior_weights
 from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.paper_filter import PoseKernelBayesFilter

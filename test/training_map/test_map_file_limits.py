@@ -15,7 +15,7 @@ import pytest
 from matplotlib.cbook import is_math_text
 from matplotlib.text import Text
 
-from kbf_localization.embeddings.posterior_weights import FORMS
+from kbf_localization.embeddings.bayes_rule import FORMS
 from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.evaluation.map_plot import draw_map
 from kbf_localization.filters.methods import METHODS
