@@ -7,7 +7,9 @@ import pytest
 
 from kbf_localization.geometry import compose, relative, wrap_angle
 from kbf_localization.landmarks.adjustment import PointGroup
-from kbf_localization.pose_graph.bridges import (
+from kbf_localization.pose_graph.closures import Closure
+from kbf_localization.pose_graph.edges import odometry_edges
+from kbf_localization.pose_graph.evidence import (
     MIN_SHARED_POINTS,
     bridge_pairs,
     bridged,
@@ -15,8 +17,6 @@ from kbf_localization.pose_graph.bridges import (
     unlinked,
     without_slips,
 )
-from kbf_localization.pose_graph.closures import Closure
-from kbf_localization.pose_graph.edges import odometry_edges
 from kbf_localization.pose_graph.keyframes import Keyframes
 
 
