@@ -67,9 +67,10 @@ def read_lines(path: Path) -> list[str]:
     for line in io.TextIOWrapper(content, encoding="utf-8", errors="replace"):
         if len(lines) == MAX_LINES:
             raise DatasetError(f"{path}: has more than {MAX_LINES} lines; split it")
+        line = line.removesuffix("\n")
         if len(line) > MAX_LINE_CHARS:
             raise DatasetError(f"{path}: line {len(lines) + 1} has {len(line)} characters")
-        lines.append(line.removesuffix("\n"))
+        lines.append(line)
     return lines
 
 
