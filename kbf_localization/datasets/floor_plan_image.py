@@ -20,6 +20,9 @@ FLOOR_PLAN = "floor_plan.yaml"
 """The plan in a simulated drive's folder."""
 FREE, UNKNOWN, OCCUPIED = 254, 205, 0
 """The grey levels that map_server itself writes."""
+FREE_THRESHOLD, OCCUPIED_THRESHOLD = 0.196, 0.65
+"""Of 1 − grey/255, below and above which map_server takes a cell as free and occupied. Unknown is
+0.1961: with map_saver's 0.25 it is read as free."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,8 @@ def plan_files(plan: FloorPlanImage, image_name: str) -> tuple[bytes, str]:
         "resolution": float(plan.resolution),
         "origin": [float(value) for value in plan.origin],
         "negate": 0,
-        "occupied_thresh": 0.65,
-        "free_thresh": 0.25,
+        "occupied_thresh": OCCUPIED_THRESHOLD,
+        "free_thresh": FREE_THRESHOLD,
     }
     text = yaml.safe_dump(described, sort_keys=False)
     return pgm + np.ascontiguousarray(plan.image).tobytes(), text

@@ -6,8 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 
-from kbf_localization.datasets.floor_plan_image import FREE, UNKNOWN, plan_files, read_floor_plan
+from kbf_localization.datasets.floor_plan_image import (
+    FREE,
+    OCCUPIED,
+    UNKNOWN,
+    FloorPlanImage,
+    plan_files,
+    read_floor_plan,
+)
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import compose, relative
 from kbf_localization.mapping.editing import disagreement, frame_from_pairs, move_map
@@ -44,6 +52,21 @@ def test_the_grid_is_read_back_as_a_floor_plan(number_map: TrainingMap, tmp_path
     again = read_floor_plan(tmp_path / "office.yaml", training_map.poses)
     np.testing.assert_array_equal(again.image, plan.image)
     assert again.origin == pytest.approx(plan.origin)
+
+
+def test_map_server_reads_unknown_cells_as_unknown() -> None:
+    levels = np.array([[FREE, UNKNOWN, OCCUPIED]], dtype=np.uint8)
+    _, text = plan_files(FloorPlanImage(levels, 0.05, (0.0, 0.0, 0.0)), "office.pgm")
+    described = yaml.safe_load(text)
+    # map_server's rule for mode trinary: 0 is free, 100 occupied, -1 unknown.
+    occupied = 1.0 - levels[0] / 255.0
+    cells = np.where(
+        occupied > described["occupied_thresh"],
+        100,
+        np.where(occupied < described["free_thresh"], 0, -1),
+    )
+    assert described["mode"] == "trinary" and described["negate"] == 0
+    assert cells.tolist() == [0, -1, 100]
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, 50.0, float("nan")])
