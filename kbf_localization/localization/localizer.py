@@ -93,7 +93,7 @@ class ImageGate:
         return None
 
     def needs(self, now: OdometryReading) -> bool:
-        """Tell whether the robot has moved, or stood for long enough, since the last used image."""
+        """Tell whether an image is due: the robot has moved enough, and waited if it stands."""
         then, settings = self.last_used, self.settings
         if then is None or self._forced:
             return True
@@ -168,6 +168,7 @@ class Localizer:
         self._lock = threading.RLock()
         self._fix: Fix | None = None
         self._was_given = False
+        """Whether the pose is a given one that no image has confirmed or refuted."""
         self._failures = 0
         self._landmarks_at: OdometryReading | None = None
         self._filter.reset()
@@ -201,8 +202,8 @@ class Localizer:
 
     @property
     def rests_on_given_pose(self) -> bool:
-        """Tell whether the pose was given (`set_pose`) and no image has contradicted it yet."""
-        return self._was_given and self.state in (State.UNINITIALIZED, State.LOCALIZING)
+        """Tell whether the pose was given (`set_pose`) and no image has confirmed or refuted it."""
+        return self._was_given
 
     @property
     def newest_odometry_ns(self) -> int | None:
@@ -395,6 +396,7 @@ class Localizer:
         state = self._monitor.update(estimate.confidence, sigma_m, now, self.settings)
         if state is State.LOST and tracked:
             self.counts[Event.LOST] += 1
+        self._was_given = self._was_given and state is State.LOCALIZING
         self._fix = Fix(self._chosen_pose(estimate), estimate.covariance, now)
         self.last = Localization(
             stamp_ns=stamp_ns,

@@ -326,6 +326,16 @@ def test_a_given_pose_is_rested_on_until_the_images_decide(world_map):
     assert not localizer.rests_on_given_pose
 
 
+def test_a_given_pose_that_images_confirmed_is_not_rested_on_once_it_is_imprecise(world_map):
+    localizer, _ = localizer_with(world_map)
+    drive_straight(localizer, 5.0)
+    localizer.set_pose(GaussianPrior(np.zeros(3), 0.01 * np.eye(3)), 0)
+    assert localizer.add_described(SECOND, None).state is State.TRACKING
+    localizer.configure(LocalizerSettings(max_tracking_sigma_m=0.05))
+    assert localizer.add_described(2 * SECOND, None).state is State.LOCALIZING
+    assert not localizer.rests_on_given_pose
+
+
 def test_starts_again_anywhere_on_request_and_after_a_jump_of_time(world_map):
     localizer, pose_filter = localizer_with(world_map)
     drive_straight(localizer, 1.0)
