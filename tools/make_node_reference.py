@@ -71,7 +71,7 @@ Nav2 drives by the transform, not by `status`. It is therefore sent only while t
 trusted: in the states `tracking` and `degraded`, and after an `initialpose` until images confirm or
 refute it. Without images, odometry carries it for at most `dead_reckoning_max_seconds` and up to a
 standard deviation of `dead_reckoning_max_sigma`. Then it stops, `status` gives the reason, and it
-resumes with the first image that confirms the pose. Its stamps are those of the odometry plus at
+resumes with an image after which both are kept again. Its stamps are those of the odometry plus at
 most `transform_tolerance`; at an image's stamp it agrees with the pose of that image.
 
 ## The odometry's noise
@@ -183,7 +183,8 @@ own again.
 # Every topic and service needs its line here: one that has none, or is no more, is an error.
 PUBLISHED = {
     "pose": "the pose with its covariance, at the stamp of the image it comes from; kept for late "
-    "subscribers. While lost or uninitialized its covariance says so",
+    "subscribers. While it is not tracked its covariance is that of the whole belief, and its "
+    "standard deviation at least 2 m while lost",
     "/tf": "the transform from `global_frame_id` to `odom_frame_id`, stamped as the odometry is, "
     "while the pose can be trusted",
     "belief": "the map's poses coloured by weight: positive blue, negative orange; made only while "
@@ -202,12 +203,12 @@ PUBLISHED = {
     "made only while somebody subscribes",
     "floor_plan": "the map's floor plan, where it has one, once, kept for late subscribers",
     "map_poses": "the map's poses, once, kept for late subscribers",
-    "path": "the poses so far",
+    "path": "the tracked poses so far, at most once a second; made only while somebody subscribes",
     "state": "the state and the standard deviation as a text at the pose, in the state's colour; "
     "made only while somebody subscribes",
-    "status": "state, evidence and latency after each image",
+    "status": "state, evidence and latency after each image, and once a second",
     "bond": "heartbeats to Nav2's lifecycle manager; where bond is installed",
-    "/diagnostics": "once a second: state, rates, ages, latencies, dropped frames, resets",
+    "/diagnostics": "once a second: the same as `status`, or that the node is not active",
 }
 SUBSCRIBED = {
     "odom": "wheel odometry; its frame must be `odom_frame_id`. With `odom_source: tf` the node "
@@ -216,7 +217,8 @@ SUBSCRIBED = {
     "image/compressed": "JPEG or PNG images, with `image_transport: compressed` (the default)",
     "camera_info": "the camera's calibration, beside the images' topic or as `camera_info_topic` "
     "says; once a second",
-    "/tf": "the camera's mount, until it is known; with `odom_source: tf` the odometry",
+    "/tf": "the camera's mount, until it is known, and whether its joints move it; with "
+    "`odom_source: tf` the odometry",
     "/tf_static": "the camera's mount",
     "initialpose": "a pose set by hand, as from RViz; its frame must be `global_frame_id`; kept "
     "where the node is configured but not active yet",

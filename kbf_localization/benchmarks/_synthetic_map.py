@@ -33,7 +33,7 @@ class Corridor:
     """A path of straight lanes joined by half circles, and what a camera sees along it.
 
     About every metre there is an anchor: counts of words drawn for it alone, over counts that
-    common to the whole building. Between anchors the counts are interpolated, so that the
+    the whole building has in common. Between anchors the counts are interpolated, so that the
     similarity of two places falls with the path between them, to that of unrelated places.
     """
 

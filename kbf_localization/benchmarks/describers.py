@@ -1,4 +1,4 @@
-"""Describers side by side: time and room an image takes, and how well they localize, day and night.
+"""Describers side by side: time and bytes of an image, and how well they localize, day and night.
 
 Two networks need no download: one of fixed random convolutions, and the same with a projection that
 is trained here, in seconds, on other simulated offices. Your own network is measured by `kbf

@@ -182,7 +182,7 @@ def _core(training_map: TrainingMap, frames: list[bytes], odometry: Any) -> list
 
 @dataclass(frozen=True)
 class _Through:
-    """What was measured through the node; the CPU time as a fraction of one core."""
+    """What was measured through the node; `cpu_percent` of one core."""
 
     latency_ms: list[float]
     service_ms: list[float]

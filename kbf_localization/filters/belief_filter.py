@@ -1,10 +1,10 @@
 """The kernel Bayes filter on a belief of Gaussian points with a null hypothesis.
 
-At every image each component is predicted by the odometry (Mb-KSR of a Gaussian point, exact) and
-updated by the pose that the image measures there. Once the robot has moved by half of the map's
-own scale, a kernel step: all components compete in one kernel Bayes' rule, posterior weight outside
-their association gates becomes new components, and what the map cannot represent goes to the null
-hypothesis.
+At every image each component is predicted by the odometry (Mb-KSR of a Gaussian point, exact), and
+the heaviest are updated by the poses that the image measures there. Once the robot has moved by
+half of the map's own scale, or by a tenth while no component is confirmed, a kernel step: all
+components compete in one kernel Bayes' rule, posterior weight outside their association gates
+becomes new components, and of what the map cannot represent a part goes to the null hypothesis.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class BeliefFilter:
         continuity: Continuity,
         everything: bool,
     ) -> tuple[Association, ...]:
-        """Return what the image says round the components: the heaviest, or `everything`."""
+        """Return what the image says round the heaviest and the published, or `everything`."""
         if continuity.frozen:
             return ()
         found = []
@@ -358,7 +358,7 @@ class BeliefFilter:
         weights[:count] += (1.0 - prior.coverage) * prior.moved.masses
         if fit.by_landmarks:
             weights[count:] *= np.exp(UNVERIFIED_BIRTH)
-        # Where landmarks measure the pose, they alone weigh the place.
+        # Where landmarks measure the pose, they alone decide on the place.
         by_landmarks = np.array(
             [
                 *(prior.moved.masses * np.exp(fit.renewal * landmark_ratios(prior.own))),
@@ -446,7 +446,7 @@ class BeliefFilter:
         continuity: Continuity,
         record: Step,
     ) -> Estimate:
-        """Return the estimate; odometry is blamed where a confirmed pose was wrong."""
+        """Return the estimate; inflate the motion noise where a confirmed pose was wrong."""
         seen_now = SeenNow(tuple(seen), weighted.births, weighted.best_fit, continuity)
         renewal = self._renewal(moved.travel, continuity)
         self._publisher.update(self._belief, seen_now, moved.motion, moved.travel, renewal)

@@ -388,7 +388,8 @@ HAZARD_TO_MAP = 0.5
 """Fraction of the hazard that goes to the map prior; the rest goes to the null hypothesis."""
 
 RETURN_PER_TRAVEL, FIRST_RETURN = 0.3, 0.5
-"""Fraction of the null weight that comes back to the map prior, for each travel, and at first."""
+"""Fraction of the null weight that comes back to the map prior, for each travel; and at the first
+image, or where the images jump."""
 
 OFF_MAP_PER_TRAVEL = 0.02
 """Fraction, for each travel, of what the map cannot represent of a component that leaves it."""

@@ -20,7 +20,8 @@ from kbf_localization.geometry import wrap_angle
 from kbf_localization.training_map.calibration import SimilarityModel
 
 MAX_COMPONENTS = 24
-"""Components that are kept: enough for eight look-alikes of a place, and what they leave behind."""
+"""Components that are kept beside the published: enough for eight look-alikes of a place, and what
+they leave behind."""
 
 MIN_PROBABILITY = 1e-5
 """Components below it are pruned, except the published component."""

@@ -243,13 +243,15 @@ BEST_ROWS = 40
 """Best matches over the map at which components may be added."""
 
 MAX_ACTIVE_ROWS = 256
-"""Rows in one kernel Bayes' rule: its cost grows with their cube."""
+"""Rows that the components make active in one kernel Bayes' rule, beside the image's best matches:
+its cost grows with their cube."""
 
 ASSOCIATION_GATE = 0.5
 """Separation, in the map's scales, within which a row is a component's."""
 
 MIN_BIRTH_FRACTION = 1e-3
-"""Of the posterior weight: a place of no component with less of it gives no component."""
+"""Of the posterior weight, on the heaviest row of a place of no component: with less no component
+is born there."""
 
 CELL_REACH = 3.0
 """Kernel widths beyond which map poses do not count as one cell."""

@@ -262,7 +262,7 @@ class MapProjection:
 
 
 KERNEL_REACH = 6.0
-"""Kernel widths beyond which k_X is left out: it is 2e-8 of its highest value there."""
+"""Kernel widths beyond which k_X is left out: it is 1.5e-8 of its highest value there."""
 
 
 def scattered_weights(

@@ -138,7 +138,7 @@ def _axes(rays: Array) -> Array:
 
 
 def cross(first: Array, second: Array) -> Array:
-    """Return the vector products (..., 3), in a quarter of the time of `np.cross`."""
+    """Return the vector products (..., 3), in about half of the time of `np.cross`."""
     (a, b, c), (x, y, z) = ((part[..., 0], part[..., 1], part[..., 2]) for part in (first, second))
     found = np.empty(np.broadcast_shapes(first.shape, second.shape))
     found[..., 0] = b * z - c * y

@@ -41,8 +41,8 @@ MAX_RAY_DIFFERENCE_RAD, MAX_CENTRE_DIFFERENCE_M = 0.01, 0.02
 measure of the mount."""
 
 MAX_LOG_RATIO = 4.0
-"""Bound of one fix's evidence: about as many held-out images have taught it, and look-alikes have
-landmarks too."""
+"""Bound of one fix's evidence: e⁴ is about the number of held-out images that have taught it, and
+look-alikes have landmarks too."""
 
 _KEYS = {"camera", "mount", "sigma_px", "attitude_sigma", "covariance", "evidence"}
 

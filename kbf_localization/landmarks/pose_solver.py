@@ -152,14 +152,14 @@ class LandmarkFix:
     """A pose measured by landmarks.
 
     `pose` (3,) and `covariance` (3, 3), which is the inverse of the normal matrix, times max(1,
-    chi² / dof) and matched / inliers; a `Calibration` turns it into that of the true error. `state`
+    chi² / dof) and matched / inliers; `LandmarkMap` turns it into that of the true error. `state`
     (6,) adds height, pitch, roll. `inliers` of `matched` keypoints with a match agree, of `visible`
     landmarks that the image should show. `matched_fraction` = inliers / visible. `spread` in [0, 1]
     is the fraction of the image's cells that hold inliers. `keypoints`, `points` (i, 3),
     `landmarks` (rows of the table's image and number in it, (i, 2)) and `residuals_px` (i, 2) are
     the inliers. `innovation` (3,) is the pose minus the prior's: a turned mount shows as a constant
-    innovation of the heading. `log_likelihood_ratio` of the place against another is
-    known once a `Calibration` has been applied.
+    innovation of the heading. `log_likelihood_ratio` is that of the place against another, which
+    `LandmarkMap` knows; 0 until then.
     """
 
     pose: Array

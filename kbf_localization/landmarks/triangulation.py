@@ -25,7 +25,7 @@ PARTNERS = 10
 BASELINE_M = (0.04, 1.2)
 """Nearer images show no parallax, farther images another view."""
 FEW_PARTNERS = 4
-"""With fewer at these baselines, as in a fast or sparse drive, the nearest beyond serve."""
+"""With fewer at these baselines, as in a fast or sparse drive, the nearest of all serve."""
 FARTHEST_BASELINE_M = 6.0
 """A fifth of the farthest landmark's depth: its direction changes by 0.2 rad."""
 UNIT_BASELINE_M = 0.5 * BASELINE_M[0]

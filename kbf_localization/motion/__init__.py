@@ -1,1 +1,1 @@
-"""The odometry motion model."""
+"""Odometry: its motion model, its noise, its readings and dead reckoning by them."""

@@ -19,7 +19,8 @@ from kbf_localization.geometry import motion_jacobian, relative, wrap_angle
 from kbf_localization.limits import MAX_SIGMA_M, MAX_SIGMA_RAD
 
 OUTLIER_VARIANCES = 9.0
-"""Squared errors beyond so many variances count as faults of the recording, not of the wheels."""
+"""Bound of a squared error in the fit. Four times as much is a fault of the recording, not of the
+wheels."""
 
 MIN_RELATIVE_ERROR = 0.02
 """No wheel errs by less than 2 % of the path: a recording that does has its poses from odometry."""
@@ -40,7 +41,7 @@ def triple(values: ArrayLike) -> Triple:
 
 @dataclass(frozen=True)
 class MotionNoise:
-    """Hold Q(u): variances of the odometry's error forward, left and in heading, (3,) each.
+    """Q(u): variances of the odometry's error forward, left and in heading, (3,) each.
 
     They grow with the distance driven, `per_metre`, and with the angle turned, `per_radian`, so
     that many short steps add up to one long step. `set_aside` windows of the drives erred so much

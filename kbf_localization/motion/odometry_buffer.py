@@ -1,4 +1,4 @@
-"""The last minute of odometry: poses at the images' stamps, and dead reckoning with covariance."""
+"""The latest odometry: poses at the images' stamps, and dead reckoning with covariance."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class NodeParameter:
 
 _FULL_TURN_RAD = 2.0 * math.pi
 _MAX_TOPIC_LENGTH = 247
-"""As rmw has it, which adds a prefix to DDS's 255."""
+"""As rmw has it, whose prefix takes the rest of DDS's 255."""
 
 
 def _path_problem(path: str) -> str | None:
@@ -349,7 +349,7 @@ PARAMETERS: tuple[NodeParameter, ...] = (
     NodeParameter(
         "odometry_patience",
         1.0,
-        "Seconds that an image waits for odometry of its own time before it is dropped.",
+        "Seconds that an image waits for odometry of its time before it is dropped.",
         (0.01, 60.0),
         live=True,
     ),

@@ -9,7 +9,7 @@ The wait set: rclpy's executors build a wait set of all entities for every messa
 odometry messages and 30 compressed images a second takes 3.8 % of a core by a wait set of these two
 subscriptions, 2.4 % while the robot stands and messages are read together, and 10.9 % by a
 SingleThreadedExecutor with these subscriptions alone (14.5 % where it also deserializes): more than
-the 8 % that the whole node may take while it stands.
+the whole node takes while the robot stands (docs/performance.md).
 """
 
 from __future__ import annotations

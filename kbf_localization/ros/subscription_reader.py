@@ -39,8 +39,8 @@ from kbf_localization.ros.rclpy_internals import (
 _ERROR_PAUSE_S = 0.1
 """Pause after an error of the middleware."""
 _WAIT_NS, _STANDING_WAIT_NS = 200_000_000, 50_000_000
-"""The second is longer than the period of a camera's images, so that each wakes the thread once,
-and keeps the transform at 20 Hz where there are none."""
+"""The second is longer than the period of a camera of 30 Hz, so that each image wakes the thread
+once, and keeps the transform at 20 Hz where there are none."""
 _BATCH_SIZE = 200
 """Messages taken from one topic before the others get their turn."""
 

@@ -1,6 +1,6 @@
 """Transforms of tf: the robot's odometry, and where the camera is mounted.
 
-A small buffer of its own in place of tf2_ros, which PyPI does not have.
+A small buffer stands in for tf2_ros, which PyPI does not have.
 """
 
 from __future__ import annotations

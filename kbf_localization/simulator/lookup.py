@@ -1,4 +1,4 @@
-"""All textures in one atlas, and where in it the colour of each pixel of a image lies."""
+"""All textures in one atlas, and where in it the colour of each pixel of an image lies."""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ def _draw(
 def walkers_along(stamps_ns: Stamps, poses: Array, seed: int, drive: int) -> list[list[Walker]]:
     """Return who is about at each frame: people come towards the robot along its own path.
 
-    A person meets the robot about every `MEETING_S` seconds, at 1.2 m/s, half a metre to one side.
+    A person sets out 2 s + `MEETING_S` after the last on average, at 1.2 m/s, half a metre to one
+    side.
     """
     rng = np.random.default_rng([seed, 10, drive])
     travelled = np.r_[0.0, np.cumsum(np.hypot(*np.diff(poses[:, :2], axis=0).T))]

@@ -105,7 +105,7 @@ def _fits(box: Box, plan: FloorPlan, others: list[Box], routes: cKDTree) -> bool
 
 
 def plan_office(seed: int) -> FloorPlan:
-    """Return the office of this seed, some 28 by 18 m, with round trips into each open room."""
+    """Return the office of this seed, some 26 by 17 m, with round trips into each open room."""
     rng = np.random.default_rng([seed, 1])
     nx, ny = 74, 48
     rooms = np.zeros((ny, nx), dtype=np.int16)

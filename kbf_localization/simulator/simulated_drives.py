@@ -115,7 +115,6 @@ _MAX_DRIVE = 1_500_000
 _BLOCK, _BLOCK_HOURS = 1000, 100
 """Drives of a block are an hour apart, blocks so many hours: the last drive is in 2023, and ROS's
 seconds end in 2038."""
-"""An hour each: stamps stay within 64 bits of nanoseconds."""
 
 
 def simulate(

@@ -81,7 +81,7 @@ def read_trajectory(path: Path) -> Trajectory:
 def perturbed(trajectory: Trajectory, rng: np.random.Generator, start_ns: int) -> Trajectory:
     """Return another drive along the same path: other offsets, headings, pace and exposure times.
 
-    Offsets wander smoothly (correlated over some 20 s); gaps of the original are left out, and
+    Offsets wander smoothly (correlated over some 16 s); gaps of the original are left out, and
     images come every FRAME_S as in the original.
     """
     from scipy.ndimage import gaussian_filter1d

@@ -1,1 +1,1 @@
-"""From an image to its spatial pyramid, and the kernel between pyramids."""
+"""What images are compared by: descriptions and their kernels, keypoints, and cameras."""

@@ -74,7 +74,7 @@ PRIOR_PRECISION = np.array(
 KEPT_LENSES = 6
 """Lenses whose rays are kept: those of a numeric derivative."""
 _DIFFERENCE = 1e-4
-"""Step of the numeric derivatives: of log f, k1 and radians."""
+"""Step of the numeric derivatives: of log f, k1, radians, metres and rad/s."""
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ class EpipolarProblem:
         return float(np.minimum(squares, limit_px**2).mean())
 
     def search(self) -> CameraState:
-        """Return the best focal length and direction of a grid, upright unless it fits worse."""
+        """Return the best focal length and direction of a grid; upside down if that is clear."""
         matches = self.matches.thinned(GRID_MATCHES)
         known = matches.mount is not None
         some = EpipolarProblem(matches, self.width, self.height, self.panorama, coarse=True)

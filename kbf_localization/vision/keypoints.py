@@ -34,7 +34,7 @@ FIRST_SIGMA_PX = 1.0
 CAMERA_SIGMA_PX = 0.5
 """Smoothing that an image has already (Lowe)."""
 MIN_EXTREMUM = 1.0
-"""Least difference of Gaussians in grey levels: Lowe's 0.04 / 3 of 255 is 3.4."""
+"""Least difference of Gaussians in grey levels: OpenCV's 0.04 / 3 of 255 is 3.4."""
 EDGE_RATIO = 10.0
 """Largest ratio of principal curvatures (Lowe)."""
 CELL_SIGMAS = 3.0
@@ -217,7 +217,7 @@ def _describe(image: Image, extrema: _Extrema) -> Floats:
 
 @lru_cache(maxsize=1)
 def _window() -> Floats:
-    """Apply two boxes of 5 pixels, one after the other, along an axis: a triangle of 9."""
+    """Return the window of two boxes of 5 pixels, one after the other: a triangle of 9."""
     box = np.full(WINDOW_PX, 1.0 / WINDOW_PX)
     return np.asarray(np.convolve(box, box), dtype=np.float32)
 
@@ -242,7 +242,7 @@ LARGEST_PX2 = 480 * 360
 By area, wide images and portraits keep as much detail as others."""
 
 DETECTION_CONTRAST = 0.015
-"""SIFT's contrast threshold; lower than Lowe's 0.04, since the strongest are taken anyway."""
+"""SIFT's contrast threshold; lower than OpenCV's 0.04, since the strongest are taken anyway."""
 
 MAX_RATIO = 0.85
 """Lowe's ratio of the distances to the nearest and the second nearest descriptor."""

@@ -19,7 +19,7 @@ from kbf_localization.vision.camera.base import (
 )
 
 MAX_ANGLE_RAD = np.radians(85.0)
-"""A pinhole sees nothing further from its axis: the focal plane would be 11 focal lengths wide."""
+"""A pinhole sees nothing further from its axis: the focal plane would reach 11 focal lengths."""
 _RADII = np.tan(np.linspace(0.0, MAX_ANGLE_RAD, 1024))
 """Radii at which the radial distortion is tabulated, in focal lengths."""
 _NEWTON_STEPS = 12
