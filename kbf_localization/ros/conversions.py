@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import array
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -76,19 +75,8 @@ def quaternion(yaw: float) -> Quaternion:
 
 def planar_pose(pose: Pose) -> Array:
     """Return (x, y, heading) of a pose; ValueError where it is too far off or no rotation."""
-    return planar(seven_numbers(pose))
-
-
-def seven_numbers(pose: Pose) -> tuple[float, ...]:
-    """Return x, y, z and the quaternion's x, y, z, w."""
-    at, turn = pose.position, pose.orientation
-    return at.x, at.y, at.z, turn.x, turn.y, turn.z, turn.w
-
-
-def planar(pose: Iterable[float]) -> Array:
-    """Return `planar_pose` of a pose's `seven_numbers`."""
-    x, y, _, *turn = pose
-    result = np.array([x, y, heading(*turn)])
+    x, y, turn = pose.position.x, pose.position.y, pose.orientation
+    result = np.array([x, y, heading(turn.x, turn.y, turn.z, turn.w)])
     if not (math.isfinite(x) and math.isfinite(y)):
         raise ValueError("position is not finite")
     if max(abs(x), abs(y)) > FARTHEST_M:

@@ -16,7 +16,6 @@ import numpy as np
 from geometry_msgs.msg import PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from tf2_msgs.msg import TFMessage
 
@@ -25,6 +24,7 @@ from kbf_localization.arrays import Image as GreyImage
 from kbf_localization.errors import ParameterError
 from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
+from kbf_localization.geometry import planar_block
 from kbf_localization.localization import Localization, Localizer, State
 from kbf_localization.localization.localizer import FilterReset
 from kbf_localization.ros.camera import CameraInfoFields, CameraMonitor, camera_info_name
@@ -32,7 +32,6 @@ from kbf_localization.ros.conversions import (
     ImageError,
     decode,
     nanoseconds,
-    planar,
     planar_covariance,
     planar_pose,
 )
@@ -41,13 +40,10 @@ from kbf_localization.ros.lifecycle import SafeLifecycleNode
 from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.startup import localizer_settings
 from kbf_localization.ros.subscription_reader import (
-    UNREADABLE,
     ImageWorker,
     PendingImage,
     SubscriptionReader,
     Topic,
-    read_odometry,
-    stamp_of,
 )
 from kbf_localization.ros.timeline import RateLimit, Timeline
 from kbf_localization.ros.transforms import MountTransform, TransformChain
@@ -182,7 +178,11 @@ class LocalizerServer:
         odom_qos = _qos(values["odom_queue_depth"], values["odom_reliability"])
         image_qos = _qos(max(5, values["image_queue_depth"]), values["image_reliability"])
         images = Topic(
-            self._image_topic, self._image_type, image_qos, self._on_image, serialized=True
+            self._image_topic,
+            self._image_type,
+            image_qos,
+            self._on_image,
+            self._on_unreadable_image,
         )
         # A short queue must be emptied at once.
         patient = values["odom_queue_depth"] >= _MIN_PATIENT_DEPTH
@@ -191,7 +191,7 @@ class LocalizerServer:
             Odometry,
             odom_qos,
             self._on_odometry,
-            serialized=True,
+            self._on_unreadable_odometry,
             patient=patient,
             finished=self._odometry_taken,
         )
@@ -204,17 +204,17 @@ class LocalizerServer:
             CameraInfo,
             _qos(1, "best_effort"),
             self._camera.on_info,
+            self._on_unreadable,
             steady=False,
             wanted=lambda: self._camera.wants_info,
-            unreadable=self._on_unreadable,
         )
         static = Topic(
             "/tf_static",
             TFMessage,
             static_qos,
             self._on_static_transforms,
+            self._on_unreadable,
             steady=False,
-            unreadable=self._on_unreadable,
         )
         if values["odom_source"] == "tf":
             odometry = Topic(
@@ -222,8 +222,8 @@ class LocalizerServer:
                 TFMessage,
                 odom_qos,
                 self._on_transforms,
+                self._on_unreadable,
                 finished=self._odometry_taken,
-                unreadable=self._on_unreadable,
             )
             return odometry, static, images, info
         moving = Topic(
@@ -231,9 +231,9 @@ class LocalizerServer:
             TFMessage,
             _qos(100, "best_effort"),
             self._on_mount_transforms,
+            self._on_unreadable,
             steady=False,
             wanted=lambda: self._camera.wants_tf,
-            unreadable=self._on_unreadable,
         )
         return odometry, images, info, static, moving
 
@@ -412,15 +412,14 @@ class LocalizerServer:
                 "from the nearest map pose: images cannot confirm it there",
             )
 
-    def _on_odometry(self, cdr: bytes) -> None:
+    def _on_odometry(self, message: Odometry) -> None:
         self._odometry_received += 1
         try:
-            message = read_odometry(cdr)
-            pose = planar(message.pose.tolist())
-        except UNREADABLE as error:
+            pose = planar_pose(message.pose.pose)
+        except ValueError as error:
             self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
             return
-        frame, expected = message.frame_id.lstrip("/"), self._values["odom_frame_id"]
+        frame, expected = message.header.frame_id.lstrip("/"), self._values["odom_frame_id"]
         if frame and frame != expected:
             self.refuse(
                 Event.ODOMETRY_WRONG_FRAME,
@@ -434,7 +433,15 @@ class LocalizerServer:
                 f"odometry is of '{base}', not of base_frame_id '{expected}': the pose will be "
                 f"that of '{base}'",
             )
-        self._add_odometry(message.stamp_ns, pose, message.covariance)
+        stamp_ns = nanoseconds(message.header.stamp)
+        self._add_odometry(stamp_ns, pose, planar_block(message.pose.covariance))
+
+    def _on_unreadable_odometry(self, error: Exception) -> None:
+        self._odometry_received += 1
+        self.refuse(Event.ODOMETRY_INVALID, f"odometry is not used: {error}")
+
+    def _on_unreadable_image(self, error: Exception) -> None:
+        self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
 
     def _on_unreadable(self, error: Exception) -> None:
         self.refuse(
@@ -481,12 +488,8 @@ class LocalizerServer:
         self._moved()
         self._worker.odometry_arrived()
 
-    def _on_image(self, cdr: bytes) -> None:
-        try:
-            stamp_ns = stamp_of(cdr, self._image_type)
-        except UNREADABLE as error:
-            self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
-            return
+    def _on_image(self, message: Image | CompressedImage) -> None:
+        stamp_ns = nanoseconds(message.header.stamp)
         correction_ns = round(self._values["camera_time_offset"] * 1e9)
         newest_ns = self.localizer.newest_odometry_ns
         missing = self._health.arrived(stamp_ns, correction_ns, newest_ns)
@@ -494,13 +497,12 @@ class LocalizerServer:
         if not self._image_rate.admits(stamp_ns, self._values["max_image_rate"]):
             self.localizer.count(Event.IMAGE_ABOVE_RATE)
             return
-        self._worker.submit(stamp_ns + correction_ns, cdr)
+        self._worker.submit(stamp_ns + correction_ns, message)
 
     def _decode(self, pending: PendingImage) -> GreyImage:
-        message = deserialize_message(pending.message, self._image_type)
-        image = decode(message)
+        image = decode(pending.message)
         height, width = image.shape
-        self._camera.on_image(message.header.frame_id, width, height)
+        self._camera.on_image(pending.message.header.frame_id, width, height)
         return image
 
     def _process(self, pending: PendingImage) -> None:
@@ -510,7 +512,7 @@ class LocalizerServer:
             localization = self.localizer.add_image(
                 pending.stamp_ns, lambda: self._decode(pending), in_haste=pending.overtakes
             )
-        except (ImageError, *UNREADABLE) as error:
+        except ImageError as error:
             self.refuse(Event.IMAGE_INVALID, f"an image is not used: {error}")
             return
         except FilterReset as error:

@@ -1,15 +1,12 @@
 """The threads that take messages: one reads sensor subscriptions, one describes and filters images.
 
 The reader waits by a wait set of these few subscriptions alone (`rclpy_internals` has the figures).
-Fields are read from serialized messages: rclpy makes every nested message several times over, so
-that an Odometry costs it several times what is needed of it, and of an image that is not used only
-the stamp is needed. The layout is OMG's plain CDR (XCDR1), in which rmw implementations give them;
-another representation is left to the middleware's own reader.
+It takes bytes and deserializes them by itself, so that bytes that are no message are reported
+whatever the middleware: some pass over them in silence.
 """
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections import deque
@@ -17,16 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from nav_msgs.msg import Odometry
 from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
 
-from kbf_localization.arrays import Array
 from kbf_localization.events import Event
-from kbf_localization.geometry import planar_block
-from kbf_localization.ros.conversions import nanoseconds, seven_numbers
 from kbf_localization.ros.diagnostics import TopicWatch
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
 from kbf_localization.ros.rclpy_internals import (
@@ -49,22 +41,20 @@ _BATCH_SIZE = 200
 class Topic:
     """A topic to read and the callback of its messages; a `steady` topic must not fall silent.
 
-    The callback gets the message, or its bytes where the topic is `serialized`. Messages of a
-    `patient` topic are read together with those of others while the robot stands. Messages stay in
-    the middleware's queue while the topic is not `wanted`. `finished` is called after messages that
-    were read together, `unreadable` for bytes that are no message.
+    Messages of a `patient` topic are read together with those of others while the robot stands.
+    Messages stay in the middleware's queue while the topic is not `wanted`. `finished` is called
+    after messages that were read together, `unreadable` for bytes that are no message.
     """
 
     name: str
     type: type
     qos: QoSProfile
     callback: Callable[[Any], None]
+    unreadable: Callable[[Exception], None]
     steady: bool = True
-    serialized: bool = False
     patient: bool = False
     wanted: Callable[[], bool] = lambda: True
     finished: Callable[[], None] = lambda: None
-    unreadable: Callable[[Exception], None] | None = None
 
 
 class SubscriptionReader:
@@ -140,19 +130,18 @@ class SubscriptionReader:
         watch = self.watches[topic.name]
         count = 0
         while count < _BATCH_SIZE and not self._closing and topic.wanted():
-            try:
-                taken = take(subscription, topic.type, topic.serialized)
-            except RMWError as error:
-                if topic.unreadable is None:
-                    raise
-                count += 1
-                self._call(topic.unreadable, error)
-                continue
+            taken = take(subscription, topic.type)
             if taken is None:
                 break
             count += 1
-            watch.arrived(taken[1].get("publication_sequence_number"))
-            self._call(topic.callback, taken[0])
+            cdr, information = taken
+            watch.arrived(information.get("publication_sequence_number"))
+            try:
+                message = deserialize_message(cdr, topic.type)
+            except RMWError as error:
+                self._call(topic.unreadable, error)
+                continue
+            self._call(topic.callback, message)
         if count:
             self._call(topic.finished)
 
@@ -163,105 +152,13 @@ class SubscriptionReader:
             self._failed(error)
 
 
-UNREADABLE = (ValueError, RMWError)
-"""Exceptions for bytes that are no message of the type."""
-_BYTE_ORDERS = {b"\x00\x00": ">", b"\x00\x01": "<"}
-_ENCAPSULATION_BYTES = 4
-"""Header before the content; alignment counts from its end."""
-
-
-@dataclass(frozen=True)
-class OdometryFields:
-    """The used fields of a nav_msgs/Odometry; `pose` (7,) is x, y, z, quaternion x, y, z, w.
-
-    `covariance` (3, 3) is that of (x, y, heading), unchecked.
-    """
-
-    stamp_ns: int
-    frame_id: str
-    child_frame_id: str
-    pose: Array
-    covariance: Array
-
-
-def stamp_of(cdr: bytes, kind: type) -> int:
-    """Return the stamp in nanoseconds of a serialized message that begins with a header."""
-    if cdr[:2] not in _BYTE_ORDERS:
-        return nanoseconds(deserialize_message(cdr, kind).header.stamp)
-    return _Content(cdr).stamp_ns()
-
-
-def read_odometry(cdr: bytes) -> OdometryFields:
-    """Read a serialized nav_msgs/Odometry; ValueError where it is cut short."""
-    if cdr[:2] not in _BYTE_ORDERS:
-        # Another representation, which only the middleware can read.
-        message = deserialize_message(cdr, Odometry)
-        return OdometryFields(
-            nanoseconds(message.header.stamp),
-            message.header.frame_id,
-            message.child_frame_id,
-            np.array(seven_numbers(message.pose.pose)),
-            planar_block(message.pose.covariance),
-        )
-    content = _Content(cdr)
-    stamp_ns, frame_id, child_frame_id = content.stamp_ns(), content.string(), content.string()
-    pose_and_covariance = content.doubles(7 + 36)
-    return OdometryFields(
-        stamp_ns,
-        frame_id,
-        child_frame_id,
-        pose_and_covariance[:7],
-        planar_block(pose_and_covariance[7:]),
-    )
-
-
-class _Content:
-    """Reads one field after the other."""
-
-    def __init__(self, cdr: bytes) -> None:
-        self._cdr, self._order = cdr, _BYTE_ORDERS[cdr[:2]]
-        self._at = _ENCAPSULATION_BYTES
-
-    def stamp_ns(self) -> int:
-        seconds, nanoseconds = self._unpack("iI", 8)
-        return int(seconds) * 1_000_000_000 + int(nanoseconds)
-
-    def string(self) -> str:
-        self._align(4)
-        size = int(self._unpack("I", 4)[0])
-        end = self._at + size
-        if not 0 < size <= len(self._cdr) - self._at:
-            raise ValueError("message is cut short")
-        text, self._at = self._cdr[self._at : end - 1], end
-        return text.decode("utf-8", errors="replace")
-
-    def doubles(self, count: int) -> Array:
-        self._align(8)
-        end = self._at + 8 * count
-        if len(self._cdr) < end:
-            raise ValueError("message is cut short")
-        numbers = np.frombuffer(self._cdr, f"{self._order}f8", count, self._at)
-        self._at = end
-        return numbers.astype(np.float64)
-
-    def _align(self, size: int) -> None:
-        self._at += -(self._at - _ENCAPSULATION_BYTES) % size
-
-    def _unpack(self, layout: str, size: int) -> tuple[float, ...]:
-        if len(self._cdr) < self._at + size:
-            raise ValueError("message is cut short")
-        values = struct.unpack_from(self._order + layout, self._cdr, self._at)
-        self._at += size
-        return values
-
-
 MAX_UNCOVERED_IMAGES = 64
 """Images that may wait for odometry; enough for odometry that is late by two seconds."""
 
 
 @dataclass(frozen=True)
 class PendingImage:
-    """A serialized image message, its stamp and when it arrived (`time.perf_counter`).
+    """An image message, its stamp and when it arrived (`time.perf_counter`).
 
     `overtakes`: older images were dropped, since there was no time for them.
     """

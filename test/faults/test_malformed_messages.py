@@ -64,8 +64,8 @@ def test_bytes_that_are_no_message(survival: Survival, made) -> None:  # type: i
 
 
 def test_a_flood_of_bytes_that_are_no_calibration_or_transform(survival: Survival) -> None:
-    """Images and odometry are read as before; Fast DDS passes such bytes over by itself."""
-    robot = survival.robot
+    """They are counted; images and odometry are read as before."""
+    robot, refused = survival.robot, survival.robot.count("message_invalid")
     qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     publishers = [
         robot.node.create_publisher(kind, name, qos)
@@ -77,6 +77,7 @@ def test_a_flood_of_bytes_that_are_no_calibration_or_transform(survival: Surviva
             for size in range(4, 54):
                 publisher.publish(LITTLE_ENDIAN + b"\xff" * size)
         robot.frame()
+    assert robot.wait_for(lambda: robot.count("message_invalid") > refused), robot.status
     survival.check()
     for publisher in publishers:
         robot.node.destroy_publisher(publisher)

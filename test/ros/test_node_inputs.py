@@ -135,6 +135,8 @@ def _encoded(grey: np.ndarray, encoding: str) -> Image:
 def test_raw_images_of_every_encoding_at_30_hz(world: World, map_file: Path) -> None:
     """One after the other from the same camera; each gets its pose, in the right place."""
     parameters = {"map": str(map_file), "image_transport": "raw", "image_queue_depth": 100}
+    # Best effort may lose one of 300 kB, which is more than a socket's buffer holds.
+    parameters["image_reliability"] = "reliable"
     with robot_with_node(world, parameters) as (robot, process):
         robot.wait_until_heard(camera="raw")
         sent, due = [], time.monotonic()

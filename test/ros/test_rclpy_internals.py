@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rclpy.context import Context
 from rclpy.node import Node
+from rclpy.serialization import deserialize_message
 from std_msgs.msg import Int32
 
 from kbf_localization.ros import rclpy_internals
@@ -64,12 +65,12 @@ def test_wait_set_wakes_for_messages_and_on_request(context: Context) -> None:
     writer.publish(Int32(data=7))
     minute_ns = 60_000_000_000
     assert waiting.wait([other, reader], minute_ns) == [reader]
-    taken = take(reader, Int32, serialized=False)
-    assert taken is not None and taken[0].data == 7
+    taken = take(reader, Int32)
+    assert taken is not None and deserialize_message(taken[0], Int32).data == 7
     assert taken[1]["publication_sequence_number"] == 1
-    assert take(reader, Int32, serialized=False) is None
+    assert take(reader, Int32) is None
     waiting.wake()
     assert waiting.wait([reader, other], minute_ns) == []
-    assert take(reader, Int32, serialized=False) is None
+    assert take(reader, Int32) is None
     waiting.destroy()
     node.destroy_node()
