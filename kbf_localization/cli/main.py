@@ -277,7 +277,8 @@ HELP_DOES_WITHOUT = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
 def import_help() -> None:
     """Import typer's help without the parser of Markdown and the highlighter of tracebacks.
 
-    Stand-ins, which import the real classes when they are called, are there meanwhile.
+    Stand-ins, which import the real classes when they are called, are there meanwhile. Versions of
+    typer that import their help by themselves, such as 0.9, have it whole already.
     """
     stand_ins = {
         module: _stand_in(module, name)
