@@ -1,12 +1,13 @@
 """What images say of drives before one frame holds them: visual odometry, and closures.
 
 Where the wheels slip by some degrees between two images, their matches agree with no point, so that
-nothing but the slip joins them. The pose on the neighbour's points, found as for a closure, bridges
-them.
+nothing but the slip joins them. Their poses on the points of a keyframe nearby, found as for a
+closure, bridge them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,16 +23,23 @@ from kbf_localization.parallel import Workers
 from kbf_localization.pose_graph.anchors import Anchor, anchors_at_keyframes
 from kbf_localization.pose_graph.closures import (
     HELD_APART,
+    MIN_MATCHES,
     Closure,
     Rejected,
     supported,
     verify,
 )
 from kbf_localization.pose_graph.edges import OdometryEdges, odometry_edges
-from kbf_localization.pose_graph.graph import GAUGE_SIGMA, Anchors, adjust_with_odometry
+from kbf_localization.pose_graph.graph import (
+    GAUGE_SIGMA,
+    Anchors,
+    adjust_with_odometry,
+    residuals_of,
+)
 from kbf_localization.pose_graph.keyframes import (
     COARSE_SIGMA_PX,
     FINE_SIGMA_PX,
+    MAX_PATH_M,
     Keyframes,
     TrackBuilder,
     candidates,
@@ -65,29 +73,77 @@ def unlinked(groups: Sequence[PointGroup], keyframes: Keyframes, partners: Seque
     return following[near & (shared[following] < MIN_SHARED_POINTS)]
 
 
-def bridge_pairs(edges: Rows) -> tuple[Rows, Rows]:
-    """Return pairs (query, similar) of the keyframes on both sides of edges (e,), both ways."""
-    return np.concatenate((edges + 1, edges)), np.concatenate((edges, edges + 1))
+def bridge_pairs(
+    edges: Rows, keyframes: Keyframes, landmarks: Sequence[ImageLandmarks | None]
+) -> tuple[Rows, Rows]:
+    """Return pairs (query, similar): the keyframes of edges (e,), and those that may join them.
+
+    They are each other, and the nearest keyframe on each side that has points to be seen.
+    """
+    rich = [
+        row
+        for row, points in enumerate(landmarks)
+        if points is not None and len(points) >= MIN_MATCHES
+    ]
+    pairs: set[tuple[int, int]] = set()
+    for first in edges.tolist():
+        at = bisect_right(rich, first)
+        references = {first, first + 1, *rich[max(at - 1, 0) : at], *rich[at : at + 1]}
+        pairs |= {
+            (end, reference)
+            for reference in references
+            for end in (first, first + 1)
+            if end != reference and _near(keyframes, end, reference)
+        }
+    queries, similar = np.array(sorted(pairs), dtype=np.intp).reshape(-1, 2).T
+    return queries, similar
 
 
-def motions_by_edge(found: Sequence[Closure]) -> dict[int, Closure]:
-    """Return for each edge, by its first keyframe, the motion to the next with most inliers."""
+def _near(keyframes: Keyframes, row: int, other: int) -> bool:
+    driven = abs(float(keyframes.path_m[row] - keyframes.path_m[other]))
+    return bool(keyframes.piece_of[row] == keyframes.piece_of[other]) and driven < MAX_PATH_M
+
+
+def motions_by_edge(edges: Rows, found: Sequence[Closure]) -> dict[int, Closure]:
+    """Return the motion along each of the edges (e,) that images know, by its first keyframe.
+
+    Both ends are posed on the points of one keyframe, perhaps of one of them: that with most
+    inliers.
+    """
+    seen = {(closure.first, closure.second): closure for closure in found}
+    references = sorted({closure.first for closure in found})
     best: dict[int, Closure] = {}
-    for closure in found:
-        edge = min(closure.first, closure.second)
-        if edge in best and best[edge].inliers >= closure.inliers:
-            continue
-        if closure.first != edge:
-            back = relative(closure.motion, np.zeros(3))
-            cos, sin = np.cos(back[2]), np.sin(back[2])
-            # The error of a motion as seen from its other end.
-            turn = np.array([[cos, -sin, -back[1]], [sin, cos, back[0]], [0.0, 0.0, 1.0]])
-            covariance = turn @ closure.covariance @ turn.T
-            closure = replace(
-                closure, first=edge, second=edge + 1, motion=back, covariance=covariance
-            )
-        best[edge] = closure
+    for edge in edges.tolist():
+        for reference in references:
+            ends = [seen.get((reference, end)) for end in (edge, edge + 1)]
+            known = [end for end in ends if end is not None]
+            if len(known) + (reference in (edge, edge + 1)) < 2:
+                continue
+            inliers = min(closure.inliers for closure in known)
+            if edge not in best or best[edge].inliers < inliers:
+                best[edge] = _between(edge, ends, min(known, key=lambda end: end.inliers))
     return best
+
+
+def _between(edge: int, ends: Sequence[Closure | None], weaker: Closure) -> Closure:
+    """Return the motion from one end to the other, both as seen from one keyframe; None is it."""
+    poses = np.stack([np.zeros(3) if end is None else end.motion for end in ends])
+    nothing = np.zeros((3, 3))
+    covariances = [nothing if end is None else end.covariance for end in ends]
+    rows = np.arange(2)
+    motion, by_first, by_second = residuals_of(rows[:1], rows[1:], np.zeros((1, 3)), poses)
+    covariance = sum(
+        jacobian[0] @ of_end @ jacobian[0].T
+        for jacobian, of_end in zip((by_first, by_second), covariances)
+    )
+    return replace(
+        weaker,
+        first=edge,
+        second=edge + 1,
+        motion=motion[0],
+        covariance=np.asarray(covariance),
+        pixels=None,
+    )
 
 
 def bridged(poses: Array, bridges: Mapping[int, Closure], keyframes: Keyframes) -> Array:
@@ -197,8 +253,9 @@ def gather_evidence(
     wheels = np.zeros((len(prepared.drives), 2))
     states = adjust_with_odometry(states, wheels, groups, odometry_edges(keyframes), gauge).states
     landmarks = _landmarks(builder, states, partners)
+    edges = unlinked(groups, keyframes, partners)
     found = verify(
-        bridge_pairs(unlinked(groups, keyframes, partners)),
+        bridge_pairs(edges, keyframes, landmarks),
         prepared.keypoints,
         landmarks,
         prepared.camera,
@@ -206,13 +263,13 @@ def gather_evidence(
         workers,
         no_progress,
     )
-    bridges = motions_by_edge(found)
+    bridges = motions_by_edge(edges, found)
     if bridges:
         states[:, :3] = bridged(states[:, :3], bridges, keyframes)
         points = builder.points(states, partners, COARSE_SIGMA_PX, "joining keyframes")
         groups = [found.group for found in points if found.group is not None]
-        edges = without_slips(odometry_edges(keyframes), bridges)
-        states = adjust_with_odometry(states, wheels, groups, edges, gauge).states
+        joined = without_slips(odometry_edges(keyframes), bridges)
+        states = adjust_with_odometry(states, wheels, groups, joined, gauge).states
         landmarks = _landmarks(builder, states, partners)
     progress(0, 1, "looking for closures")
     pairs = candidates(describe(prepared.keypoints, seed), keyframes)
