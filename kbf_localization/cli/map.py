@@ -154,7 +154,7 @@ def build(
     )
     with show_progress() as progress:
         source = options.with_poses(drives, workers, progress)
-        report_mapping(drives, source, results)
+        report_mapping(drives, source, options, output, results)
         training_map = build_map(
             source.drives,
             poses_from="given",

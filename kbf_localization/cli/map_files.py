@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -118,6 +119,13 @@ def print_map(training_map: TrainingMap, path: Path) -> None:
             "measures the offset from a map pose",
         ),
         *_landmarks(training_map),
+        (
+            "Frame",
+            "its own" if training_map.own_frame else "given",
+            "'kbf map align' moves it into another"
+            if training_map.own_frame
+            else "that of known poses or points",
+        ),
         (
             "Floor plan",
             "none" if plan is None else "{:.1f} x {:.1f} m".format(*plan.size_m),
@@ -324,7 +332,13 @@ def parse_anchor(text: str, drives: Sequence[Drive]) -> Anchor:
     return Anchor(number, stamp, (x, y, math.radians(degrees)))
 
 
-def report_mapping(drives: Sequence[Drive], source: PosedDrives, output: Path | None) -> None:
+def report_mapping(
+    drives: Sequence[Drive],
+    source: PosedDrives,
+    options: MappingOptions,
+    map_path: Path,
+    results: Path | None,
+) -> None:
     """Write `mapping.json` and `mapping.html`, and print the table; nothing for given poses."""
     from kbf_localization.evaluation.mapping_metrics import (
         mapping_metrics,
@@ -336,10 +350,17 @@ def report_mapping(drives: Sequence[Drive], source: PosedDrives, output: Path | 
     estimates = source.estimates
     if estimates is None:
         return
-    folder = ResultsFolder.create("map-build", output)
+    folder = ResultsFolder.create("map-build", results)
     metrics = mapping_metrics(drives, estimates, source.mended)
-    config = {"command": command_line(), "drives": [drive.path for drive in drives]}
-    page = write_mapping(folder, drives, estimates, metrics, config)
+    config = {
+        "command": command_line(),
+        "map": map_path,
+        "drives": [drive.path for drive in drives],
+        **asdict(options),
+    }
+    folder.write_config(config)
+    align = shlex.join(["kbf", "map", "align", str(map_path.resolve())])
+    page = write_mapping(folder, drives, estimates, metrics, config, align)
     print_table("Poses from wheels and images", ("Metric", "Value", "Note"), metric_rows(metrics))
     # Without closures nothing shows the wheels' errors.
     for wheels in estimates.wheels if estimates.closures else ():

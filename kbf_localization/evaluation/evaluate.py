@@ -5,7 +5,6 @@ On a map in its own frame, the truth is brought into that frame first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from kbf_localization.evaluation.description_cache import CachedDescriber, Descr
 from kbf_localization.evaluation.metrics import trajectory_metrics
 from kbf_localization.evaluation.plots import save_plots
 from kbf_localization.evaluation.report import write_drives_report, write_report
-from kbf_localization.evaluation.results import ResultsFolder
+from kbf_localization.evaluation.results import ResultsFolder, numbered_names
 from kbf_localization.evaluation.run import Run, replay, smoothed_run
 from kbf_localization.evaluation.stopwatch import Stopwatch
 from kbf_localization.evaluation.training_data import training_warning
@@ -328,10 +327,7 @@ def _parts(results: Sequence[SourceResult]) -> list[str]:
     """Return each drive's folder within the results: none for one drive, else numbered names."""
     if len(results) == 1:
         return [""]
-    return [
-        f"{number:02d}-{re.sub(r'[^A-Za-z0-9_-]+', '_', result.drive.name)[:60]}/"
-        for number, result in enumerate(results, start=1)
-    ]
+    return [f"{name}/" for name in numbered_names([result.drive for result in results])]
 
 
 def _write_trajectories(folder: ResultsFolder, part: str, result: SourceResult) -> None:

@@ -12,13 +12,14 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.drive import Drive, grey_images
+from kbf_localization.datasets.trajectory import write_tum
 from kbf_localization.evaluation.alignment_page import alignment_widget
 from kbf_localization.evaluation.map_plot import COLOURS
 from kbf_localization.evaluation.metric_texts import metric_text
 from kbf_localization.evaluation.metrics import aligned_errors, relative_over
 from kbf_localization.evaluation.plots import make_figure, save_figure
 from kbf_localization.evaluation.report import CAMERA_NOTE, Plot, Table, write_simple_report
-from kbf_localization.evaluation.results import ResultsFolder, to_plain
+from kbf_localization.evaluation.results import ResultsFolder, numbered_names, to_plain
 from kbf_localization.geometry import (
     compose,
     interpolate,
@@ -292,10 +293,17 @@ def write_mapping(
     estimates: PoseEstimates,
     metrics: Mapping[str, Any],
     config: Mapping[str, Any],
+    align: str = "kbf map align MAP",
 ) -> Path:
-    """Write `mapping.json` and `mapping.html`; return the page's path."""
+    """Write `mapping.json`, `mapping.html` and each drive's poses; return the page's path.
+
+    The poses are in `poses_<number>-<drive>.tum`. `align` begins the command that moves the map.
+    """
     text = json.dumps(to_plain(metrics), indent=2, ensure_ascii=False, allow_nan=False)
     folder.write_text("mapping.json", text + "\n")
+    for name, drive, trajectory in zip(numbered_names(drives), drives, estimates.trajectories):
+        with folder.writing(f"poses_{name}.tum") as path:
+            write_tum(path, np.asarray(drive.stamps_ns), trajectory.poses)
     plots = [
         Plot(_draw_paths(folder, estimates, False), "Before: the wheels' own odometry, each drive"),
         Plot(_draw_paths(folder, estimates, True), "After: the map's poses; thin lines: closures"),
@@ -358,6 +366,7 @@ def write_mapping(
             else []
         ),
         *estimates.warnings,
+        *(Mended(**stretch).described for stretch in metrics["mended"]),
         CAMERA_NOTE,
     ]
     return write_simple_report(
@@ -368,7 +377,7 @@ def write_mapping(
         summary="\n\n".join(words),
         tables=tables,
         plots=plots,
-        widget=alignment_widget(_known_paths(estimates), "kbf map align MAP", None),
+        widget=alignment_widget(_known_paths(estimates), align, None),
         name="mapping.html",
     )
 

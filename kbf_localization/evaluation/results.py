@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -17,6 +18,7 @@ import numpy as np
 import yaml
 
 from kbf_localization.atomic_write import atomic_write, check_writable
+from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import KbfError
 
 RESULTS = Path("results")
@@ -80,6 +82,14 @@ class ResultsFolder:
         """Write `config.yaml`: what was run, with every setting."""
         text = yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
         return self.write_text("config.yaml", text)
+
+
+def numbered_names(drives: Sequence[Drive]) -> list[str]:
+    """Return a file's or folder's name for each drive: its number, and what is safe of its name."""
+    return [
+        f"{number:02d}-{re.sub(r'[^A-Za-z0-9_-]+', '_', drive.name)[:60]}"
+        for number, drive in enumerate(drives, start=1)
+    ]
 
 
 def to_plain(value: Any) -> Any:

@@ -46,11 +46,12 @@ class WheelErrors:
         """One sentence for people."""
         bias = float(np.degrees(self.heading_bias_rad_s))
         side = "left" if bias > 0.0 else "right"
+        said = f"{self.name}: the wheels turn {abs(bias):.2f}°/s too far {side}"
+        percent = f"{100 * abs(self.turn_scale):.1f}"
+        if percent == "0.0":
+            return said
         turns = "more" if self.turn_scale > 0.0 else "less"
-        return (
-            f"{self.name}: the wheels turn {abs(bias):.2f}°/s too far {side} and report "
-            f"{100 * abs(self.turn_scale):.1f} % {turns} turn than there is"
-        )
+        return f"{said} and report {percent} % {turns} turn than there is"
 
 
 @dataclass(frozen=True)

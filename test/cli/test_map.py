@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,15 @@ def test_build_writes_the_map_with_its_parameters(folder: Path) -> None:
     built = load_map(folder / "office.kbfmap")
     assert len(built) == 10
     assert built.parameters == {"power": 8.0, "rule": "plain"}
+
+
+def test_info_says_whose_frame_a_map_has(folder: Path) -> None:
+    training_map = load_map(folder / "office.kbfmap")
+    save_map(replace(training_map, own_frame=True), folder / "own.kbfmap")
+    for name, whose in (("office.kbfmap", "given"), ("own.kbfmap", "its own")):
+        shown = kbf_map("info", name, "--output", "shown", cwd=folder)
+        (line,) = (line for line in shown.splitlines() if line.startswith("│ Frame "))
+        assert whose in line
 
 
 def test_info_shows_a_table_and_writes_a_plot(folder: Path) -> None:

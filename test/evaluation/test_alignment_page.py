@@ -60,3 +60,32 @@ def test_three_clicked_pairs_give_the_command_that_aligns(tmp_path: Path) -> Non
     frame, _ = frame_from_pairs(pairs)
     # A click is whole pixels, some 0.02 m.
     np.testing.assert_allclose(frame, FRAME, atol=0.05)
+
+
+@pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium")
+@pytest.mark.slow
+def test_a_typed_place_has_two_numbers(tmp_path: Path) -> None:
+    page = write_simple_report(
+        ResultsFolder(tmp_path),
+        "Align",
+        {"command": "kbf map build"},
+        widget=alignment_widget([PATH], "kbf map align office.kbfmap", None),
+    )
+    executable = find_chromium()
+    assert executable is not None
+    with chromium(executable) as browser:
+        browser.open(page)
+        typed, add = browser.page.locator("#align-typed"), browser.page.locator("#align-add")
+        for place in ((100, 100), (300, 200)):
+            browser.page.locator("#align-map").click(position={"x": place[0], "y": place[1]})
+            for text in ("", "1", "1,", "1,b", "1,2,3"):
+                typed.fill(text)
+                add.click()
+                said = browser.run("document.getElementById('align-next').textContent")
+                assert said.startswith("Type two numbers")
+            typed.fill(" 1.5, -2 ")
+            add.click()
+        command = browser.run("document.getElementById('align-command').textContent")
+        assert browser.messages == []
+    pairs = [parse_pair(text) for text in re.findall(r"--pair=(\S+)", command)]
+    assert [pair[2:] for pair in pairs] == [[1.5, -2.0]] * 2

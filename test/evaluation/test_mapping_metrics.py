@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kbf_localization.evaluation.mapping_metrics import mapping_metrics, metric_rows
+from kbf_localization.datasets.trajectory import read_trajectory
+from kbf_localization.evaluation.mapping_metrics import (
+    mapping_metrics,
+    metric_rows,
+    write_mapping,
+)
+from kbf_localization.evaluation.results import ResultsFolder
 from kbf_localization.geometry import compose, interpolate
+from kbf_localization.mapping.refine import Mended
 from kbf_localization.pose_graph.closures import UNSUPPORTED, Closure, Rejected
 from kbf_localization.pose_graph.keyframes import Keyframes
 from kbf_localization.pose_graph.result import EstimatedTrajectory, PoseEstimates
@@ -112,6 +120,24 @@ def test_drives_without_known_poses_have_no_errors_but_a_verdict() -> None:
     assert dict(row[:2] for row in metric_rows(metrics))["CPU time"] == "1 s"
 
 
+def test_the_results_have_each_images_pose_and_name_what_was_mended(tmp_path: Path) -> None:
+    own = replace(drive("one", circle(0.5), WORLD), name="../one 1")
+    found = _estimates(own.truth, own.odometry.poses)
+    mended = Mended("one", 1.0, 2.5, "jump", 0.8, 3.0)
+    metrics = mapping_metrics([own], found, [mended])
+    align = "kbf map align office.kbfmap"
+    page = write_mapping(ResultsFolder(tmp_path), [own], found, metrics, {}, align)
+    (path,) = tmp_path.glob("*.tum")
+    assert path.name == "poses_01-_one_1.tum"
+    trajectory, _ = read_trajectory(path)
+    np.testing.assert_array_equal(trajectory.stamps_ns, own.stamps_ns)
+    np.testing.assert_allclose(trajectory.positions[:, :2], own.truth[:, :2])
+    assert mended.described in page.read_text()
+    assert align in page.read_text()
+
+
 def test_the_wheels_drift_is_said_in_words() -> None:
     assert "turn 0.27°/s too far left" in WheelErrors("a", np.radians(0.27), 0.01).described
+    assert "1.0 % more turn than there is" in WheelErrors("a", 0.0, 0.01).described
+    assert "turn than" not in WheelErrors("a", 0.01, 0.0004).described
     assert "too far right" in WheelErrors("a", -0.01, 0.0).described

@@ -82,7 +82,7 @@
   }
 
   function finish(point) {
-    if (!waiting || !point.every(Number.isFinite)) return;
+    if (!waiting) return;
     pairs.push([...waiting, ...point]);
     waiting = null;
     draw();
@@ -90,7 +90,11 @@
   map.addEventListener("click", (event) => { waiting = views.map.read(event); draw(); });
   if (plan) plan.addEventListener("click", (event) => finish(views.plan.read(event)));
   const typed = at("align-typed");
-  if (typed) at("align-add").addEventListener("click", () => finish(typed.value.split(",").map(Number).slice(0, 2)));
+  if (typed) at("align-add").addEventListener("click", () => {
+    const point = typed.value.split(",").map((text) => (text.trim() ? Number(text) : NaN));
+    if (point.length === 2 && point.every(Number.isFinite)) finish(point);
+    else at("align-next").textContent = "Type two numbers in metres, such as 1.5,2.";
+  });
   at("align-undo").addEventListener("click", () => { if (waiting) waiting = null; else pairs.pop(); draw(); });
   image.addEventListener("load", draw);
   if (data.plan) image.src = data.plan.image;
