@@ -200,11 +200,12 @@ def mapping_verdict(estimates: PoseEstimates) -> str:
             f"{worst:.2f} m (standard deviation)."
         )
     parts += _join_sentences(estimates.joins)
-    if estimates.anchors < 2:
+    if not estimates.scale_known:
         scale = estimates.odometry_scale
         times = "" if scale == 1.0 else f", times {scale:g}"
+        farther = " farther apart" if estimates.anchors > 1 else ""
         parts.append(
-            f"Distances are as the wheels report them{times}; two anchors would test that."
+            f"Distances are as the wheels report them{times}; two anchors{farther} would test that."
         )
     if estimates.left_out:
         parts.append(

@@ -90,8 +90,8 @@ def into_frame(poses: Array, anchors: Anchors, groups: Rows) -> Array:
     return np.asarray(moved)
 
 
-def scale_of(poses: Array, anchors: Anchors) -> float:
-    """Return the factor of the odometry's distances that the anchors imply, 1 where none does.
+def scale_of(poses: Array, anchors: Anchors) -> float | None:
+    """Return the factor of the odometry's distances that the anchors imply, None where none does.
 
     `poses` (n, 3) are the graph's without anchors. A similarity is fitted robustly (Umeyama 1991,
     Geman and McClure's weights), and its scale weighed against the wheels' relative error.
@@ -105,7 +105,7 @@ def scale_of(poses: Array, anchors: Anchors) -> float:
         source, goal = here - middle, there - target
         spread = float(weights @ (source**2).sum(axis=1))
         if spread / weights.sum() < MIN_SPREAD_M**2:
-            return 1.0
+            return None
         along = float(weights @ (source * goal).sum(axis=1)) / spread
         across = float(weights @ (source[:, 0] * goal[:, 1] - source[:, 1] * goal[:, 0])) / spread
         scale = float(np.hypot(along, across))

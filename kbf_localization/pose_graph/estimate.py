@@ -148,11 +148,12 @@ class _Estimator:
     ) -> None:
         self.evidence, self.builder = evidence, builder
         self.given, self.progress = anchors, progress
+        self.scale_known = False
 
     def estimate(self) -> PoseEstimates:
-        scale = 1.0
-        if len(self.given) > 1:
-            scale = self._scale()
+        scale = self._scale() if len(self.given) > 1 else None
+        self.scale_known = scale is not None
+        if scale is not None:
             self.evidence = self.evidence.scaled(scale)
         evidence, keyframes = self.evidence, self.evidence.prepared.keyframes
         problem, kept_pieces = self._problem(self.given)
@@ -198,10 +199,10 @@ class _Estimator:
         result = self._result(
             (poses, wheels, covariances), closures, rejected, used, score, kept_pieces
         )
-        return replace(result, odometry_scale=scale)
+        return replace(result, odometry_scale=1.0 if scale is None else scale)
 
-    def _scale(self) -> float:
-        """Return the factor of the wheels' distances that the anchors imply."""
+    def _scale(self) -> float | None:
+        """Return the factor of the wheels' distances that the anchors imply; None where none do."""
         evidence = self.evidence
         problem, _ = self._problem(())
         kept = problem.kept
@@ -364,6 +365,7 @@ class _Estimator:
             drives_joined=len(prepared.drives) - len(left_out),
             left_out=tuple(left_out),
             anchors=len(self.given),
+            scale_known=self.scale_known,
             held_out=score,
             camera=prepared.camera,
             mount=prepared.mount if prepared.camera is not None else None,
@@ -388,7 +390,7 @@ class _Estimator:
         found = slips(edges, wheels, poses, kept)
         begins = [int(drive.stamps_ns[0]) for drive in drives]
         return [
-            *describe_scales(*scales, names),
+            *describe_scales(*scales, names, self.scale_known),
             *describe_slips(found, keyframes, names, begins),
         ]
 

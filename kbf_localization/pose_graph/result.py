@@ -66,8 +66,8 @@ class PoseEstimates:
     pieces of drives, that nothing joins with the others; `drives_joined` is the number of drives
     in the map's frame. `held_out` is what decided between the three; None where there
     were too few closures. `anchors` known poses hold the frame; without any it is the map's own.
-    The wheels' distances were multiplied by `odometry_scale`. `joins` say what holds drives
-    together.
+    The wheels' distances were multiplied by `odometry_scale`; it is known where anchors are far
+    enough apart to tell it. `joins` say what holds drives together.
     """
 
     trajectories: tuple[EstimatedTrajectory, ...]
@@ -85,6 +85,7 @@ class PoseEstimates:
     warnings: tuple[str, ...]
     joins: tuple[Join, ...] = ()
     odometry_scale: float = 1.0
+    scale_known: bool = False
     cpu_s: float = 0.0
 
 

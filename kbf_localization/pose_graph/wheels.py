@@ -139,8 +139,16 @@ def distance_scales(
     return scales, sigmas
 
 
-def describe_scales(scales: Array, sigmas: Array, names: Sequence[str]) -> list[str]:
-    """Name drives whose wheels report other distances than those of the first."""
+def describe_scales(
+    scales: Array, sigmas: Array, names: Sequence[str], scale_known: bool = False
+) -> list[str]:
+    """Name drives whose wheels report other distances than those of the first.
+
+    The map's scale is known where anchors tell it.
+    """
+    judged = "lies between. Two anchors tell which is right"
+    if scale_known:
+        judged = "is that of the anchors"
     known = np.flatnonzero(np.isfinite(scales))
     lines = []
     for drive in known[1:]:
@@ -151,8 +159,7 @@ def describe_scales(scales: Array, sigmas: Array, names: Sequence[str]) -> list[
             more = "more" if ratio > 0.0 else "less"
             lines.append(
                 f"{names[drive]}: the wheels report {100 * abs(ratio):.1f} % (± {100 * sigma:.1f}) "
-                f"{more} distance than those of {names[first]}; the map's scale lies between. Two "
-                "anchors tell which is right"
+                f"{more} distance than those of {names[first]}; the map's scale {judged}"
             )
     return lines
 

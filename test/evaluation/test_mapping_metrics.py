@@ -107,7 +107,9 @@ def test_the_verdict_says_whose_the_distances_are() -> None:
     assert "as the wheels report them" in mapping_metrics([own], found)["verdict"]
     scaled = mapping_metrics([own], replace(found, odometry_scale=0.97))["verdict"]
     assert "as the wheels report them, times 0.97" in scaled
-    held = mapping_metrics([own], replace(found, anchors=2))["verdict"]
+    near = mapping_metrics([own], replace(found, anchors=2))["verdict"]
+    assert "two anchors farther apart would test that" in near
+    held = mapping_metrics([own], replace(found, anchors=2, scale_known=True))["verdict"]
     assert "as the wheels report them" not in held
 
 

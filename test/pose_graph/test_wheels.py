@@ -90,6 +90,9 @@ def test_a_drive_whose_wheels_report_more_distance_is_named_with_the_ratio() -> 
     np.testing.assert_allclose(sigmas, 0.0, atol=1e-9)
     (line,) = describe_scales(scales, sigmas, ["one", "two"])
     assert "two: the wheels report 5.0 % (± 0.0) more distance than those of one" in line
+    assert "Two anchors tell" in line
+    (line,) = describe_scales(scales, sigmas, ["one", "two"], scale_known=True)
+    assert line.endswith("the map's scale is that of the anchors")
 
 
 @pytest.mark.parametrize(("ratio", "named"), [(1.025, False), (0.975, False), (1.05, True)])
