@@ -127,3 +127,27 @@ def test_poses_worse_than_the_wheels_and_unnamed_faults_are_not_mastered() -> No
     assert not judged(fault, good, ["all is well"])["mastered"]
     assert not judged(fault, good | {"ate_rmse_m": 0.6}, ["the wheels slip"])["mastered"]
     assert not judged(fault, good | {"closures_wrong": 1}, ["the wheels slip"])["mastered"]
+
+
+def test_a_building_that_lacks_a_further_drive_has_empty_cells() -> None:
+    metrics = {key: float(number) for number, key in enumerate(mapping.KEYS)} | {
+        "closures": 30,
+        "closures_wrong": 1,
+        "used": "odometry_edges",
+    }
+    localized = {"relative_to_map_median_m": 0.01, "position_median_m": 0.1}
+    result = mapping.mapping_result(
+        {"7": {"1": metrics, "2": {**metrics, "localization": localized}}}
+    )
+    errors, further = result.tables
+    assert [len(row) for row in errors.rows] == 2 * [len(errors.columns)]
+    assert "30 (1)" in errors.rows[0]
+    assert further.rows[0][:3] == ("7, 1", None, None)
+    assert further.rows[1][:3] == ("7, 2", 0.01, 0.1)
+    columns, rows = result.csv["mapping.csv"]
+    assert dict(zip(columns, rows[1], strict=True)) == {
+        "office_drives": "7, 2",
+        **metrics,
+        **localized,
+        "used": "odometry edges",
+    }
