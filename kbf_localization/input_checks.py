@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from kbf_localization.arrays import Image
 from kbf_localization.errors import ParameterError
-from kbf_localization.limits import FARTHEST_M, LAST_STAMP_NS, MAX_SIGMA_M, MAX_SIGMA_RAD
+from kbf_localization.limits import LAST_STAMP_NS, MAX_COORDINATE_M, MAX_SIGMA_M, MAX_SIGMA_RAD
 
 MAX_HEADING = 2.0 * np.pi
 
@@ -68,8 +68,8 @@ def check_prior(pose: ArrayLike, covariance: ArrayLike) -> None:
         )
     check_heading(pose)
     # A comparison with NaN is false.
-    if not (np.abs(pose) <= FARTHEST_M).all():
-        raise ParameterError(f"the given pose is not finite, or beyond {FARTHEST_M:g} m")
+    if not (np.abs(pose) <= MAX_COORDINATE_M).all():
+        raise ParameterError(f"the given pose is not finite, or beyond {MAX_COORDINATE_M:g} m")
     sigmas = MAX_SIGMA_M, MAX_SIGMA_M, MAX_SIGMA_RAD
     if not (np.abs(covariance) <= np.outer(sigmas, sigmas) + 1.0).all():
         raise ParameterError(

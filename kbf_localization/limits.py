@@ -12,10 +12,10 @@ from kbf_localization.errors import KbfError
 Range = tuple[float, float]
 
 # Numbers in messages, saved poses and maps.
-FARTHEST_M = 1e7
+MAX_COORDINATE_M = 1e7
 """A coordinate; UTM's reach to it. There double precision resolves 2 nm, and filters compute with
 differences of positions, never with their squares."""
-WIDEST_MAP_M = 1e6
+MAX_MAP_EXTENT_M = 1e6
 """Between two poses of a map; drives in UTM's and in a building's own frame are farther apart."""
 MAX_SIGMA_M = 1e4
 """Standard deviation of a given position."""
@@ -85,7 +85,7 @@ OTHER_PARAMETERS: Range = (-1e12, 1e12)
 
 CALIBRATION: dict[str, Range] = {
     "amplitude": (1e-6, 1e2),
-    "distance_m": (1e-6, WIDEST_MAP_M),
+    "distance_m": (1e-6, MAX_MAP_EXTENT_M),
     "angle_rad": (1e-6, 10.0),
     "exponent": (0.1, 10.0),
     "limit": (1e-6, 1e2),

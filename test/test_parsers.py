@@ -41,7 +41,7 @@ from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.evaluation.cross_validation import Journal
 from kbf_localization.evaluation.description_cache import _packed, _unpacked
 from kbf_localization.experiments.public import _seven_scenes
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import MAX_COORDINATE_M
 from kbf_localization.live.server import _pose
 from kbf_localization.mapping.editing import frame_from_pairs
 from kbf_localization.vision.camera import Camera
@@ -139,12 +139,12 @@ def align(path: Path) -> None:
 
 def anchored(text: str) -> None:
     anchor = parse_anchor(text, [MemoryDrive()])
-    assert np.isfinite(anchor.pose).all() and max(np.abs(anchor.pose)) <= FARTHEST_M
+    assert np.isfinite(anchor.pose).all() and max(np.abs(anchor.pose)) <= MAX_COORDINATE_M
 
 
 def align_by(text: str) -> None:
     pair = parse_pair(text)
-    assert max(map(abs, pair)) <= FARTHEST_M
+    assert max(map(abs, pair)) <= MAX_COORDINATE_M
 
 
 def check_kitti(path: Path) -> None:

@@ -155,11 +155,11 @@ def trained_network(
     for office in tracked(offices, "rendering places to train a network", progress):
         by_light = places_in_lights(office, places, (size[1], size[0]))
         views.append(np.stack([random.vectors(images) for images in by_light], axis=1))
-    projection = forgetting_light(np.concatenate(views), dimensions)
+    projection = light_discriminants(np.concatenate(views), dimensions)
     return random_convolutions(path, size=size, filters=filters, projection=projection)
 
 
-def forgetting_light(
+def light_discriminants(
     views: Floats, dimensions: int, shrinkage: float = SHRINKAGE
 ) -> tuple[Floats, Floats]:
     """Return linear discriminants, weights (m, dimensions) and bias, of views (places, lights, m).

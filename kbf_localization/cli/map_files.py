@@ -17,7 +17,7 @@ from kbf_localization.atomic_write import check_replaceable, check_writable
 from kbf_localization.cli.console import command_line, print_line, print_table
 from kbf_localization.errors import DatasetError, MapError, ParameterError
 from kbf_localization.limits import (
-    FARTHEST_M,
+    MAX_COORDINATE_M,
     MAX_PARAMETER_FILE_BYTES,
     ParameterValue,
     check_parameter,
@@ -316,7 +316,9 @@ def parse_anchor(text: str, drives: Sequence[Drive]) -> Anchor:
         x, y, degrees, seconds = (float(found[group]) for group in (1, 2, 3, 5))
     except ValueError as error:
         raise ParameterError(wanted) from error
-    if not max(abs(x), abs(y)) <= FARTHEST_M or not all(map(math.isfinite, (degrees, seconds))):
+    if not max(abs(x), abs(y)) <= MAX_COORDINATE_M or not all(
+        map(math.isfinite, (degrees, seconds))
+    ):
         raise ParameterError(wanted)
     names = [drive.name for drive in drives]
     if found[4] not in names:
@@ -378,7 +380,7 @@ def parse_pair(text: str) -> list[float]:
     except ValueError:
         values = []
     # A comparison with NaN is false.
-    if len(values) != 4 or not all(abs(value) <= FARTHEST_M for value in values):
+    if len(values) != 4 or not all(abs(value) <= MAX_COORDINATE_M for value in values):
         raise ParameterError(
             f"--pair {shortened(text)}: give x_map,y_map,x_to,y_to, such as 1.5,2,10,-3.5"
         )
@@ -402,7 +404,7 @@ def read_pairs(path: Path) -> Array:
                 continue
             raise ParameterError(f"{path}: line {number}: not four numbers") from error
         # A comparison with NaN is false.
-        if len(values) != 4 or not all(abs(value) <= FARTHEST_M for value in values):
+        if len(values) != 4 or not all(abs(value) <= MAX_COORDINATE_M for value in values):
             raise ParameterError(f"{path}: line {number}: give x_map,y_map,x_to,y_to")
         rows.append(values)
     return np.array(rows).reshape(-1, 4)

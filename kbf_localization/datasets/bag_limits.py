@@ -52,7 +52,7 @@ def check_files(path: Path) -> None:
             raise DatasetError(f"{file}: is not a regular file")
 
 
-def most_unpacked(size: int) -> int:
+def max_unpacked_bytes(size: int) -> int:
     """Return the most bytes that a storage of `size` bytes may unpack to."""
     return MAX_CHUNK_BYTES + MAX_FILE_RATIO * size
 
@@ -72,12 +72,12 @@ def check_storages(path: Path, reader: Any) -> None:
         largest = max((chunk.uncompressed_size for chunk in chunks), default=0)
         if largest > MAX_CHUNK_BYTES:
             raise DatasetError(f"{path}: {_too_much(largest, MAX_CHUNK_BYTES)}")
-        held = _most_at_once(chunks)
+        held = _max_open_bytes(chunks)
         if held > MAX_OPEN_BYTES:
             raise DatasetError(f"{path}: {_too_much(held, MAX_OPEN_BYTES)} of overlapping times")
 
 
-def _most_at_once(chunks: list[Any]) -> int:
+def _max_open_bytes(chunks: list[Any]) -> int:
     """Return the most bytes of chunks whose times overlap."""
     changes = []
     for chunk in chunks:
@@ -113,7 +113,7 @@ class _BoundedZstd:
 
     @contextmanager
     def open(self, file: IO[bytes], mode: str) -> Iterator[_BoundedFile]:
-        limit = most_unpacked(os.fstat(file.fileno()).st_size)
+        limit = max_unpacked_bytes(os.fstat(file.fileno()).st_size)
         with self._module.open(file, mode) as content:
             yield _BoundedFile(content, limit)
 

@@ -33,7 +33,7 @@ from kbf_localization.datasets.bag_limits import (
     MAX_CHUNK_BYTES,
     BoundedPath,
     bag_size,
-    most_unpacked,
+    max_unpacked_bytes,
 )
 from kbf_localization.datasets.files import BAG_SUFFIXES
 from kbf_localization.errors import DatasetError, KbfError
@@ -125,7 +125,7 @@ class CheckedRos1(Reader1):
         return chunk._replace(decompressor=unpack)
 
     def messages(self, *arguments: Any, **keywords: Any) -> Any:
-        self._left = most_unpacked(self.path.stat().st_size)
+        self._left = max_unpacked_bytes(self.path.stat().st_size)
         return super().messages(*arguments, **keywords)
 
 
@@ -264,7 +264,7 @@ def check_index(path: Path) -> None:
 
 
 def _check_unpacked(path: Path, unpacked: int) -> None:
-    if unpacked > most_unpacked(path.stat().st_size):
+    if unpacked > max_unpacked_bytes(path.stat().st_size):
         raise DatasetError(
             f"{path}: unpacks to {unpacked / 1e6:.0f} MB, more than any recording of its size"
         )
@@ -384,7 +384,7 @@ class BagReader:
         if not connections:
             return
         with _explained(self.path):
-            left = most_unpacked(bag_size(self.path))
+            left = max_unpacked_bytes(bag_size(self.path))
             for message, recorded_ns, raw in self._reader.messages(connections, start_ns, stop_ns):
                 topic = by_key[_key(message)]
                 # SQLite keeps whatever type was put into a column.

@@ -13,7 +13,12 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.datasets.files import MAX_IMAGE_BYTES, read_regular, read_yaml
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import compose, invert
-from kbf_localization.limits import FARTHEST_M, MAX_PLAN_PIXELS, PLAN_RESOLUTIONS, check_number
+from kbf_localization.limits import (
+    MAX_COORDINATE_M,
+    MAX_PLAN_PIXELS,
+    PLAN_RESOLUTIONS,
+    check_number,
+)
 
 MAX_YAML_BYTES = 100_000
 FLOOR_PLAN = "floor_plan.yaml"
@@ -75,7 +80,9 @@ def load_floor_plan(path: Path) -> FloorPlanImage:
     try:
         if not (isinstance(origin, list) and len(origin) in (2, 3)):
             raise ValueError
-        numbers = (check_number("origin", value, (-FARTHEST_M, FARTHEST_M)) for value in origin)
+        numbers = (
+            check_number("origin", value, (-MAX_COORDINATE_M, MAX_COORDINATE_M)) for value in origin
+        )
         x, y, heading = (*numbers, 0.0)[:3]
     except ValueError as error:
         raise DatasetError(

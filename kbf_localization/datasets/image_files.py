@@ -22,13 +22,13 @@ from kbf_localization.datasets.files import (
 )
 from kbf_localization.datasets.image_decoding import grey_from_compressed, read_header
 from kbf_localization.datasets.planar import (
-    STEEPEST_VIEW_RAD,
+    MAX_SLOPE_RAD,
     Axes,
     PlanarMotion,
     guess_axes,
     to_plane,
 )
-from kbf_localization.datasets.pose_log import FARTHEST_GAP_M, MAX_GAP_NS, known_poses
+from kbf_localization.datasets.pose_log import MAX_GAP_M, MAX_GAP_NS, known_poses
 from kbf_localization.datasets.trajectory import Trajectory, parse_stamp
 from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.geometry import interpolate
@@ -37,7 +37,7 @@ from kbf_localization.vision.camera.camera_info import fitted
 from kbf_localization.vision.camera.mount import Mount
 
 SIZES_LOOKED_AT = 50
-STEEPEST_DEG = float(np.degrees(STEEPEST_VIEW_RAD))
+MAX_SLOPE_DEG = float(np.degrees(MAX_SLOPE_RAD))
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp")
 
 
@@ -211,12 +211,12 @@ class ImageFilesDrive(ImageFiles):
             self.path,
             int((late & missing).sum()),
             f"of {len(poses)} images have no known pose within {MAX_GAP_NS * 1e-9:.0f} s or "
-            f"{FARTHEST_GAP_M} m; left out of maps and of errors",
+            f"{MAX_GAP_M} m; left out of maps and of errors",
         )
         self._warnings += counted(
             self.path,
             int((missing & ~late).sum()),
-            f"of {len(poses)} images look up or down by more than {STEEPEST_DEG:.0f}°, where a "
+            f"of {len(poses)} images look up or down by more than {MAX_SLOPE_DEG:.0f}°, where a "
             "heading means nothing; left out of maps and of errors",
         )
         return poses
@@ -257,7 +257,7 @@ def _too_steep(truth: Trajectory, axes: Axes) -> str:
     )
     return (
         f"the stamps agree, but no pose has a heading: read as {read_as[axes]}, all look up or down"
-        f" by more than {STEEPEST_DEG:.0f}°; {hint}{remedy}"
+        f" by more than {MAX_SLOPE_DEG:.0f}°; {hint}{remedy}"
     )
 
 

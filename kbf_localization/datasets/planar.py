@@ -19,7 +19,7 @@ MAX_TILT_RAD = np.radians(5.0)
 MAX_HEIGHT_M, MAX_HEIGHT_FRACTION = 0.1, 0.01
 """Standard deviation of a planar motion's height, at most; also as a fraction of the path."""
 MAX_AXIS_TILT_RAD = np.radians(10.0)
-STEEPEST_VIEW_RAD = np.radians(75.0)
+MAX_SLOPE_RAD = np.radians(75.0)
 """An axis that points up or down more steeply than this has no heading."""
 
 
@@ -78,7 +78,7 @@ def to_plane(trajectory: Trajectory, axes: Axes) -> PlanarMotion:
     x_axis, y_axis = _plane_axes(_nearest_axis(normal), forward[0])
     heights = trajectory.positions @ normal
     heading = np.arctan2(forward @ y_axis, forward @ x_axis)
-    steep = np.abs(forward @ normal) > np.sin(STEEPEST_VIEW_RAD)
+    steep = np.abs(forward @ normal) > np.sin(MAX_SLOPE_RAD)
     poses = np.column_stack([trajectory.positions @ x_axis, trajectory.positions @ y_axis, heading])
     poses[steep] = np.nan
     in_body = np.einsum("mji,j->mi", trajectory.rotations, normal)

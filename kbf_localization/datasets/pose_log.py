@@ -17,17 +17,17 @@ from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.trajectory import Trajectory
 from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import compose, heading_of, interpolate, relative, wrap_angle
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import MAX_COORDINATE_M
 from kbf_localization.vision.camera.mount import Mount
 
 PlanarPose = tuple[float, float, float]
 
 MAX_GAP_NS = 1_000_000_000
-FARTHEST_GAP_M = 0.5
+MAX_GAP_M = 0.5
 END_TOLERANCE_NS = 100_000_000
 SHORT_GAP_NS = 100_000_000
 """Between poses nearer than this, odometry is not needed."""
-FARTHEST_CARRY_M = 3.0
+MAX_RECKONED_M = 3.0
 """So far (a radian counts as a metre) the odometry may carry a pose to the next."""
 
 
@@ -36,7 +36,7 @@ def pose_of(position: Any, orientation: Any) -> PlanarPose | None:
     heading = heading_of(orientation.x, orientation.y, orientation.z, orientation.w)
     x, y = float(position.x), float(position.y)
     # A comparison with NaN is false.
-    if heading is None or not (abs(x) <= FARTHEST_M and abs(y) <= FARTHEST_M):
+    if heading is None or not (abs(x) <= MAX_COORDINATE_M and abs(y) <= MAX_COORDINATE_M):
         return None
     return x, y, heading
 
@@ -91,7 +91,7 @@ def largest_gaps(known: OdometryLog, at_ns: Stamps) -> str:
     return f"largest gap {seconds:.1f} s, {metres:.2f} m"
 
 
-def carried_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> Array:
+def reckoned_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> Array:
     """Return poses (t, 3) at the times `at_ns`, carried along the odometry between known poses.
 
     A pose between two known ones is reached by the odometry's motion from the one before and, back,
@@ -105,7 +105,7 @@ def carried_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> A
     first, last = stamps_ns[before], stamps_ns[after]
     covered = (first >= odometry.stamps_ns[0]) & (last <= odometry.stamps_ns[-1])
     moved = _path_length(odometry, last) - _path_length(odometry, first)
-    rows = np.flatnonzero(covered & (last - first > SHORT_GAP_NS) & (moved <= FARTHEST_CARRY_M))
+    rows = np.flatnonzero(covered & (last - first > SHORT_GAP_NS) & (moved <= MAX_RECKONED_M))
     if len(rows) == 0:
         return result
     here = interpolate(odometry.stamps_ns, odometry.poses, at_ns[rows])
@@ -123,7 +123,7 @@ def carried_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> A
     step[:, 2] = wrap_angle(step[:, 2])
     blended = forward + fraction[:, None] * step
     blended[:, 2] = wrap_angle(blended[:, 2])
-    agreed = np.hypot(step[:, 0], step[:, 1]) <= FARTHEST_GAP_M
+    agreed = np.hypot(step[:, 0], step[:, 1]) <= MAX_GAP_M
     result[rows[agreed]] = blended[agreed]
     return result
 
@@ -155,7 +155,7 @@ def known_poses(log: OdometryLog, at_ns: Stamps) -> Array:
     before, after = _neighbours(stamps_ns, at_ns)
     gap_ns = stamps_ns[after] - stamps_ns[before]
     gap_m = np.hypot(*(poses[after] - poses[before])[:, :2].T)
-    known = (gap_ns <= MAX_GAP_NS) | (gap_m <= FARTHEST_GAP_M)
+    known = (gap_ns <= MAX_GAP_NS) | (gap_m <= MAX_GAP_M)
     known |= stamps_ns[after] == at_ns
     known &= at_ns >= stamps_ns[0] - END_TOLERANCE_NS
     known &= at_ns <= stamps_ns[-1] + END_TOLERANCE_NS

@@ -39,7 +39,7 @@ from kbf_localization.datasets.trajectory import (
     sense_of_scale,
 )
 from kbf_localization.errors import DatasetError
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import MAX_COORDINATE_M
 from kbf_localization.vision.camera.base import Camera
 from kbf_localization.vision.camera.mount import Mount
 
@@ -371,7 +371,7 @@ def _matrix(text: str) -> Array | None:
     except ValueError:
         return None
     # A comparison with NaN is false.
-    if values.size not in (12, 16) or not (np.abs(values) <= FARTHEST_M).all():
+    if values.size not in (12, 16) or not (np.abs(values) <= MAX_COORDINATE_M).all():
         return None
     matrix = values[:12].reshape(3, 4)
     error = np.abs(matrix[:, :3] @ matrix[:, :3].T - np.eye(3)).max()

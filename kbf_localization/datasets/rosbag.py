@@ -41,10 +41,10 @@ from kbf_localization.datasets.pose_log import (
     ODOM_FRAME,
     PoseLog,
     TransformLog,
-    carried_poses,
     known_poses,
     largest_gaps,
     pose_of_message,
+    reckoned_poses,
 )
 from kbf_localization.errors import DatasetError, KbfError
 from kbf_localization.geometry import planar_block
@@ -331,7 +331,7 @@ class _Scan:
         if self._by_transforms:
             poses, how = known_poses(known, at_ns), "interpolated"
         else:
-            poses = carried_poses(known, self.odometry, at_ns)
+            poses = reckoned_poses(known, self.odometry, at_ns)
             how = f"carried along {self.odom.name}"
         self._notes.append(
             f"{len(known.stamps_ns)} known poses from {self.pose.name}, {how} between them; "

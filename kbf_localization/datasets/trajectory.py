@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from kbf_localization.arrays import Array, Stamps
 from kbf_localization.datasets.files import LineError, counted, in_time_order, parse_lines
 from kbf_localization.errors import DatasetError
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import MAX_COORDINATE_M
 
 NORM_TOLERANCE = 0.01
 """A quaternion further from unit length than this is normalized, and counted."""
@@ -90,8 +90,8 @@ def parse_stamp(text: str) -> int:
 def check_position(position: Sequence[float]) -> None:
     """Refuse coordinates in metres that are beyond every map."""
     farthest = max(map(abs, position))
-    if farthest > FARTHEST_M:
-        raise LineError(f"the coordinate {farthest:g} is beyond {FARTHEST_M:g} m")
+    if farthest > MAX_COORDINATE_M:
+        raise LineError(f"the coordinate {farthest:g} is beyond {MAX_COORDINATE_M:g} m")
 
 
 def _parse_pose(line: str) -> tuple[int, list[float]]:

@@ -108,7 +108,7 @@ class ModelBasedSumRule:
         """
         if isinstance(prior, KernelMeanSum):
             return KernelMeanSum([self(part, control) for part in prior.parts])
-        carried = self._carried(prior)
+        pushed = self._pushed_noise(prior)
         ends = self.moved(prior.points, control)
         parts = []
         for rows, noise in self._noises(prior.points, control):
@@ -117,8 +117,8 @@ class ModelBasedSumRule:
                 points, noise = self._drawn(points, noise), None
                 many = len(points) // len(rows)
                 weights = np.repeat(weights / many, many)
-            if carried is not None:
-                noise = carried if noise is None else carried.convolve(noise)
+            if pushed is not None:
+                noise = pushed if noise is None else pushed.convolve(noise)
             parts.append(KernelMean(points, weights, self.kernel, noise))
         return parts[0] if len(parts) == 1 else KernelMeanSum(parts)
 
@@ -133,7 +133,7 @@ class ModelBasedSumRule:
                 ends[own] += noise.sample(len(own), generator)
         return ends
 
-    def _carried(self, prior: KernelMean) -> Density | None:
+    def _pushed_noise(self, prior: KernelMean) -> Density | None:
         """Return the prior's own noise after f."""
         if prior.noise is None:
             return None

@@ -277,7 +277,7 @@ def run_trials(
 
     day = world["undisturbed"]
     begun = global_starts(day.drives, day.covered, starts, START_UPDATES, seed)
-    carried = kidnappings(
+    kidnapped = kidnappings(
         day.drives,
         starts // 2,
         seed,
@@ -287,7 +287,7 @@ def run_trials(
     )
     return {
         "global_start": run(day, begun, "global starts"),
-        "kidnapping": run(day, carried, "kidnappings"),
+        "kidnapping": run(day, kidnapped, "kidnappings"),
         **{
             name: run(scene, whole_drives(scene.drives), f"whole drives, {name.replace('_', ' ')}")
             for name, scene in world.items()
@@ -424,15 +424,17 @@ def _fraction(updates: Sequence[float], at_most: int) -> float:
     return float((np.array(updates) <= at_most).mean())
 
 
-def _draw(starts: Sequence[Trace], carried: Sequence[Trace]) -> Figure:
+def _draw(starts: Sequence[Trace], kidnapped: Sequence[Trace]) -> Figure:
     """Draw the error over the updates of every trial, and the fraction of robots in state lost."""
     figure = Figure(figsize=(11.0, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_errors(left, starts, 0)
     left.set(title=f"{len(starts)} global starts", xlabel="updates since the start")
-    _draw_errors(right, carried, -BEFORE_KIDNAPPING)
-    right.set(title=f"{len(carried)} kidnappings", xlabel="updates since the robot was carried off")
-    lost = np.mean([trace["state"] == "lost" for trace in carried], axis=0)
+    _draw_errors(right, kidnapped, -BEFORE_KIDNAPPING)
+    right.set(
+        title=f"{len(kidnapped)} kidnappings", xlabel="updates since the robot was carried off"
+    )
+    lost = np.mean([trace["state"] == "lost" for trace in kidnapped], axis=0)
     lost_axes = right.twinx()
     lost_axes.plot(np.arange(len(lost)) - BEFORE_KIDNAPPING, lost, color=COLOURS[1], linewidth=2)
     lost_axes.set(ylim=(0.0, 1.05))

@@ -155,9 +155,9 @@ def best_fit(
     return Fit(best, recognized, renewal, by_landmarks)
 
 
-def _heaviest_rows(view: LocalPosterior) -> Rows:
+def _heaviest_rows(posterior: LocalPosterior) -> Rows:
     """Return the map's rows whose landmarks are matched."""
-    return view.rows[np.argsort(-view.weights, kind="stable")[:LANDMARK_ROWS]]
+    return posterior.rows[np.argsort(-posterior.weights, kind="stable")[:LANDMARK_ROWS]]
 
 
 class Associator:
@@ -173,11 +173,11 @@ class Associator:
         self, component: Hypothesis, observation: MapObservation, by_landmarks: bool
     ) -> Association:
         """Return what the image shows round a component; landmarks are matched where asked for."""
-        view = self._view(observation, component)
-        fix = self._landmark_fix(observation, view, component) if by_landmarks else None
-        found = self._association(component, view, fix)
+        posterior = self._local_posterior(observation, component)
+        fix = self._landmark_fix(observation, posterior, component) if by_landmarks else None
+        found = self._association(component, posterior, fix)
         if fix is None:
-            rows = _heaviest_rows(view)
+            rows = _heaviest_rows(posterior)
             expected = by_landmarks and observation.landmarks_shown(rows) >= MIN_INLIERS
             return replace(found, unmeasured=expected)
         return replace(found, agreement=agreement(component, fix, self._similarity.scales))
@@ -190,31 +190,31 @@ class Associator:
         Landmarks that speak for the place are matched again round the pose that they measure; where
         nothing else is known, be `thorough` and match all of them.
         """
-        view = self._local.measure(
+        posterior = self._local.measure(
             observation, place.rows, place.weights, place.pose, self._relative_pose
         )
         # A birth says that the match is right: its pose errs as right matches do.
-        measured = self._measured(view, 1.0, 1.0)
+        measured = self._measured(posterior, 1.0, 1.0)
         if measured is None:
             return None
         component = Hypothesis.from_measurement(measured, number)
-        fix = self._landmark_fix(observation, view, component)
+        fix = self._landmark_fix(observation, posterior, component)
         if fix is None:
-            return self._association(component, view, None)
+            return self._association(component, posterior, None)
         component = from_fix(fix, number)
         if thorough or fix.log_likelihood_ratio > 0.0:
             return self._measured_again(observation, component, fix)
-        return self._association(component, view, fix)
+        return self._association(component, posterior, fix)
 
     def _measured_again(
         self, observation: MapObservation, component: Hypothesis, fix: LandmarkFix
     ) -> Association:
         """Return a birth by landmarks, matched with the map images round where they put it."""
-        view = self._view(observation, component)
-        again = self._landmark_fix(observation, view, component)
+        posterior = self._local_posterior(observation, component)
+        again = self._landmark_fix(observation, posterior, component)
         if again is not None and again.inliers > fix.inliers:
             component, fix = from_fix(again, component.number), again
-        return self._association(component, view, fix)
+        return self._association(component, posterior, fix)
 
     def correct(
         self, component: Hypothesis, association: Association, new: float, continues: bool
@@ -237,33 +237,37 @@ class Associator:
             return None
         return component.update(measured)
 
-    def _view(self, observation: MapObservation, component: Hypothesis) -> LocalPosterior:
+    def _local_posterior(
+        self, observation: MapObservation, component: Hypothesis
+    ) -> LocalPosterior:
         """Return the local posterior round a component."""
         return self._local.posterior(
             observation, component.pose, component.covariance, self._relative_pose
         )
 
     def _association(
-        self, component: Hypothesis, view: LocalPosterior, fix: LandmarkFix | None
+        self, component: Hypothesis, posterior: LocalPosterior, fix: LandmarkFix | None
     ) -> Association:
-        return Association(component, view, view.log_odds(self._evidence), fix)
+        return Association(component, posterior, posterior.log_odds(self._evidence), fix)
 
     def _landmark_fix(
-        self, observation: MapObservation, view: LocalPosterior, component: Hypothesis
+        self, observation: MapObservation, posterior: LocalPosterior, component: Hypothesis
     ) -> LandmarkFix | None:
-        """Return the pose by the landmarks of the view's heaviest rows, where there are any."""
-        if not observation.has_landmarks or len(view.rows) == 0:
+        """Return the pose by the landmarks of the posterior's heaviest rows, if there are any."""
+        if not observation.has_landmarks or len(posterior.rows) == 0:
             return None
-        fix = observation.landmark_fix(_heaviest_rows(view), component.pose, component.covariance)
+        fix = observation.landmark_fix(
+            _heaviest_rows(posterior), component.pose, component.covariance
+        )
         return fix if fix is not None and is_sound(fix) else None
 
-    def _measured(self, view: LocalPosterior, new: float, trust: float) -> MeasuredPose | None:
-        """Return the pose that a view measures; less trust gives larger variances."""
-        if view.pose is None or not np.isfinite(view.pose).all():
+    def _measured(self, posterior: LocalPosterior, new: float, trust: float) -> MeasuredPose | None:
+        """Return the pose that a local posterior measures; less trust gives larger variances."""
+        if posterior.pose is None or not np.isfinite(posterior.pose).all():
             return None
         variances = self._relative_pose.variances(
-            view.prominence, self._similarity.apparent_separation(view.contrast)
+            posterior.prominence, self._similarity.apparent_separation(posterior.contrast)
         )
         return MeasuredPose(
-            view.pose, variances / max(trust, 1e-6), self._relative_pose.bias_fraction, new
+            posterior.pose, variances / max(trust, 1e-6), self._relative_pose.bias_fraction, new
         )

@@ -78,7 +78,7 @@ class PoseKernelBayesFilter:
         ridge = parameters.regularization * kernel.at_zero()
         self._projection = MapProjection(self.space, ridge, exact)
         self._image_gram = ImageGramCache(training_map, self._power)
-        self._least_sigma = 0.25 * self.space.widths[[0, 0, 2]]
+        self._min_sigma = 0.25 * self.space.widths[[0, 0, 2]]
         self.reset()
 
     def prepare(self) -> None:
@@ -111,7 +111,7 @@ class PoseKernelBayesFilter:
         self._starts = False
         self._belief = Belief(self.space.points[posterior.rows], posterior.values)
         # Estimation: the mode's mean, the pre-image and the point of the highest weight.
-        points = point_estimates(posterior, self.space, self._least_sigma)
+        points = point_estimates(posterior, self.space, self._min_sigma)
         return Estimate(
             pose=points.mode_mean,
             covariance=points.covariance,
@@ -306,8 +306,8 @@ class PointEstimates:
     covariance: Array
 
 
-def point_estimates(belief: Weights, space: PoseSpace, least_sigma: Array) -> PointEstimates:
-    """Estimate poses from normalized weights; `least_sigma` (3,) is the covariance's floor."""
+def point_estimates(belief: Weights, space: PoseSpace, min_sigma: Array) -> PointEstimates:
+    """Estimate poses from normalized weights; `min_sigma` (3,) is the covariance's floor."""
     points, weights = space.scaled[belief.rows], belief.values
     heaviest = int(np.argmax(weights))
     mode = _mode(points, weights)
@@ -325,7 +325,7 @@ def point_estimates(belief: Weights, space: PoseSpace, least_sigma: Array) -> Po
         highest_weight=space.poses[belief.rows[heaviest]].copy(),
         preimage=unembed(mode * space.widths),
         mode_mean=mode_mean,
-        covariance=covariance + np.diag(least_sigma**2),
+        covariance=covariance + np.diag(min_sigma**2),
     )
 
 

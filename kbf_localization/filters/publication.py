@@ -190,11 +190,14 @@ def _events(continuity: Continuity, recognized: bool, turned: bool) -> tuple[Eve
 
 def _weights_on_map(belief: KernelBelief, seen: Sequence[Association]) -> Weights:
     """Return the belief on the map's poses: each component's weights there times its own."""
-    views = {association.hypothesis.number: association.posterior for association in seen}
+    posteriors = {association.hypothesis.number: association.posterior for association in seen}
     parts = [
-        (views[component.number].rows, component.probability * views[component.number].weights)
+        (
+            posteriors[component.number].rows,
+            component.probability * posteriors[component.number].weights,
+        )
         for component in belief.components
-        if component.number in views and len(views[component.number].rows)
+        if component.number in posteriors and len(posteriors[component.number].rows)
     ]
     if not parts:
         return Weights(np.zeros(0, dtype=np.intp), np.zeros(0))

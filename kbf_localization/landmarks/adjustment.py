@@ -73,17 +73,17 @@ class Adjustment:
 class Eliminated:
     """What remains of a group: (6v, 6v) and (6v,) of the states, and what gives the points back.
 
-    These move by `solved` (3, m) and, with a change of the states (6v,), by `carried` (6v, 3m).
+    These move by `solved` (3, m) and, with a change of the states (6v,), by `coupling` (6v, 3m).
     """
 
     normal: Array
     gradient: Array
-    carried: Array
+    coupling: Array
     solved: Array
 
     def moved(self, points: Array, change: Array) -> Array:
         """Return the points (m, 3) after one step that changes the states by `change` (v, 6)."""
-        by_states = (change.ravel() @ self.carried).reshape(self.solved.shape)
+        by_states = (change.ravel() @ self.coupling).reshape(self.solved.shape)
         return np.asarray(points - (self.solved + by_states).T)
 
 
@@ -183,14 +183,14 @@ def eliminate(
     block = (by_point[:, :, None] * by_point[:, None]).sum(axis=(0, 3)).transpose(2, 0, 1)
     pull = (by_point * off[:, None]).sum(axis=(0, 2))
     inverse = np.linalg.inv(block + np.eye(3) / point_prior_m**2).transpose(1, 2, 0)
-    carried = sum(cross[:, axis, None] * inverse[axis] for axis in range(3))
-    carried = np.asarray(carried).reshape(views * STATES, 3 * count)
-    normal = -carried @ cross.reshape(views * STATES, 3 * count).T
+    coupling = sum(cross[:, axis, None] * inverse[axis] for axis in range(3))
+    coupling = np.asarray(coupling).reshape(views * STATES, 3 * count)
+    normal = -coupling @ cross.reshape(views * STATES, 3 * count).T
     for view in range(views):
         part = slice(view * STATES, (view + 1) * STATES)
         normal[part, part] += own[view]
     solved = (inverse * pull).sum(axis=1)
-    return Eliminated(normal, gradient.ravel() - carried @ pull.ravel(), carried, solved)
+    return Eliminated(normal, gradient.ravel() - coupling @ pull.ravel(), coupling, solved)
 
 
 def _solve(

@@ -37,7 +37,7 @@ FLOOR_BOUNDS = (1e-3, 0.5)
 """Metres, and radians."""
 WRONG_POSE_M = 0.5
 """Scaled distance from which on a fix is of a wrong place."""
-LOWEST_RATIO = -1e3
+MIN_RATIO = -1e3
 """A fitted ratio has no bound of its own."""
 RIDGE = 0.05
 """Precision of the logistic weights about zero: separable examples have no finite fit else."""
@@ -256,4 +256,4 @@ def fit_likelihood_ratio(right: Array, wrong: Array) -> EvidenceModel:
     if np.quantile(right @ weights, 0.25) <= max(np.quantile(wrong @ weights, 0.75), 0.0):
         return EvidenceModel()
     offset, by_inliers, by_matched, by_spread = weights.tolist()
-    return EvidenceModel(offset, by_inliers, by_matched, by_spread, LOWEST_RATIO)
+    return EvidenceModel(offset, by_inliers, by_matched, by_spread, MIN_RATIO)

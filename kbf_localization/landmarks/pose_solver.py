@@ -135,8 +135,8 @@ ATTITUDE_SIGMA = (0.02, 0.008, 0.008)
 """Height (m), pitch and roll (rad) of an image relative to its map images' on an even floor."""
 WIDE_M, WIDE_RAD = 100.0, 3.0
 """A prior so wide that it only keeps the normal equations regular."""
-NEAREST_REACH = np.array([0.5, 0.5, 0.3])
-FARTHEST_REACH = np.array([3.0, 3.0, 1.5])
+MIN_REACH = np.array([0.5, 0.5, 0.3])
+MAX_REACH = np.array([3.0, 3.0, 1.5])
 """Bounds of how far (m, m, rad) samples are searched from a start, which may be a map image."""
 MAX_STEP = np.array([1.0, 1.0, 0.3, 0.3, 0.1, 0.1])
 """No step of Gauss–Newton goes farther than it is valid."""
@@ -354,7 +354,7 @@ class LandmarkSolver:
 def _reach(covariance: Array) -> Array:
     """Return how far (3,) a sample may lie from its start: 3 σ of the prior, within bounds."""
     sigma = 3.0 * np.sqrt(np.abs(np.nan_to_num(np.diagonal(covariance))))
-    return np.asarray(np.clip(sigma, NEAREST_REACH, FARTHEST_REACH))
+    return np.asarray(np.clip(sigma, MIN_REACH, MAX_REACH))
 
 
 def _nearest_attitude(attitudes: Array, poses: Array, pose: Array, count: int = 3) -> Array:

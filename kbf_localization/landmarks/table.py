@@ -19,7 +19,7 @@ from kbf_localization.landmarks.bearings import rotate_to_map
 MAX_PER_IMAGE = 200
 """Landmarks of one image: with 146 bytes each, below 30 kB an image."""
 _MM = 1000.0
-_FARTHEST_MM = 32767
+_MAX_OFFSET_MM = 32767
 _SIGMA_M = (1e-4, 3e4)
 """What half-precision numbers represent of a standard deviation."""
 _LOWER = np.tril_indices(3)
@@ -174,7 +174,7 @@ class LandmarkTable:
         """Return (n,) landmarks of each image."""
         return np.asarray(np.diff(self.starts.astype(np.int64)), dtype=np.int64)
 
-    def most_of(self, rows: Rows) -> int:
+    def max_count(self, rows: Rows) -> int:
         """Return how many landmarks the image with most of them has, among these rows."""
         return int((self.starts[rows + 1] - self.starts[rows]).max(initial=0))
 
@@ -236,7 +236,7 @@ def _joined(parts: Sequence[NDArray[Any]], name: str) -> NDArray[Any]:
 
 
 def _in_mm(offsets: Array) -> NDArray[np.int16]:
-    return np.clip(np.rint(offsets * _MM), -_FARTHEST_MM, _FARTHEST_MM).astype("<i2")
+    return np.clip(np.rint(offsets * _MM), -_MAX_OFFSET_MM, _MAX_OFFSET_MM).astype("<i2")
 
 
 def _factors(covariances: Array) -> NDArray[np.float16]:

@@ -26,7 +26,7 @@ BASELINE_M = (0.04, 1.2)
 """Nearer images show no parallax, farther images another view."""
 FEW_PARTNERS = 4
 """With fewer at these baselines, as in a fast or sparse drive, the nearest of all serve."""
-FARTHEST_BASELINE_M = 6.0
+MAX_BASELINE_M = 6.0
 """A fifth of the farthest landmark's depth: its direction changes by 0.2 rad."""
 UNIT_BASELINE_M = 0.5 * BASELINE_M[0]
 """Where the logarithm of a baseline is zero."""
@@ -91,7 +91,7 @@ def choose_partners(
         near, places = _overlapping(tree, poses, row, BASELINE_M[1], usable)
         chosen = _spread_out(_logarithmic(places), count)
         if len(near) < min(FEW_PARTNERS, count):
-            near, places = _overlapping(tree, poses, row, FARTHEST_BASELINE_M, usable)
+            near, places = _overlapping(tree, poses, row, MAX_BASELINE_M, usable)
             distance = np.hypot(places[:, 0], places[:, 1])
             chosen = np.argsort(distance, kind="stable")[: min(FEW_PARTNERS, count)]
         partners.append(near[chosen])

@@ -24,7 +24,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from kbf_localization.errors import KbfError
-from kbf_localization.limits import FARTHEST_M, check_number
+from kbf_localization.limits import MAX_COORDINATE_M, check_number
 
 Content = bytes | Mapping[str, Any]
 
@@ -347,7 +347,7 @@ def _pose(value: Any) -> tuple[float, float, float] | None:
     """Return the (x, y, heading) of a message; None for all else."""
     if not (isinstance(value, list) and len(value) == 3):
         return None
-    limits = [(-most, most) for most in (FARTHEST_M, FARTHEST_M, 2.0 * math.pi)]
+    limits = [(-most, most) for most in (MAX_COORDINATE_M, MAX_COORDINATE_M, 2.0 * math.pi)]
     try:
         x, y, heading = map(check_number, ("x", "y", "heading"), value, limits)
     except ValueError:

@@ -18,7 +18,7 @@ from kbf_localization.filters.base import Estimate, GaussianPrior, PoseFilter
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import position_sigma, relative, sound_covariance
 from kbf_localization.input_checks import check_grey, check_heading, check_prior, check_stamp
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import MAX_COORDINATE_M
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import DeadReckoned, StateMonitor
 from kbf_localization.motion.odometry_buffer import (
@@ -282,7 +282,7 @@ class Localizer:
         if detect:
             self._landmarks_at = now
         grey = image() if callable(image) else image
-        description = self._describer.describe_soon(grey, detect)
+        description = self._describer.describe_in_parallel(grey, detect)
         return self.add_described(stamp_ns, self.training_map.observe(description))
 
     def _has_recent_landmarks(self, now: OdometryReading | None) -> bool:
@@ -353,8 +353,8 @@ class Localizer:
         now = None if at_ns is None else self._odometry.at(at_ns)
         if fix is None or now is None:
             return None
-        carried = self._reckoning.carried(fix, now)
-        return carried.pose, carried.covariance
+        reckoned = self._reckoning.propagate(fix, now)
+        return reckoned.pose, reckoned.covariance
 
     def map_to_odom(self) -> Array | None:
         """Return the pose (3,) of the odometry's frame on the map; None before a pose is known."""
@@ -424,7 +424,7 @@ class Localizer:
                 return None
             self._gate.seen(stamp_ns)
             state = self._monitor.repeat(now, self.settings)
-            self._fix = self._reckoning.carried(self._fix, now)
+            self._fix = self._reckoning.propagate(self._fix, now)
             self.last = replace(
                 self.last,
                 stamp_ns=stamp_ns,
@@ -451,7 +451,7 @@ def _sound(estimate: Estimate) -> Estimate:
     if estimate.preimage_pose is not None:
         poses.append(estimate.preimage_pose)
     # A comparison with NaN is false. Motions lead off the map, but not without end.
-    if not all((np.abs(pose) <= 10.0 * FARTHEST_M).all() for pose in poses):
+    if not all((np.abs(pose) <= 10.0 * MAX_COORDINATE_M).all() for pose in poses):
         raise ArithmeticError("the filter's pose is not finite, or far beyond any map")
     whole = estimate.whole_covariance
     return replace(

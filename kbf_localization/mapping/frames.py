@@ -12,7 +12,7 @@ from kbf_localization.arrays import Array, Rows
 from kbf_localization.datasets.drive import Drive, attitudes_of, check_drive
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import embed, interpolate, relative
-from kbf_localization.limits import WIDEST_MAP_M
+from kbf_localization.limits import MAX_MAP_EXTENT_M
 from kbf_localization.mapping.held_out import path_lengths_of
 
 MAX_STEP_NS, MAX_STEP_MEDIANS = 1_000_000_000, 3
@@ -119,7 +119,7 @@ def gather_frames(drives: Sequence[Drive]) -> Frames:
 def check_extent(poses: Array) -> None:
     """Raise a MapError for poses that cannot be in one frame."""
     extent = float(np.max(np.ptp(poses[:, :2], axis=0)))
-    if extent > WIDEST_MAP_M:
+    if extent > MAX_MAP_EXTENT_M:
         raise MapError(
             f"its poses would be {extent / 1e3:.0f} km apart: the drives are in different frames; "
             "bring them into one first, maps with 'kbf map align'"

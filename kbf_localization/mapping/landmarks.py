@@ -25,7 +25,7 @@ from kbf_localization.landmarks.calibration import MIN_EXAMPLES, MIN_INLIERS, He
 from kbf_localization.landmarks.calibration import calibrate as calibrate_fixes
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
 from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
-from kbf_localization.landmarks.triangulation import FARTHEST_BASELINE_M
+from kbf_localization.landmarks.triangulation import MAX_BASELINE_M
 from kbf_localization.mapping.describing import detect_frames, image_size
 from kbf_localization.mapping.frames import Frames, cover, gather_frames
 from kbf_localization.parallel import Serial, Workers
@@ -59,7 +59,7 @@ on a floor has a few tenths of a degree."""
 NAMED_PLACES = 3
 """Without landmarks, in a warning."""
 
-SAME_POSE_M = 1e-6
+POSE_TOLERANCE_M = 1e-6
 """Metres, and radians, within which a pose of the map is that of a drive's image."""
 
 
@@ -234,7 +234,7 @@ def landmark_warnings(landmarks: LandmarkMap) -> Iterator[str]:
     if len(poor) == len(counts):
         yield (
             f"no map image has {MIN_INLIERS} landmarks, so the map has none: blank walls, or no "
-            f"other images within {FARTHEST_BASELINE_M:.0f} m that see the same"
+            f"other images within {MAX_BASELINE_M:.0f} m that see the same"
         )
         return
     rows = poor[cover(landmarks.poses[poor], NAMED_PLACES, seed=0)]
@@ -287,6 +287,6 @@ def _rows_of_map(training_map: TrainingMap, frames: Frames) -> Rows:
         own = np.flatnonzero(frames.drive_of == names.index(source.name))
         images = np.flatnonzero(training_map.source_of == number)
         distances, nearest = cKDTree(frames.poses[own]).query(training_map.poses[images])
-        same = distances < SAME_POSE_M
+        same = distances < POSE_TOLERANCE_M
         rows[images[same]] = own[np.asarray(nearest)[same]]
     return rows

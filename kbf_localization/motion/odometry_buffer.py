@@ -21,7 +21,7 @@ from kbf_localization.geometry import (
     sound_covariance,
     wrap_angle,
 )
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import MAX_COORDINATE_M
 from kbf_localization.motion.noise import (
     MotionNoise,
     added_variances,
@@ -67,7 +67,7 @@ class OdometryBuffer:
         pose = np.array(pose, dtype=np.float64)
         if pose.shape != (3,) or not all(map(math.isfinite, pose)):
             return Event.ODOMETRY_NOT_FINITE
-        if max(map(abs, pose)) > FARTHEST_M:
+        if max(map(abs, pose)) > MAX_COORDINATE_M:
             return Event.ODOMETRY_TOO_FAR
         with self._lock:
             if self._stamps and stamp_ns <= self._stamps[-1]:
@@ -188,7 +188,7 @@ class DeadReckoning:
     def __init__(self, noise: MotionNoise) -> None:
         self._noise = noise
 
-    def carried(self, fix: Fix, now: OdometryReading) -> Fix:
+    def propagate(self, fix: Fix, now: OdometryReading) -> Fix:
         """Return the fix propagated to the odometry reading `now`."""
         then = fix.odometry
         if (now.distance_m, now.turned_rad) == (then.distance_m, then.turned_rad):

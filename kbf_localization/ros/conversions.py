@@ -36,7 +36,7 @@ from kbf_localization.geometry import (
     quaternion_of,
     spatial_numbers,
 )
-from kbf_localization.limits import FARTHEST_M, MAX_SIGMA_M, MAX_SIGMA_RAD
+from kbf_localization.limits import MAX_COORDINATE_M, MAX_SIGMA_M, MAX_SIGMA_RAD
 
 try:
     from cv_bridge import CvBridge, CvBridgeError
@@ -79,8 +79,8 @@ def planar_pose(pose: Pose) -> Array:
     result = np.array([x, y, heading(turn.x, turn.y, turn.z, turn.w)])
     if not (math.isfinite(x) and math.isfinite(y)):
         raise ValueError("position is not finite")
-    if max(abs(x), abs(y)) > FARTHEST_M:
-        raise ValueError(f"position ({x:g}, {y:g}) is beyond {FARTHEST_M:g} m")
+    if max(abs(x), abs(y)) > MAX_COORDINATE_M:
+        raise ValueError(f"position ({x:g}, {y:g}) is beyond {MAX_COORDINATE_M:g} m")
     return result
 
 

@@ -150,7 +150,7 @@ class LiveListener:
                 del self._subscriptions[channel]
         for channel, (topic, kind, qos, callback) in wanted.items():
             if channel not in self._subscriptions:
-                made = self._node.create_subscription(kind, topic, _forgiving(callback), qos)
+                made = self._node.create_subscription(kind, topic, _ignoring_errors(callback), qos)
                 self._subscriptions[channel] = topic, made
 
     def _on_status(self, message: DiagnosticStatus) -> None:
@@ -258,7 +258,7 @@ def _places(across: list[float], down: list[float]) -> list[list[float] | None]:
     return [place if place[0] >= 0.0 else None for place in _pairs(across, down)]
 
 
-def _forgiving(callback: Callable[[Any], None]) -> Callable[[Any], None]:
+def _ignoring_errors(callback: Callable[[Any], None]) -> Callable[[Any], None]:
     """Wrap a callback so that a message that cannot be shown is ignored."""
 
     def called(message: Any) -> None:

@@ -270,8 +270,8 @@ class LocalizerServer:
         pitch, roll = self._tilt_deg()
         landmarks = self.localizer.training_map.landmarks
         if landmarks is not None:
-            usual = math.degrees(max(landmarks.description.attitude_sigma[1:]))
-            if max(abs(pitch), abs(roll)) > max(_TILTED_DEG, _TILTED_SIGMAS * usual):
+            spread_deg = math.degrees(max(landmarks.description.attitude_sigma[1:]))
+            if max(abs(pitch), abs(roll)) > max(_TILTED_DEG, _TILTED_SIGMAS * spread_deg):
                 found["camera_tilted"] = (
                     f"the camera is pitched down by {pitch:.1f}° and rolled by {roll:.1f}° against "
                     "the map's images, or more: fasten it, or correct base_frame → camera in tf"

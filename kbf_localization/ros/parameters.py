@@ -21,7 +21,7 @@ from rclpy.validate_topic_name import validate_topic_name
 
 from kbf_localization.errors import ParameterError
 from kbf_localization.filters.methods import method_names
-from kbf_localization.limits import FARTHEST_M, MAX_PATH_BYTES, shortened
+from kbf_localization.limits import MAX_COORDINATE_M, MAX_PATH_BYTES, shortened
 from kbf_localization.ros.diagnostics import MAX_TIME_CORRECTION_S
 from kbf_localization.ros.transforms import MAX_NAME_LENGTH
 
@@ -254,19 +254,19 @@ PARAMETERS: tuple[NodeParameter, ...] = (
         "initial_pose.x",
         0.0,
         "Initial x in the map, in metres.",
-        (-FARTHEST_M, FARTHEST_M),
+        (-MAX_COORDINATE_M, MAX_COORDINATE_M),
     ),
     NodeParameter(
         "initial_pose.y",
         0.0,
         "Initial y in the map, in metres.",
-        (-FARTHEST_M, FARTHEST_M),
+        (-MAX_COORDINATE_M, MAX_COORDINATE_M),
     ),
     NodeParameter(
         "initial_pose.z",
         0.0,
         "Not used; here because AMCL has it.",
-        (-FARTHEST_M, FARTHEST_M),
+        (-MAX_COORDINATE_M, MAX_COORDINATE_M),
     ),
     NodeParameter(
         "initial_pose.yaw",

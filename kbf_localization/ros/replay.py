@@ -101,7 +101,7 @@ class BagPlayer:
         self._clock = node.create_publisher(Clock, "/clock", QoSProfile(depth=10))
         self._clock_ns = 0
 
-    def heard_by(self, topic: BagTopic) -> int:
+    def subscription_count(self, topic: BagTopic) -> int:
         """Return the number of subscriptions to a topic of the playlist."""
         return int(self._publishers[topic].get_subscription_count())
 
@@ -404,7 +404,9 @@ def _wait_until_ready(
         if process.exit_code is not None or "cannot configure" in process.log():
             raise KbfError(f"the node did not start: {_last_line(process)}")
         player.set_clock(start_ns)
-        listening = player.heard_by(drive.odom_topic) and player.heard_by(drive.image_topic)
+        listening = player.subscription_count(drive.odom_topic) and player.subscription_count(
+            drive.image_topic
+        )
         if listening and recorder.is_connected():
             # Both sides must know of each other before a message can pass: the second side's
             # discovery follows at once.

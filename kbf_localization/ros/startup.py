@@ -155,6 +155,6 @@ def _make(values: Mapping[str, Any]) -> Localizer:
     # The first images must not wait for tables that can be made beforehand.
     width, height = training_map.described_by.image_size
     blank = np.zeros((height, width), dtype=np.uint8)
-    training_map.image_describer.describe_soon(blank)
+    training_map.image_describer.describe_in_parallel(blank)
     pose_filter.prepare()
     return Localizer(training_map, pose_filter, localizer_settings(values))

@@ -16,13 +16,11 @@ from scipy.spatial.transform import Rotation
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import compose
 from kbf_localization.ros.conversions import planar_pose
-from kbf_localization.vision.camera import Mount
+from kbf_localization.vision.camera.mount import MAX_MOUNT_M, Mount
 
 MAX_FRAMES, MAX_LINKS, MAX_NAME_LENGTH = 10_000, 100, 1000
 """Limits of tf, whose frames come from the network: frames that are kept, links between two
 frames, and characters of a name."""
-MAX_MOUNT_M = 100.0
-"""No camera is mounted further from its robot's base."""
 MAX_TRANSLATION_M = float(np.finfo(np.float32).max)
 """Beyond which a number is taken for infinite."""
 NORM_TOLERANCE = 0.01

@@ -20,7 +20,7 @@ from kbf_localization.vision.camera.pinhole import PinholeCamera
 MAX_LEVER_M = 2.0
 """Of the camera from its default place; farther, it would stand in walls."""
 MAX_PITCH_RAD, MAX_TIME_OFFSET_S = 0.7, 10.0
-STEEPEST_SLOPE = 4.0
+MAX_RAY_SLOPE = 4.0
 """Of a ray against the level direction ahead (76°): beyond, the level image would be huge."""
 CLEARANCE_M = 0.2
 """From floor and ceiling."""
@@ -111,7 +111,7 @@ class Optics:
         ahead, left, up = turned
         with np.errstate(divide="ignore", invalid="ignore"):
             right, fall = -left / ahead, -up / ahead
-        if not np.nanmin(ahead) > 0.0 or not np.nanmax(np.abs((right, fall))) < STEEPEST_SLOPE:
+        if not np.nanmin(ahead) > 0.0 or not np.nanmax(np.abs((right, fall))) < MAX_RAY_SLOPE:
             raise ParameterError("a camera's pitch and distortion show what is not rendered")
         # As wide as the steepest ray, at the lens's own focal length; a pixel more for rounding.
         # Odd where the image is odd, so that the pixels in the middle coincide.

@@ -33,7 +33,7 @@ CLEARANCE_M = 0.62
 _CELL_M = 0.4
 _FINE_M = 0.05
 _MARGIN_M = 3.2
-_WIDEST_M = 120.0
+_MAX_EXTENT_M = 120.0
 _CORRIDOR_REACH_M = 1.05
 _ROOM_REACH_M = 1.9
 _LABELS = ("2PO", "1PO", "2PO", "PA", "2PO", "KT", "2PO", "CNR", "TL", "LAB")
@@ -156,10 +156,10 @@ def plan_office(seed: int) -> FloorPlan:
 def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
     """Return the office in which all `trajectories` (one common frame) are drives."""
     points = np.concatenate([trajectory.poses[:, :2] for trajectory in trajectories])
-    if np.ptp(points, axis=0).max() > _WIDEST_M:
+    if np.ptp(points, axis=0).max() > _MAX_EXTENT_M:
         raise DatasetError(
             f"the trajectories spread over {np.ptp(points, axis=0).max():.0f} m; the simulator "
-            f"builds offices of up to {_WIDEST_M:.0f} m; give poses in metres and in one frame"
+            f"builds offices of up to {_MAX_EXTENT_M:.0f} m; give poses in metres and in one frame"
         )
     origin = np.floor((points.min(axis=0) - _MARGIN_M) / _CELL_M) * _CELL_M
     cells = np.ceil((points.max(axis=0) + _MARGIN_M - origin) / _CELL_M).astype(int)

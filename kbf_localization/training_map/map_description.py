@@ -11,8 +11,8 @@ from kbf_localization.landmarks.landmark_map import LandmarkDescription
 from kbf_localization.limits import (
     CALIBRATION,
     COUNTS,
-    FARTHEST_M,
     LAST_STAMP_NS,
+    MAX_COORDINATE_M,
     MAX_MAP_SOURCES,
     OTHER_CALIBRATION,
     PLAN_RESOLUTIONS,
@@ -36,7 +36,7 @@ from kbf_localization.vision.dense_sift import DescriberSettings
 LIMITS: dict[str, Range] = {
     **CALIBRATION,
     "resolution": PLAN_RESOLUTIONS,
-    "origin": (-FARTHEST_M, FARTHEST_M),
+    "origin": (-MAX_COORDINATE_M, MAX_COORDINATE_M),
     "stamps_ns": (0, LAST_STAMP_NS - 1),
 }
 """Ranges of the numbers with these names; other whole numbers are counts."""

@@ -26,7 +26,7 @@ from kbf_localization.errors import DescriberError, MapError
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
 from kbf_localization.landmarks.table import COLUMNS, FileRows, HeldFile, LandmarkTable
 from kbf_localization.limits import (
-    FARTHEST_M,
+    MAX_COORDINATE_M,
     MAX_MAP_BYTES,
     MAX_PLAN_PIXELS,
     check_scale,
@@ -491,7 +491,7 @@ def _check(arrays: dict[str, NDArray[Any]], thumbnail_bytes: int, sources: int) 
 
 def _check_poses(name: str, poses: Array) -> None:
     # A comparison with NaN is false.
-    if not (np.abs(poses) <= FARTHEST_M).all():
+    if not (np.abs(poses) <= MAX_COORDINATE_M).all():
         raise ValueError(f"'{name}' are not finite or absurdly large")
 
 

@@ -313,7 +313,7 @@ class MapObservation:
         landmarks = self.training_map.landmarks
         if landmarks is None or not self.has_landmarks:
             return 0
-        return landmarks.table.most_of(rows)
+        return landmarks.table.max_count(rows)
 
     def landmark_fix(self, rows: Rows, pose: Array, covariance: Array) -> LandmarkFix | None:
         """Measure the pose on the landmarks of the map's `rows`, starting from a Gaussian there."""

@@ -94,7 +94,7 @@ class ImageDescriber:
         """Describe one image (h, w[, channels])."""
         return self.describe_all([image])[0]
 
-    def describe_soon(self, image: Image, detect: bool = True) -> ImageDescription:
+    def describe_in_parallel(self, image: Image, detect: bool = True) -> ImageDescription:
         """Describe one image, its keypoints on a second core where there is one.
 
         Without `detect` it has no keypoints, in half the time.

@@ -63,7 +63,7 @@ FOCAL, DISTORTION, PITCH, YAW, FORWARD, BIAS = range(6)
 VALUES = 6
 START_SIGMAS = np.array([0.01, 0.05])
 """rad: how far a pair's turn, and the direction of its motion, are off; then as the pairs show."""
-LEAST_SIGMAS, MOST_SIGMAS = np.array([2e-4, 1e-3]), np.array([0.05, 0.2])
+MIN_SIGMAS, MAX_SIGMAS = np.array([2e-4, 1e-3]), np.array([0.05, 0.2])
 MIN_CURVATURE = 1e-2
 """Of the cost, below which nothing is known: ten radians, or tens of times the focal length."""
 CHI2_MEDIAN = 0.455
@@ -71,7 +71,7 @@ CHI2_MEDIAN = 0.455
 PRIOR_PRECISION = np.array(
     [0.0, DISTORTION_SIGMA**-2, 0.0, 0.0, FORWARD_SIGMA_M**-2, HEADING_BIAS_SIGMA**-2]
 )
-KEPT_LENSES = 6
+MAX_LENSES = 6
 """Lenses whose rays are kept: those of a numeric derivative."""
 _DIFFERENCE = 1e-4
 """Step of the numeric derivatives: of log f, k1, radians, metres and rad/s."""
@@ -223,10 +223,10 @@ class Equations:
     def of(
         cls, hessian: Array, gradient: Array, inverse: Array, mixed: Array, pulled: Array
     ) -> Equations:
-        carried = inverse @ mixed
+        coupling = inverse @ mixed
         return cls(
-            hessian - np.einsum("pif,pig->fg", mixed, carried),
-            gradient - np.einsum("pif,pi->f", carried, pulled),
+            hessian - np.einsum("pif,pig->fg", mixed, coupling),
+            gradient - np.einsum("pif,pi->f", coupling, pulled),
             inverse,
             mixed,
             pulled,
@@ -300,7 +300,7 @@ class EpipolarProblem:
             pixels = np.concatenate([matches.first, matches.second])
             by_pixel, scales = camera.rays_and_scales(pixels)
             rays, areas = np.ascontiguousarray(by_pixel.T), scales**-2
-            if len(self._seen) >= KEPT_LENSES:
+            if len(self._seen) >= MAX_LENSES:
                 self._seen.pop(next(iter(self._seen)))
             self._seen[key] = MatchRays(rays[:, :half], rays[:, half:], areas[:half], areas[half:])
         return self._seen[key]
@@ -532,14 +532,14 @@ class EpipolarProblem:
         unknown = self.normal_equations(state, SCALES_PX[-1]).inverse
         left = np.diagonal(unknown, axis1=1, axis2=2) / self.sigmas**2
         determined = np.maximum((1.0 - left).sum(axis=0), 1e-3)
-        squares = np.minimum(state.motions**2, MOST_SIGMAS**2).sum(axis=0)
+        squares = np.minimum(state.motions**2, MAX_SIGMAS**2).sum(axis=0)
         sigmas = np.sqrt(squares / determined)
         return EpipolarProblem(
             self.matches,
             self.width,
             self.height,
             self.panorama,
-            sigmas=np.clip(sigmas, LEAST_SIGMAS, MOST_SIGMAS),
+            sigmas=np.clip(sigmas, MIN_SIGMAS, MAX_SIGMAS),
         )
 
     def deviations(self, state: CameraState) -> Array:

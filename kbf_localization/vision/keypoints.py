@@ -237,7 +237,7 @@ def _buffer(name: str, shape: tuple[int, ...]) -> Floats:
     return buffers[name][:size].reshape(shape)
 
 
-LARGEST_PX2 = 480 * 360
+MAX_AREA_PX2 = 480 * 360
 """Larger images are halved: on real images half the size matched more precisely than all of it.
 By area, wide images and portraits keep as much detail as others."""
 
@@ -296,7 +296,7 @@ def root_sift(descriptors: Floats) -> NDArray[np.uint8]:
 
 def _halved(image: Image) -> tuple[Image, int]:
     halvings = 0
-    while image.shape[0] * image.shape[1] > LARGEST_PX2 and min(image.shape[:2]) >= 2:
+    while image.shape[0] * image.shape[1] > MAX_AREA_PX2 and min(image.shape[:2]) >= 2:
         size = (image.shape[1] // 2, image.shape[0] // 2)
         image = np.asarray(
             cv2.resize(image[: 2 * size[1], : 2 * size[0]], size, interpolation=cv2.INTER_AREA),

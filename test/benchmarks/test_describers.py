@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.benchmarks.describers import (
-    forgetting_light,
+    light_discriminants,
     places_in_lights,
     trained_network,
 )
@@ -19,7 +19,7 @@ SMALL = {"size": (24, 32), "filters": (4, 8)}
 
 def test_discriminants_solve_the_generalized_eigenproblem() -> None:
     views = RNG.normal(size=(60, 3, 12)) + 2.0 * RNG.normal(size=(60, 1, 12))
-    weights, bias = forgetting_light(views, 4, shrinkage=0.0)
+    weights, bias = light_discriminants(views, 4, shrinkage=0.0)
     centred = views - views.mean(axis=1, keepdims=True)
     within = np.einsum("pli,plj->ij", centred, centred) / (60 * 2)
     between = np.cov(views.mean(axis=1).T)
@@ -44,7 +44,7 @@ def test_light_is_forgotten_at_places_that_it_has_not_seen() -> None:
         day, night = units[:, 0], units[:, 1]
         return float(((night @ day.T).argmax(axis=1) == np.arange(len(views))).mean())
 
-    weights, bias = forgetting_light(draw(200), 20, shrinkage=1e-4)
+    weights, bias = light_discriminants(draw(200), 20, shrinkage=1e-4)
     unseen = draw(100)
     assert found(unseen) < 0.6 and found(unseen @ weights + bias) > 0.95
 

@@ -108,7 +108,7 @@ def test_looking_back_is_a_row_and_a_trajectory_beside_the_filters(
     assert "kbf_smoothed" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_nothing_to_look_back_over_is_one_line(office: Path, tmp_path: Path) -> None:
+def test_nothing_to_smooth_is_one_line(office: Path, tmp_path: Path) -> None:
     said = refused(*on_map(office), "--method", "nai", "--smooth")
     assert "--smooth smooths the method kbf" in said
 

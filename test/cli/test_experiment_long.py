@@ -45,11 +45,11 @@ def recoveries() -> recovery.Outcome:
         trace["state"] = ["localizing"] + ["tracking"] * (updates - 1)
         return trace
 
-    carried = trace(recovery.BEFORE_KIDNAPPING + recovery.AFTER_KIDNAPPING)
+    kidnapped = trace(recovery.BEFORE_KIDNAPPING + recovery.AFTER_KIDNAPPING)
     drives = ("undisturbed", "night_on_cloudy", "night_on_merged")
     return {
         "global_start": [trace(recovery.START_UPDATES)] * 2,
-        "kidnapping": [carried],
+        "kidnapping": [kidnapped],
         **{name: [trace(50)] for name in drives},
     }
 

@@ -61,8 +61,10 @@ def test_help_is_the_same_without_what_typer_imports_for_it_in_vain() -> None:
     env = {**os.environ, "COLUMNS": "90", "NO_COLOR": "1"}
     shown = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, env=env).stdout
     # Here, typer has imported all of it.
-    usual = CliRunner().invoke(main.app, ["--help"], prog_name="kbf", env={"COLUMNS": "90"}).output
-    assert "Commands" in shown and shown == usual
+    complete = (
+        CliRunner().invoke(main.app, ["--help"], prog_name="kbf", env={"COLUMNS": "90"}).output
+    )
+    assert "Commands" in shown and shown == complete
 
 
 def test_stand_ins_for_what_help_does_without_make_the_real_thing() -> None:

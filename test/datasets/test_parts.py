@@ -136,36 +136,38 @@ def test_no_option(text: str) -> None:
         parse_odometry_option(text)
 
 
-def test_a_carried_drive_jumps_in_truth_and_not_in_odometry() -> None:
-    carried = KidnappedDrive(DRIVE, range(10), range(30, 45))
-    np.testing.assert_array_equal(carried.poses, DRIVE.poses[[*range(10), *range(30, 45)]])
-    assert (np.diff(carried.stamps_ns) > 0).all()
-    assert carried.set_down_ns == carried.stamps_ns[10]
-    assert carried.set_down_ns - carried.stamps_ns[9] == 1_000_000_000
-    log = carried.odometry
+def test_a_kidnapped_drive_jumps_in_truth_and_not_in_odometry() -> None:
+    kidnapped = KidnappedDrive(DRIVE, range(10), range(30, 45))
+    np.testing.assert_array_equal(kidnapped.poses, DRIVE.poses[[*range(10), *range(30, 45)]])
+    assert (np.diff(kidnapped.stamps_ns) > 0).all()
+    assert kidnapped.set_down_ns == kidnapped.stamps_ns[10]
+    assert kidnapped.set_down_ns - kidnapped.stamps_ns[9] == 1_000_000_000
+    log = kidnapped.odometry
     assert (np.diff(log.stamps_ns) > 0).all()
-    assert log.stamps_ns[0] <= carried.stamps_ns[0] and log.stamps_ns[-1] >= carried.stamps_ns[-1]
+    assert (
+        log.stamps_ns[0] <= kidnapped.stamps_ns[0] and log.stamps_ns[-1] >= kidnapped.stamps_ns[-1]
+    )
     steps = np.hypot(*np.diff(log.poses[:, :2], axis=0).T)
     own = np.hypot(*np.diff(DRIVE.odometry.poses[:, :2], axis=0).T)
     assert steps.max() <= own.max() + 1e-12
-    resting = (log.stamps_ns[1:] > carried.stamps_ns[9]) & (
-        log.stamps_ns[:-1] < carried.set_down_ns
+    resting = (log.stamps_ns[1:] > kidnapped.stamps_ns[9]) & (
+        log.stamps_ns[:-1] < kidnapped.set_down_ns
     )
     assert np.diff(log.stamps_ns)[resting].max() < 500_000_000
 
 
-def test_a_carried_drive_has_the_images_of_both_stretches() -> None:
-    carried = KidnappedDrive(DRIVE, range(10), range(3, 9))
-    for place, data in carried.encoded_images([12, 0]):
+def test_a_kidnapped_drive_has_the_images_of_both_stretches() -> None:
+    kidnapped = KidnappedDrive(DRIVE, range(10), range(3, 9))
+    for place, data in kidnapped.encoded_images([12, 0]):
         index = {12: 5, 0: 0}[place]
         assert data == next(DRIVE.encoded_images([index]))[1]
-    assert [place for place, _ in carried.images()] == list(range(16))
+    assert [place for place, _ in kidnapped.images()] == list(range(16))
 
 
-def test_a_drive_is_carried_to_its_farthest_place() -> None:
-    carried = KidnappedDrive.kidnapped_far(DRIVE, 10)
+def test_a_drive_is_kidnapped_to_its_farthest_place() -> None:
+    kidnapped = KidnappedDrive.kidnapped_far(DRIVE, 10)
     from_here = np.hypot(*(DRIVE.poses[10:42, :2] - DRIVE.poses[9, :2]).T)
-    there = carried.poses[10, :2] - carried.poses[9, :2]
+    there = kidnapped.poses[10, :2] - kidnapped.poses[9, :2]
     assert np.hypot(*there) == pytest.approx(from_here.max())
     with pytest.raises(DatasetError, match="cannot be carried"):
         KidnappedDrive.kidnapped_far(DRIVE, 20)

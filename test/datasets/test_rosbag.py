@@ -18,7 +18,7 @@ from kbf_localization.datasets.pose_log import pose_of_message
 from kbf_localization.datasets.rosbag import RosbagDrive
 from kbf_localization.errors import DatasetError
 from kbf_localization.geometry import compose, relative
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import MAX_COORDINATE_M
 from test.datasets.bags import (
     START_NS,
     MemoryDrive,
@@ -446,8 +446,8 @@ def test_odometry_that_carries_the_camera_is_not_taken_for_known_poses(tmp_path:
     assert RosbagDrive(bag).poses is None
 
 
-@pytest.mark.parametrize("x", [np.nan, np.inf, 1e200, -1.1 * FARTHEST_M])
+@pytest.mark.parametrize("x", [np.nan, np.inf, 1e200, -1.1 * MAX_COORDINATE_M])
 def test_a_pose_that_can_be_nowhere_is_passed_over(x: float) -> None:
-    assert pose_of_message(pose_stamped(1, 0.9 * FARTHEST_M, 0.0, 0.0)) is not None
+    assert pose_of_message(pose_stamped(1, 0.9 * MAX_COORDINATE_M, 0.0, 0.0)) is not None
     assert pose_of_message(pose_stamped(1, x, 0.0, 0.0)) is None
     assert pose_of_message(pose_stamped(1, 0.0, x, 0.0)) is None

@@ -120,7 +120,7 @@ def test_other_light_is_reported_on_both_maps(outcome):
     assert metrics["night_on_merged"]["share_beyond_1m"] == 0.0
 
 
-def test_the_robot_is_carried_far_and_trials_stay_where_the_map_covers_their_drives():
+def test_the_robot_is_kidnapped_far_and_trials_stay_where_the_map_covers_their_drives():
     drives = [drive(), drive(300)]
     covered = [np.arange(len(drive)) >= 60 for drive in drives]
     pieces = {"before": BEFORE_KIDNAPPING, "after": AFTER_KIDNAPPING, "covered": covered}

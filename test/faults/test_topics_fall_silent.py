@@ -56,7 +56,7 @@ def test_robot_is_switched_off_and_its_odometry_starts_from_zero(survival: Survi
     survival.check(frames=30)
 
 
-def test_robot_is_carried_away(survival: Survival) -> None:
+def test_robot_is_kidnapped(survival: Survival) -> None:
     """It says that it is lost, publishes no confident pose then, and finds itself in 40 frames."""
     robot = survival.robot
     seen_by_odometry = relative(robot.origin, robot.pose)

@@ -74,7 +74,7 @@ def test_smoothing_its_steps_reduces_the_error(estimates, world_drive):
     assert np.sqrt(np.mean(errors**2)) < np.sqrt(np.mean(filtered**2))
 
 
-def test_finds_itself_again_after_being_carried_away(world_map, world_drive):
+def test_finds_itself_again_after_a_kidnapping(world_map, world_drive):
     views = [*world_drive.views[:40], *world_drive.views[100:140]]
     motions = [None, *world_drive.motions[:39], np.zeros(3), *world_drive.motions[100:139]]
     pose_filter = BeliefFilter(world_map)

@@ -85,12 +85,12 @@ def test_eliminated_points_leave_the_schur_complement_of_all_normal_equations():
     normal, gradient = rows.T @ rows, rows.T @ (plain.residuals * root).ravel()
     own = 6 * views
     normal[own:, own:] += np.eye(3 * count) / POINT_PRIOR_M**2
-    carried = np.linalg.solve(normal[own:, own:], normal[own:, :own]).T
+    coupling = np.linalg.solve(normal[own:, own:], normal[own:, :own]).T
     part = eliminate(states, group, group.points, 0.5)
-    expected = normal[:own, :own] - carried @ normal[own:, :own]
+    expected = normal[:own, :own] - coupling @ normal[own:, :own]
     size = np.abs(normal).max()
     np.testing.assert_allclose(part.normal, expected, atol=1e-9 * size)
-    expected = gradient[:own] - carried @ gradient[own:]
+    expected = gradient[:own] - coupling @ gradient[own:]
     np.testing.assert_allclose(part.gradient, expected, atol=1e-9 * np.abs(gradient).max())
     change = rng.normal(0.0, 0.01, (views, 6))
     expected = np.linalg.solve(

@@ -101,7 +101,7 @@ def test_the_field_of_view_holds_the_keypoints_and_no_more():
     assert none.field_of_view == view
 
 
-def test_cells_divide_the_keypoints_directions_by_four_each_way():
+def test_cells_divide_the_keypoints_directions_by_four_along_each_axis():
     across, slopes = np.meshgrid(np.linspace(-0.4, 0.4, 9), np.linspace(-0.3, 0.3, 9))
     level = np.sqrt(1.0 - slopes.ravel() ** 2)
     rays = np.stack(

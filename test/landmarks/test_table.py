@@ -25,7 +25,7 @@ def test_what_is_stored_is_found_again_to_a_millimetre():
     images = [drawn(1, 50), ImageLandmarks.none(), drawn(2, 200)]
     table = LandmarkTable.of_images(images)
     assert table.counts().tolist() == [50, 0, 200]
-    assert [table.most_of(np.array(rows, int)) for rows in ([0, 1], [1], [])] == [50, 0, 0]
+    assert [table.max_count(np.array(rows, int)) for rows in ([0, 1], [1], [])] == [50, 0, 0]
     for row, image in enumerate(images):
         found = table.image(row)
         np.testing.assert_array_equal(found.descriptors, image.descriptors)

@@ -8,7 +8,7 @@ import pytest
 from kbf_localization.errors import ParameterError
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.geometry import sound_covariance
-from kbf_localization.limits import FARTHEST_M, VARIANCES
+from kbf_localization.limits import MAX_COORDINATE_M, VARIANCES
 from kbf_localization.localization import Localizer, State
 from kbf_localization.localization.localizer import MAX_FAILURES, FilterReset
 from kbf_localization.motion import odometry_buffer
@@ -23,7 +23,7 @@ SEQUENCE = "localizer messages"
 PARSERS.add(SEQUENCE)
 
 HOSTILE = (
-    np.nan, np.inf, -np.inf, 1e308, -1e308, 1e300, 1e154, 1e20, FARTHEST_M, -FARTHEST_M,
+    np.nan, np.inf, -np.inf, 1e308, -1e308, 1e300, 1e154, 1e20, MAX_COORDINATE_M, -MAX_COORDINATE_M,
     1e5, -1e4, 5e-324, 1e-300, -0.0, 0.0,
 )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_no_sequence_of_messages_gives_what_is_no_pose(tiny_map: TrainingMap) ->
     assert localizer.counts["filter_reset"] == 0
 
 
-@pytest.mark.parametrize("value", [1e305, -1e305, np.nan, np.inf, 1.1 * FARTHEST_M])
+@pytest.mark.parametrize("value", [1e305, -1e305, np.nan, np.inf, 1.1 * MAX_COORDINATE_M])
 def test_a_given_pose_that_cannot_be_is_refused_and_nothing_changes(
     tiny_map: TrainingMap, value: float
 ) -> None:

@@ -16,7 +16,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from tf2_msgs.msg import TFMessage
 
-from kbf_localization.limits import FARTHEST_M
+from kbf_localization.limits import MAX_COORDINATE_M
 from kbf_localization.ros.camera import CameraMonitor
 from kbf_localization.ros.conversions import (
     ImageError,
@@ -50,7 +50,7 @@ def good_odometry() -> Odometry:
 def odometry(cdr: bytes) -> None:
     message = deserialize_message(cdr, Odometry)
     pose = planar_pose(message.pose.pose)
-    assert np.isfinite(pose).all() and np.abs(pose).max() <= FARTHEST_M
+    assert np.isfinite(pose).all() and np.abs(pose).max() <= MAX_COORDINATE_M
 
 
 def good_compressed() -> CompressedImage:

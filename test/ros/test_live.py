@@ -17,7 +17,7 @@ from kbf_localization.datasets.floor_plan_image import FREE, OCCUPIED, UNKNOWN, 
 from kbf_localization.filters.base import HypothesisEstimate
 from kbf_localization.live.server import Board, LiveSettings, serving
 from kbf_localization.ros.conversions import planar_pose
-from kbf_localization.ros.live import LiveListener, _forgiving, listening
+from kbf_localization.ros.live import LiveListener, _ignoring_errors, listening
 from kbf_localization.ros.node_process import NodeProcess
 from kbf_localization.ros.outputs import hypothesis_markers, occupancy_grid
 from test.evaluation.chromium import Chromium
@@ -143,5 +143,5 @@ def test_a_plan_that_cannot_be_shown_is_passed_over(width: int) -> None:
     board = Board()
     grid = OccupancyGrid()
     grid.info.width = width
-    _forgiving(LiveListener(None, "/localizer", board)._on_plan)(grid)
+    _ignoring_errors(LiveListener(None, "/localizer", board)._on_plan)(grid)
     assert board.since(-1) == (0, {})

@@ -245,7 +245,9 @@ def test_a_camera_that_is_pitched_since_the_map_was_made_is_said_with_the_angle(
         errors += watched.drive(
             1, lambda pose: cv2.warpPerspective(watched.robot.world.image(pose), seen, (160, 120))
         )
-        tilts.append([float(watched.robot.value(f"camera_{way}_deg")) for way in ("pitch", "roll")])
+        tilts.append(
+            [float(watched.robot.value(f"camera_{axis}_deg")) for axis in ("pitch", "roll")]
+        )
         said.append("the camera is pitched down by" in watched.robot.status.message)
     pitch, roll = np.nanmedian(tilts, axis=0)
     assert 0.5 * degrees - 0.3 < pitch < degrees + 0.3

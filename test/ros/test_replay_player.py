@@ -84,7 +84,7 @@ def test_messages_arrive_in_order_none_early_and_the_clock_never_runs_backwards(
     node, heard = listener
     player, odom, start, stop = player_of_a_bag(node, tmp_path / "bag")
     give_up = time.monotonic() + 60.0
-    while not player.heard_by(odom) and time.monotonic() < give_up:
+    while not player.subscription_count(odom) and time.monotonic() < give_up:
         time.sleep(0.05)
     played = player.play(start, stop)
     assert played.counts["/odom"] == 80

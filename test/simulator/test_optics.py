@@ -55,7 +55,7 @@ def shift(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.hypot(x, y))
 
 
-def test_the_usual_camera_is_the_one_that_readers_assume(tmp_path: Path) -> None:
+def test_the_default_camera_is_the_one_that_readers_assume(tmp_path: Path) -> None:
     assert Optics(DEFAULT_CAMERA, *SIZE).level.focal == pytest.approx(DEFAULT_CAMERA.lens(*SIZE).fx)
     (folder,) = simulate(tmp_path, runs=1, frames=2, size=(64, 48))
     drive = ColdDrive(folder)

@@ -44,14 +44,17 @@ def test_keypoints_on_a_second_thread_are_the_same(
     describer: PyramidDescriber, image: np.ndarray
 ) -> None:
     image_describer = ImageDescriber(describer)
-    expected, soon = image_describer.describe(image), image_describer.describe_soon(image)
-    assert expected.keypoints is not None and soon.keypoints is not None
-    assert len(soon.keypoints) > 10 and soon.image_size == expected.image_size
-    np.testing.assert_array_equal(soon.keypoints.pixels, expected.keypoints.pixels)
-    np.testing.assert_array_equal(soon.keypoints.descriptors, expected.keypoints.descriptors)
-    without = image_describer.describe_soon(image, detect=False)
+    expected, described = (
+        image_describer.describe(image),
+        image_describer.describe_in_parallel(image),
+    )
+    assert expected.keypoints is not None and described.keypoints is not None
+    assert len(described.keypoints) > 10 and described.image_size == expected.image_size
+    np.testing.assert_array_equal(described.keypoints.pixels, expected.keypoints.pixels)
+    np.testing.assert_array_equal(described.keypoints.descriptors, expected.keypoints.descriptors)
+    without = image_describer.describe_in_parallel(image, detect=False)
     assert without.keypoints is None
-    for other in (soon, without):
+    for other in (described, without):
         np.testing.assert_array_equal(other.features, expected.features)
         np.testing.assert_array_equal(other.words, expected.words)
 

@@ -15,7 +15,7 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import NORM_TOLERANCE
 from kbf_localization.limits import shortened
 
-FARTHEST_MOUNT_M = 100.0
+MAX_MOUNT_M = 100.0
 """A camera further from its robot's base is an error of the transforms, not a mount."""
 OPTICAL_IN_BASE = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
 """A level camera that looks ahead: its z is the robot's x, its x to the right, its y down."""
@@ -47,10 +47,10 @@ class Mount:
                 f"translation of {translation.shape}: give (3, 3) and (3,)"
             )
         # Comparisons with NaN are false.
-        if not (np.abs(translation) <= FARTHEST_MOUNT_M).all():
+        if not (np.abs(translation) <= MAX_MOUNT_M).all():
             raise ParameterError(
                 f"the camera's mount is {shortened(translation.tolist())}: not finite, or beyond "
-                f"{FARTHEST_MOUNT_M:g} m from the base"
+                f"{MAX_MOUNT_M:g} m from the base"
             )
         skew = np.abs(rotation @ rotation.T - np.eye(3)).max()
         if not skew <= _ORTHONORMAL or np.linalg.det(rotation) < 0.0:
