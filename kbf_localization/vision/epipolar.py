@@ -1,7 +1,6 @@
-"""Epipolar errors of matches between images with known poses, as a function of camera and mount.
+"""Epipolar errors of matches between images with known poses, by camera and mount.
 
-An error is Sampson's, in pixels; its robust sum is minimized by Levenberg and Marquardt's method
-from the best of a grid of focal lengths and directions.
+An error is Sampson's, in pixels.
 """
 
 from __future__ import annotations
@@ -11,16 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_matrix
 from scipy.spatial.transform import Rotation
 
 from kbf_localization.arrays import Array, Flags, Rows
-from kbf_localization.errors import KbfError, ParameterError
+from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.vision.camera.base import Camera, as_pixels
-from kbf_localization.vision.camera.camera_info import (
-    declared_panorama,
-)
+from kbf_localization.vision.camera.camera_info import declared_panorama
 from kbf_localization.vision.camera.mount import Mount, rotation_of
 from kbf_localization.vision.camera.pinhole import PinholeCamera
 
@@ -28,53 +24,16 @@ MIN_PAIRS, MIN_MATCHES = 8, 200
 """Below them nothing is learned."""
 MAX_MATCHES = 40
 """Matches of a pair that are used: more say little beyond, as the pair's pose error is the same."""
-FOCALS = np.geomspace(0.4, 2.5, 10)
-"""The focal lengths that are tried, in image widths."""
-YAWS, PITCHES = np.arange(-4, 4) * np.pi / 8, (0.0, 0.15, -0.15, 0.3, -0.3)
-"""The directions of view that are tried; the opposite ones have the same epipolar lines."""
-LEVERS_M = (0.0, 0.5, -0.5)
-"""The lever arms that are tried."""
-GRID_MATCHES, GRID_TRUNCATION_PX, STARTS = 600, 12.0, 3
-"""Matches with which the grid is searched, the error of an outlier between its points, and how
-many of its best points are refined."""
-TRUNCATION_PX = 3.0
-"""A larger error is an outlier."""
-COARSE_SCALES_PX, SCALES_PX = (12.0, 4.0), (3.0, 1.5)
-"""Scales of the robust weights, annealed; the last is a keypoint's error in rendered and real
-images, with margin."""
-GATES, GATE_PX, NEAREST_POINT_M = 2, 4.0, 0.2
-"""How often outliers are left out: those further from their epipolar lines, behind the camera, or
-nearer to it. Along its line a wrong match lies anywhere, a right one from infinity to there."""
 MIN_PARALLAX_RAD = 0.01
 """Rays nearer to parallel have no depth."""
-SCANS, SCANNED_SIGMAS = 3, np.arange(-12.0, 12.5, 1.5)
-"""How often, and how far, a better minimum is looked for along the flattest direction."""
-COARSE_STEPS, STEPS, CONVERGED = 5, 12, 1e-5
-"""Steps at each scale at most, and the change of log f, k1, radians or metres that ends them."""
-DISTORTION_SIGMA, FORWARD_SIGMA_M = 0.3, 0.3
-"""Priors: lenses that are called pinhole have less k1, small robots a shorter lever arm."""
+MIN_FOCAL, MAX_FOCAL = 0.4, 2.5
+"""Focal lengths that are looked for, in image widths; what is found may be twice as far out."""
 MAX_DISTORTION, MAX_FORWARD_M, MAX_BIAS = 0.6, 2.0, 0.1
-UPRIGHT_MARGIN = 0.05
-"""Relative cost by which an upside-down camera must fit better to be believed."""
-HEADING_BIAS_SIGMA = 0.008
-"""rad/s, prior of wheels that turn too far to one side: half a degree a second."""
 FOCAL, DISTORTION, PITCH, YAW, FORWARD, BIAS = range(6)
 """What is learned: log f in image widths, k1, radians, metres, and the wheels' rad/s."""
 VALUES = 6
-START_SIGMAS = np.array([0.01, 0.05])
-"""rad: how far a pair's turn, and the direction of its motion, are off; then as the pairs show."""
-MIN_SIGMAS, MAX_SIGMAS = np.array([2e-4, 1e-3]), np.array([0.05, 0.2])
-MIN_CURVATURE = 1e-2
-"""Of the cost, below which nothing is known: ten radians, or tens of times the focal length."""
-CHI2_MEDIAN = 0.455
-"""Of one degree of freedom: the median of squares over their mean."""
-PRIOR_PRECISION = np.array(
-    [0.0, DISTORTION_SIGMA**-2, 0.0, 0.0, FORWARD_SIGMA_M**-2, HEADING_BIAS_SIGMA**-2]
-)
 MAX_LENSES = 6
 """Lenses whose rays are kept: those of a numeric derivative."""
-_DIFFERENCE = 1e-4
-"""Step of the numeric derivatives: of log f, k1, radians, metres and rad/s."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +69,7 @@ class CameraState:
 
     def changed(self, values: Array, motions: Array) -> CameraState:
         before = 0.0 if self.motions is None else self.motions
-        return replace(self, values=_within_limits(self.values + values), motions=before + motions)
+        return replace(self, values=within_limits(self.values + values), motions=before + motions)
 
     def opposite(self) -> CameraState:
         values = self.values.copy()
@@ -206,58 +165,20 @@ class MatchRays:
     second_pixel_rad2: Array
 
 
-@dataclass(frozen=True)
-class Equations:
-    """Normal equations of the free values after each pair's motion is eliminated.
+class EpipolarGeometry:
+    """Epipolar errors of `matches` in images of `width` by `height` pixels, by the camera's state.
 
-    `hessian` (free, free) and `gradient` (free,); `inverse` (p, 2, 2) of the motions' blocks.
+    `panorama` is the kind of a declared panorama, None for a pinhole camera.
     """
 
-    hessian: Array
-    gradient: Array
-    inverse: Array
-    mixed: Array
-    pulled: Array
-
-    @classmethod
-    def of(
-        cls, hessian: Array, gradient: Array, inverse: Array, mixed: Array, pulled: Array
-    ) -> Equations:
-        coupling = inverse @ mixed
-        return cls(
-            hessian - np.einsum("pif,pig->fg", mixed, coupling),
-            gradient - np.einsum("pif,pi->f", coupling, pulled),
-            inverse,
-            mixed,
-            pulled,
-        )
-
-    def motions_for(self, step: Array) -> Array:
-        """Return the change (p, 2) of the motions that a step (free,) of the values brings."""
-        return np.asarray(-np.einsum("pij,pj->pi", self.inverse, self.pulled + self.mixed @ step))
-
-
-class EpipolarProblem:
-    """Epipolar errors in pixels as a function of the state, and their minimum."""
-
-    def __init__(
-        self,
-        matches: MatchTable,
-        width: int,
-        height: int,
-        panorama: str | None,
-        coarse: bool = False,
-        sigmas: Array = START_SIGMAS,
-    ) -> None:
+    def __init__(self, matches: MatchTable, width: int, height: int, panorama: str | None) -> None:
         self.matches, self.width, self.height, self.panorama = matches, width, height, panorama
         self._declared = None if panorama is None else declared_panorama(panorama, width, height)
-        lens = [] if panorama else [FOCAL] if coarse else [FOCAL, DISTORTION]
-        lever = [] if coarse or matches.translation is not None else [FORWARD]
-        turn = [PITCH, YAW, *lever] if matches.mount is None else []
-        self.sigmas, self.rigid = sigmas, coarse or not matches.seconds.any()
-        bias = [] if self.rigid else [BIAS]
-        self.free = np.array([*lens, *turn, *bias], dtype=np.intp)
-        self._seen: dict[tuple[float, float, int], MatchRays] = {}
+        self._seen: dict[tuple[float, float], MatchRays] = {}
+
+    def of(self, matches: MatchTable) -> EpipolarGeometry:
+        """Return that of other matches in the same images."""
+        return EpipolarGeometry(matches, self.width, self.height, self.panorama)
 
     def camera(self, state: CameraState) -> Camera:
         if self._declared is not None:
@@ -279,10 +200,10 @@ class EpipolarProblem:
         place = np.array([forward, 0.0, 0.0]) if known is None else known
         return rotation_of(yaw, pitch, np.pi if state.upside_down else 0.0), place
 
-    def errors(self, state: CameraState, matches: MatchTable) -> Array:
+    def errors(self, state: CameraState) -> Array:
         """Return Sampson errors (m,) in pixels; NaN beyond the lens."""
-        seen = self.rays(state, matches)
-        essential = self._essential(state, matches).take(matches.pair, axis=2)
+        seen = self.rays(state)
+        essential = self._essential(state).take(self.matches.pair, axis=2)
         at_second = (essential * seen.first).sum(axis=1)
         at_first = (essential * seen.second[:, None]).sum(axis=0)
         error = (seen.second * at_second).sum(axis=0)
@@ -292,12 +213,12 @@ class EpipolarProblem:
         variance = slope_first * seen.first_pixel_rad2 + slope_second * seen.second_pixel_rad2
         return np.asarray(error / np.sqrt(np.maximum(variance, 1e-24)))
 
-    def rays(self, state: CameraState, matches: MatchTable) -> MatchRays:
+    def rays(self, state: CameraState) -> MatchRays:
         """Return what the matches' pixels see; it is kept for the last few lenses."""
-        key = (float(state.values[FOCAL]), float(state.values[DISTORTION]), len(matches.pair))
+        key = float(state.values[FOCAL]), float(state.values[DISTORTION])
         if key not in self._seen:
-            camera, half = self.camera(state), len(matches.pair)
-            pixels = np.concatenate([matches.first, matches.second])
+            camera, half = self.camera(state), len(self.matches.pair)
+            pixels = np.concatenate([self.matches.first, self.matches.second])
             by_pixel, scales = camera.rays_and_scales(pixels)
             rays, areas = np.ascontiguousarray(by_pixel.T), scales**-2
             if len(self._seen) >= MAX_LENSES:
@@ -305,290 +226,10 @@ class EpipolarProblem:
             self._seen[key] = MatchRays(rays[:, :half], rays[:, half:], areas[:half], areas[half:])
         return self._seen[key]
 
-    def _relative_poses(self, state: CameraState, matches: MatchTable) -> tuple[Array, Array]:
-        """Rotations (p, 3, 3) and translations (p, 3) from the first into the second camera."""
-        turn, place = self._mounted(state)
-        rotations, translations = matches.base_motions
-        turns, directions = state.values[BIAS] * matches.seconds, np.zeros(len(rotations))
-        if state.motions is not None:
-            turns, directions = turns + state.motions[:, 0], state.motions[:, 1]
-        if turns.any() or directions.any():
-            rotations = about_up(turns) @ rotations
-            # The chord of an arc turns by half of it.
-            chords = about_up(0.5 * turns + directions)
-            translations = (chords @ translations[..., None])[..., 0]
-        moved = (translations + rotations @ place - place) @ turn
-        length = np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)
-        return turn.T @ rotations @ turn, moved / length
-
-    def _essential(self, state: CameraState, matches: MatchTable) -> Array:
-        """Return the pairs' essential matrices (3, 3, p): translation × rotation."""
-        rotation, place = self._relative_poses(state, matches)
-        columns, (x, y, z) = rotation.transpose(1, 2, 0), place.T
-        return np.stack(
-            [
-                y * columns[2] - z * columns[1],
-                z * columns[0] - x * columns[2],
-                x * columns[1] - y * columns[0],
-            ]
-        )
-
-    def truncated(self, state: CameraState, limit_px: float) -> float:
-        """Return the mean of min(error², limit²) in px²."""
-        try:
-            errors = self.errors(state, self.matches)
-        except KbfError:
-            return limit_px**2
-        squares = np.where(np.isfinite(errors), errors**2, np.inf)
-        return float(np.minimum(squares, limit_px**2).mean())
-
-    def search(self) -> CameraState:
-        """Return the best focal length and direction of a grid; upside down if that is clear."""
-        matches = self.matches.thinned(GRID_MATCHES)
-        known = matches.mount is not None
-        some = EpipolarProblem(matches, self.width, self.height, self.panorama, coarse=True)
-        grid = {
-            upside_down: [
-                CameraState(np.array([np.log(focal), 0.0, pitch, yaw, 0.0, 0.0]), upside_down)
-                for focal in ((1.0,) if self.panorama else FOCALS)
-                for pitch in ((0.0,) if known else PITCHES)
-                for yaw in ((0.0,) if known else YAWS)
-            ]
-            for upside_down in (False, True)
-        }
-        upright = some.best_start(grid[False])
-        if known:
-            return upright[1]
-        turned = some.best_start(grid[True])
-        return turned[1] if turned[0] < (1.0 - UPRIGHT_MARGIN) * upright[0] else upright[1]
-
-    def best_start(self, states: Sequence[CameraState]) -> tuple[float, CameraState]:
-        """Return the lowest cost, and its state, a few steps from the most promising states."""
-        costs = [self.truncated(state, GRID_TRUNCATION_PX) for state in states]
-        starts = [states[row] for row in np.argsort(costs, kind="stable")[:STARTS]]
-        refined = [self.refine(start, COARSE_SCALES_PX, COARSE_STEPS) for start in starts]
-        ends = [self.truncated(state, TRUNCATION_PX) for state in refined]
-        best = int(np.argmin(ends))
-        return ends[best], refined[best]
-
-    def refine(
-        self, state: CameraState, scales: Sequence[float] = SCALES_PX, steps: int = STEPS
-    ) -> CameraState:
-        """Run Levenberg–Marquardt on the robust errors, whose scale is annealed."""
-        for scale in scales:
-            state = self._descend(state, scale, steps)
-        return state
-
-    def from_levers(self, start: CameraState) -> CameraState:
-        """Return the best refinement of a start, by wheels' motions with several lever arms."""
-        if self.rigid or FORWARD not in self.free:
-            return self.refine(start)
-        found = []
-        for lever in LEVERS_M:
-            values = start.values.copy()
-            values[FORWARD] = lever
-            found.append(self.refine(start.with_values(values)))
-        return min(found, key=lambda state: self.cost(state, SCALES_PX[-1]))
-
-    def scan(self, state: CameraState) -> CameraState:
-        """Look for a better minimum along the direction that is determined least.
-
-        Outliers near their epipolar lines make the cost uneven where it is flat: between focal
-        length and lever arm.
-        """
-        scale = SCALES_PX[-1]
-        for _ in range(SCANS):
-            equations = self.normal_equations(state, scale)
-            variances, directions = np.linalg.eigh(equations.hessian)
-            step = directions[:, 0] / np.sqrt(max(float(variances[0]), 1.0))
-            tried = [self._moved(state, equations, np.asarray(k * step)) for k in SCANNED_SIGMAS]
-            costs = [self.cost(item, scale) for item in tried]
-            better = self._descend(tried[int(np.argmin(costs))], scale)
-            if not self.cost(better, scale) < self.cost(state, scale) - 1e-6:
-                break
-            state = better
-        return state
-
-    def _descend(self, state: CameraState, scale: float, steps: int = STEPS) -> CameraState:
-        damping, cost = 1e-3, self.cost(state, scale)
-        if not np.isfinite(cost):
-            return state
-        for _ in range(steps):
-            equations = self.normal_equations(state, scale)
-            hessian = equations.hessian
-            while damping < 1e6:
-                damped = hessian + np.diag(damping * np.diag(hessian) + 1e-9)
-                step = np.asarray(-np.linalg.solve(damped, equations.gradient))
-                tried = self._moved(state, equations, step)
-                tried_cost = self.cost(tried, scale)
-                if tried_cost < cost:
-                    break
-                damping *= 10.0
-            else:
-                break
-            state, cost, damping = tried, tried_cost, max(damping / 10.0, 1e-9)
-            if np.abs(step).max() < CONVERGED:
-                break
-        return state
-
-    def _moved(self, state: CameraState, equations: Equations, step: Array) -> CameraState:
-        """Return the state after a step (free,), the pairs' motions with it."""
-        values = np.zeros(VALUES)
-        values[self.free] = step
-        if self.rigid:
-            return state.with_values(_within_limits(state.values + values))
-        return state.changed(values, equations.motions_for(step))
-
-    def cost(self, state: CameraState, scale: float) -> float:
-        """Return half the sum of Geman and McClure's s² / (1 + s² / scale²), and the priors."""
-        try:
-            squares = self.errors(state, self.matches) ** 2
-        except KbfError:
-            return np.inf
-        squares = np.where(np.isfinite(squares), squares, 1e12)
-        total = float((squares / (1.0 + squares / scale**2)).sum())
-        total += float((state.values**2 * PRIOR_PRECISION).sum())
-        if state.motions is not None:
-            total += float(((state.motions / self.sigmas) ** 2).sum())
-        return 0.5 * total
-
-    def jacobians(self, state: CameraState) -> tuple[Array, Array]:
-        """Return derivatives (m, free) and (m, 2) of the errors by the values and the motions."""
-        columns, count = [], len(self.matches.first_poses)
-        for number in self.free:
-            step = np.zeros(VALUES)
-            step[number] = _DIFFERENCE
-            columns.append(self._slope(state, step, np.zeros((count, 2))))
-        by_motion = [np.zeros(len(self.matches.pair))] * 2 if self.rigid else []
-        for axis in range(len(by_motion), 2):
-            move = np.zeros((count, 2))
-            move[:, axis] = _DIFFERENCE
-            by_motion.append(self._slope(state, np.zeros(VALUES), move))
-        return np.column_stack(columns), np.column_stack(by_motion)
-
-    def _slope(self, state: CameraState, values: Array, motions: Array) -> Array:
-        motion = np.zeros_like(motions) if state.motions is None else state.motions
-        ahead, back = (
-            self.errors(
-                replace(
-                    state, values=state.values + sign * values, motions=motion + sign * motions
-                ),
-                self.matches,
-            )
-            for sign in (1.0, -1.0)
-        )
-        return np.nan_to_num((ahead - back) / (2.0 * _DIFFERENCE))
-
-    def weights(self, errors: Array, scale: float) -> Array:
-        return np.asarray(np.where(np.isfinite(errors), (1.0 + errors**2 / scale**2) ** -2, 0.0))
-
-    def normal_equations(self, state: CameraState, scale: float) -> Equations:
-        """Return Gauss–Newton's equations, with the priors."""
-        errors = self.errors(state, self.matches)
-        weights = self.weights(errors, scale)
-        return self._equations(state, np.nan_to_num(errors), weights, weights)
-
-    def _equations(
-        self, state: CameraState, errors: Array, weights: Array, curvature: Array
-    ) -> Equations:
-        by_value, by_motion = self.jacobians(state)
-        pull = weights * errors
-        hessian = by_value.T @ (curvature[:, None] * by_value)
-        hessian += np.diag(PRIOR_PRECISION[self.free])
-        gradient = by_value.T @ pull + PRIOR_PRECISION[self.free] * state.values[self.free]
-        of_pair = self._of_pair
-        count, free = len(self.matches.first_poses), len(self.free)
-        bent = curvature[:, None] * by_motion
-        blocks = of_pair @ (bent[:, :, None] * by_motion[:, None]).reshape(-1, 4)
-        mixed = of_pair @ (bent[:, :, None] * by_value[:, None]).reshape(-1, 2 * free)
-        pulled = np.asarray(of_pair @ (by_motion * pull[:, None]))
-        precision = self.sigmas**-2
-        if state.motions is not None:
-            pulled = pulled + state.motions * precision
-        inverse = np.linalg.inv(_at_least(blocks.reshape(count, 2, 2), precision))
-        return Equations.of(
-            hessian,
-            np.asarray(gradient),
-            np.asarray(inverse),
-            mixed.reshape(count, 2, free),
-            pulled,
-        )
-
-    @cached_property
-    def _of_pair(self) -> csr_matrix:
-        """The sum over each pair's matches, as a matrix (p, m)."""
-        pair = self.matches.pair
-        shape = (len(self.matches.first_poses), len(pair))
-        return csr_matrix((np.ones(len(pair)), (pair, np.arange(len(pair)))), shape=shape)
-
-    def with_found_sigmas(self, state: CameraState) -> EpipolarProblem:
-        """Return the problem with the spread of the pairs' motions that shows in the matches.
-
-        The evidence's maximum, by MacKay's iteration (1992): the sum of squares over the number of
-        motions that the matches determine.
-        """
-        if state.motions is None:
-            return self
-        unknown = self.normal_equations(state, SCALES_PX[-1]).inverse
-        left = np.diagonal(unknown, axis1=1, axis2=2) / self.sigmas**2
-        determined = np.maximum((1.0 - left).sum(axis=0), 1e-3)
-        squares = np.minimum(state.motions**2, MAX_SIGMAS**2).sum(axis=0)
-        sigmas = np.sqrt(squares / determined)
-        return EpipolarProblem(
-            self.matches,
-            self.width,
-            self.height,
-            self.panorama,
-            sigmas=np.clip(sigmas, MIN_SIGMAS, MAX_SIGMAS),
-        )
-
-    def deviations(self, state: CameraState) -> Array:
-        """Return standard deviations (6,); those of what is not free are 0.
-
-        The errors of a pair's two poses are common to its matches: the covariance of the gradient
-        is summed over pairs (the sandwich estimate), not over matches.
-        """
-        scale = SCALES_PX[-1]
-        errors = np.nan_to_num(self.errors(state, self.matches), nan=1e6)
-        weights = self.weights(errors, scale)
-        # The robust cost's own curvature, which outliers lower, not Gauss and Newton's.
-        squares = errors**2 / scale**2
-        curvature = (1.0 - 3.0 * squares) * (1.0 + squares) ** -3
-        equations = self._equations(state, errors, weights, curvature)
-        by_value, _ = self.jacobians(state)
-        by_pair = np.asarray(self._of_pair @ (by_value * (weights * errors)[:, None]))
-        count = len(by_pair)
-        values, vectors = np.linalg.eigh(equations.hessian)
-        inverse = (vectors / np.maximum(values, MIN_CURVATURE)) @ vectors.T
-        covariance = inverse @ (by_pair.T @ by_pair) @ inverse * count / max(count - VALUES, 1)
-        # Where the prior decides, pairs pull at nothing: the curvature tells the deviation.
-        noise = float(np.median(errors**2)) / CHI2_MEDIAN
-        covariance += noise * inverse
-        result = np.zeros(VALUES)
-        result[self.free] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        return result
-
-    def is_behind(self, state: CameraState) -> bool:
-        """Return whether most points whose rays are not parallel would lie behind the camera."""
-        nearest, clear = self._depths(state)
-        fits = clear & (np.abs(self.errors(state, self.matches)) < TRUNCATION_PX)
-        return bool((nearest[fits] < 0.0).mean() > 0.5) if fits.any() else False
-
-    def gated(self, state: CameraState) -> EpipolarProblem:
-        """Return the problem without impossible matches; itself where too few would remain."""
-        nearest, clear = self._depths(state)
-        fits = np.abs(self.errors(state, self.matches)) < GATE_PX
-        kept = fits & (~clear | (nearest > NEAREST_POINT_M))
-        if int(kept.sum()) < MIN_MATCHES // 2:
-            return self
-        return EpipolarProblem(
-            self.matches.rows(kept), self.width, self.height, self.panorama, sigmas=self.sigmas
-        )
-
-    def _depths(self, state: CameraState) -> tuple[Array, Flags]:
+    def depths(self, state: CameraState) -> tuple[Array, Flags]:
         """Return the smaller of a point's two depths in metres (m,), and whether its rays cross."""
-        seen = self.rays(state, self.matches)
-        rotation, place = self._relative_poses(state, self.matches)
+        seen = self.rays(state)
+        rotation, place = self._relative_poses(state)
         by_match = rotation.transpose(1, 2, 0).take(self.matches.pair, axis=2)
         first_ray = (by_match * seen.first).sum(axis=1)
         second_ray, moved = seen.second, place.T.take(self.matches.pair, axis=1)
@@ -601,12 +242,33 @@ class EpipolarProblem:
         baseline = np.linalg.norm(away[:, [0, 1, 3]], axis=1)[self.matches.pair]
         return np.asarray(nearest * baseline), np.asarray(parallax > MIN_PARALLAX_RAD**2)
 
+    def _relative_poses(self, state: CameraState) -> tuple[Array, Array]:
+        """Rotations (p, 3, 3) and translations (p, 3) from the first into the second camera."""
+        turn, place = self._mounted(state)
+        rotations, translations = self.matches.base_motions
+        turns, directions = state.values[BIAS] * self.matches.seconds, np.zeros(len(rotations))
+        if state.motions is not None:
+            turns, directions = turns + state.motions[:, 0], state.motions[:, 1]
+        if turns.any() or directions.any():
+            rotations = about_up(turns) @ rotations
+            # The chord of an arc turns by half of it.
+            chords = about_up(0.5 * turns + directions)
+            translations = (chords @ translations[..., None])[..., 0]
+        moved = (translations + rotations @ place - place) @ turn
+        length = np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)
+        return turn.T @ rotations @ turn, moved / length
 
-def _at_least(blocks: Array, precision: Array) -> Array:
-    """Return blocks (p, 2, 2) and a prior's precision (2,), which outliers do not lower."""
-    values, vectors = np.linalg.eigh(blocks)
-    raised = (vectors * np.maximum(values, 0.0)[:, None]) @ vectors.transpose(0, 2, 1)
-    return np.asarray(raised + np.diag(precision))
+    def _essential(self, state: CameraState) -> Array:
+        """Return the pairs' essential matrices (3, 3, p): translation × rotation."""
+        rotation, place = self._relative_poses(state)
+        columns, (x, y, z) = rotation.transpose(1, 2, 0), place.T
+        return np.stack(
+            [
+                y * columns[2] - z * columns[1],
+                z * columns[0] - x * columns[2],
+                x * columns[1] - y * columns[0],
+            ]
+        )
 
 
 def about_up(angles: Array) -> Array:
@@ -614,9 +276,9 @@ def about_up(angles: Array) -> Array:
     return np.asarray(Rotation.from_euler("z", angles[:, None]).as_matrix())
 
 
-def _within_limits(values: Array) -> Array:
+def within_limits(values: Array) -> Array:
     """Return the state within its limits."""
-    low, high = np.log([0.5 * FOCALS[0], 2.0 * FOCALS[-1]])
+    low, high = np.log([0.5 * MIN_FOCAL, 2.0 * MAX_FOCAL])
     log_focal, k1, pitch, yaw, forward, bias = values
     return np.array(
         [

@@ -35,18 +35,18 @@ from kbf_localization.vision.camera.pinhole import PinholeCamera
 from kbf_localization.vision.epipolar import (
     DISTORTION,
     FOCAL,
-    FOCALS,
     FORWARD,
-    GATES,
+    MAX_FOCAL,
+    MIN_FOCAL,
     PITCH,
-    TRUNCATION_PX,
     VALUES,
     YAW,
     CameraState,
-    EpipolarProblem,
+    EpipolarGeometry,
     MatchedPair,
     MatchTable,
 )
+from kbf_localization.vision.epipolar_adjustment import GATES, TRUNCATION_PX, EpipolarProblem
 
 NEAREST_M, FARTHEST_M, MAX_TURN_RAD = 0.15, 0.9, 0.6
 """Distance and turn between the images of a pair: a baseline, and still a common view."""
@@ -176,7 +176,7 @@ def calibrate(
         declared_panorama(panorama, width, height)
     place = None if translation is None else np.asarray(translation, dtype=np.float64)
     matches = MatchTable.of(pairs, place, mount)
-    problem = EpipolarProblem(matches, width, height, panorama)
+    problem = EpipolarProblem(EpipolarGeometry(matches, width, height, panorama))
     if not len(problem.free):
         return _result(problem, CameraState(np.zeros(VALUES)), np.zeros(VALUES))
     best = problem.from_levers(problem.search())
@@ -191,12 +191,12 @@ def calibrate(
 
 
 def _result(problem: EpipolarProblem, state: CameraState, sigma: Array) -> SelfCalibration:
-    errors = problem.errors(state, problem.matches)
+    errors = problem.geometry.errors(state)
     fits = np.abs(errors) < TRUNCATION_PX
     inliers = float(fits.mean())
     return SelfCalibration(
-        camera=problem.camera(state),
-        mount=problem.mount(state),
+        camera=problem.geometry.camera(state),
+        mount=problem.geometry.mount(state),
         focal_sigma=float(sigma[FOCAL]),
         distortion_sigma=float(sigma[DISTORTION]),
         pitch_sigma=float(sigma[PITCH]),
@@ -214,15 +214,15 @@ def _warnings(
     problem: EpipolarProblem, state: CameraState, sigma: Array, inliers: float
 ) -> list[str]:
     """Return what is not to be relied on, a line each."""
-    lines = []
+    lines, geometry = [], problem.geometry
     focal = float(np.exp(state.values[FOCAL]))
     remedy = "record turns on the spot and curves, or give the camera's calibration"
-    if problem.panorama is None:
+    if geometry.panorama is None:
         if sigma[FOCAL] > UNDETERMINED_FOCAL:
             lines.append(f"the focal length is not determined: {remedy}")
-        elif sigma[FOCAL] > POOR_FOCAL or not FOCALS[0] < focal < FOCALS[-1]:
+        elif sigma[FOCAL] > POOR_FOCAL or not MIN_FOCAL < focal < MAX_FOCAL:
             lines.append(
-                f"the focal length is poorly determined, {focal * problem.width:.0f} px ± "
+                f"the focal length is poorly determined, {focal * geometry.width:.0f} px ± "
                 f"{100 * sigma[FOCAL]:.0f} %: {remedy}"
             )
         pairs = len(problem.matches.first_poses)
@@ -232,9 +232,9 @@ def _warnings(
             )
         if POOR_DISTORTION < sigma[DISTORTION] <= UNDETERMINED_DISTORTION:
             lines.append(f"the distortion is poorly determined, k1 ± {sigma[DISTORTION]:.2f}")
-        if problem.width >= PANORAMA_ASPECT * problem.height:
+        if geometry.width >= PANORAMA_ASPECT * geometry.height:
             lines.append(
-                f"images of {problem.width}x{problem.height} look like a panorama; declare it "
+                f"images of {geometry.width}x{geometry.height} look like a panorama; declare it "
                 "(cylindrical or equirectangular) if it is one"
             )
     turn = float(max(sigma[PITCH], sigma[YAW]))
