@@ -87,26 +87,14 @@ def run(progress: Progress) -> dict[str, Any]:
         "image_to_pose_allowed_ms": 1.5 * float(np.median(core_ms)) + 5.0,
         "image_to_pose_p99_ms": float(np.percentile(through.latency_ms, 99)),
         "frames_sent_15hz": len(frames),
-        "frames_lost_15hz": through.lost,
+        "frames_lost_15hz": through.frames_lost,
         "service_p50_ms": float(np.percentile(through.service_ms, 50)),
         "service_p99_ms": float(np.percentile(through.service_ms, 99)),
-        "hd30_poses_per_s": driving.poses_per_s,
-        "hd30_frames_lost": driving.lost,
-        "hd30_latency_p50_ms": float(np.percentile(driving.latency_ms, 50)),
-        "hd30_latency_p95_ms": float(np.percentile(driving.latency_ms, 95)),
-        "hd30_cpu_percent": driving.cpu_percent,
-        "hd30_odometry200_poses_per_s": loaded.poses_per_s,
-        "hd30_odometry200_frames_lost": loaded.lost,
-        "hd30_odometry200_cpu_percent": loaded.cpu_percent,
-        "hd30_standing_poses_per_s": standing.poses_per_s,
-        "hd30_standing_cpu_percent": standing.cpu_percent,
-        "half_core_10hz_poses_per_s": half.poses_per_s,
-        "half_core_10hz_frames_lost": half.lost,
-        "half_core_10hz_latency_p50_ms": float(np.percentile(half.latency_ms, 50)),
-        "half_core_10hz_latency_p95_ms": float(np.percentile(half.latency_ms, 95)),
-        "half_core_10hz_cpu_percent": half.cpu_percent,
-        "half_core_30hz_limited_poses_per_s": half_limited.poses_per_s,
-        "half_core_30hz_limited_cpu_percent": half_limited.cpu_percent,
+        **driving.metrics("hd30"),
+        **loaded.metrics("hd30_odometry200", "poses_per_s", "frames_lost", "cpu_percent"),
+        **standing.metrics("hd30_standing", "poses_per_s", "cpu_percent"),
+        **half.metrics("half_core_10hz"),
+        **half_limited.metrics("half_core_30hz_limited", "poses_per_s", "cpu_percent"),
     }
 
 
@@ -186,9 +174,20 @@ class _Through:
 
     latency_ms: list[float]
     service_ms: list[float]
-    lost: int
+    frames_lost: int
     poses_per_s: float
     cpu_percent: float
+
+    def metrics(self, name: str, *figures: str) -> dict[str, float]:
+        """Return these figures, or all, under keys that begin with `name`."""
+        known = {
+            "poses_per_s": self.poses_per_s,
+            "frames_lost": self.frames_lost,
+            "latency_p50_ms": float(np.percentile(self.latency_ms, 50)),
+            "latency_p95_ms": float(np.percentile(self.latency_ms, 95)),
+            "cpu_percent": self.cpu_percent,
+        }
+        return {f"{name}_{figure}": known[figure] for figure in figures or known}
 
 
 @contextmanager
@@ -264,7 +263,7 @@ class _Client:
         return _Through(
             latency,
             service_ms,
-            lost=len(sent) - answered,
+            frames_lost=len(sent) - answered,
             poses_per_s=answered / seconds,
             cpu_percent=100.0 * cpu_s / seconds,
         )

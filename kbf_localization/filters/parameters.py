@@ -150,19 +150,25 @@ def _ranges(kind: type[_Checked]) -> dict[str, Range]:
     return {item.name: item.metadata["range"] for item in fields(kind) if "range" in item.metadata}
 
 
-_PAPER, _LEARNT = _ranges(KernelParameters), _ranges(NonparametricParameters)
+METHOD_PARAMETERS: dict[str, type[_Checked]] = {
+    "kbf": BeliefParameters,
+    "paper": KernelParameters,
+    "paper-iw": ImportanceWeightedParameters,
+    "fkbf": NonparametricParameters,
+    "kmcf": MonteCarloParameters,
+    "nn": ParticleParameters,
+    "nn-paper": NeighbourParameters,
+}
+"""The class of each method's parameters; `nai` has none."""
+
 SEARCH_RANGES: dict[str, dict[str, Range]] = {
-    "kbf": _ranges(BeliefParameters),
-    "paper": _PAPER,
-    "paper-iw": _ranges(ImportanceWeightedParameters),
-    # It learns the motion from pairs.
-    "fkbf": {name: limits for name, limits in _LEARNT.items() if name != "noise_inflation"},
-    "kmcf": _PAPER,
-    "nn": _ranges(ParticleParameters),
-    "nn-paper": _ranges(NeighbourParameters),
     "nai": {},
+    **{method: _ranges(kind) for method, kind in METHOD_PARAMETERS.items()},
 }
 """The tuning ranges of each method's parameters, all on a logarithmic scale."""
+
+# It learns the motion from pairs.
+del SEARCH_RANGES["fkbf"]["noise_inflation"]
 
 Parameters = TypeVar("Parameters", bound=_Checked)
 

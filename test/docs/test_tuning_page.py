@@ -8,27 +8,9 @@ from dataclasses import fields
 import pytest
 
 from kbf_localization.filters.methods import METHODS
-from kbf_localization.filters.parameters import (
-    SEARCH_RANGES,
-    BeliefParameters,
-    ImportanceWeightedParameters,
-    KernelParameters,
-    MonteCarloParameters,
-    NeighbourParameters,
-    NonparametricParameters,
-    ParticleParameters,
-)
+from kbf_localization.filters.parameters import METHOD_PARAMETERS, SEARCH_RANGES
 from test.docs.commands import PROJECT
 
-KINDS: dict[str, type] = {
-    "kbf": BeliefParameters,
-    "paper": KernelParameters,
-    "paper-iw": ImportanceWeightedParameters,
-    "fkbf": NonparametricParameters,
-    "kmcf": MonteCarloParameters,
-    "nn": ParticleParameters,
-    "nn-paper": NeighbourParameters,
-}
 PAGE = (PROJECT / "docs" / "tuning.md").read_text("utf-8")
 
 
@@ -44,11 +26,11 @@ def text_of(default: float | str) -> str:
 
 
 def test_every_method_has_its_section_or_no_parameters() -> None:
-    assert set(METHODS) == {*KINDS, "nai"}
+    assert set(METHODS) == {*METHOD_PARAMETERS, "nai"}
     assert SEARCH_RANGES["nai"] == {}
 
 
-@pytest.mark.parametrize("method", KINDS)
+@pytest.mark.parametrize("method", METHOD_PARAMETERS)
 def test_the_page_lists_the_parameters_of_a_method(method: str) -> None:
     ranges = SEARCH_RANGES[method]
     assert listed(method) == {
@@ -56,5 +38,5 @@ def test_the_page_lists_the_parameters_of_a_method(method: str) -> None:
             text_of(item.default),
             "{:.12g} to {:.12g}".format(*ranges[item.name]) if item.name in ranges else "–",
         )
-        for item in fields(KINDS[method])
+        for item in fields(METHOD_PARAMETERS[method])
     }
