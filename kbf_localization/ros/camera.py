@@ -1,4 +1,4 @@
-"""The camera as ROS describes it: its calibration (CameraInfo) and its mount (tf)."""
+"""The camera as ROS describes it to the localizer: its calibration (CameraInfo) and mount (tf)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 from geometry_msgs.msg import TransformStamped
 from sensor_msgs.msg import CameraInfo
 
+from kbf_localization.errors import ParameterError
+from kbf_localization.events import Event
+from kbf_localization.localization import Localizer
+from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.transforms import MountLookup, MountTransform
+from kbf_localization.vision.camera import Mount
+from kbf_localization.vision.camera.camera_info import camera_from_info, is_rectified
 
 INFO_PERIOD_S = 1.0
 """Period in which CameraInfo is read: it comes with every image and hardly ever changes."""
@@ -25,6 +32,9 @@ MIN_FOCAL_FRACTION, MAX_FOCAL_FRACTION = 0.05, 100.0
 """Focal lengths that lenses have, in the larger side of the image."""
 MAX_MOUNT_CHANGE_M, MAX_MOUNT_CHANGE_RAD = 0.01, 0.01
 """Larger differences are a mount that has changed."""
+TILTED_DEG, TILTED_SIGMAS = 1.0, 3.0
+"""Of pitch or roll against the map's images, and their deviations over these, from which on the
+camera's mount is doubted: what is measured is less than the truth, for the map expects none."""
 TRANSPORTS = ("compressed", "compressedDepth", "theora", "ffmpeg", "zstd")
 
 
@@ -233,3 +243,106 @@ class CameraMonitor:
         if kind not in self.problems:
             self.problems[kind] = line
             self._warn(kind, line)
+
+
+class CameraCalibration:
+    """Give the localizer the camera's calibration and mount, and compare them with the map's.
+
+    `monitor` collects them from messages.
+    """
+
+    def __init__(
+        self,
+        localizer: Localizer,
+        base_frame: str,
+        log: SanitizingLogger,
+        warn: Callable[[str, str], None],
+    ) -> None:
+        self.monitor = CameraMonitor(base_frame, self._take, warn)
+        self._localizer, self._log = localizer, log
+        landmarks = localizer.training_map.landmarks
+        self._map_mount = None if landmarks is None else landmarks.mount
+        self._info: CameraInfoFields | None = None
+        self._mount: MountTransform | None = None
+        self._rectified = False
+
+    def expect_images(self, topic: str) -> None:
+        """Take the resolved name of the images' topic, which says whether they are rectified."""
+        self._rectified = is_rectified(topic)
+
+    def _take(self, info: CameraInfoFields | None, mount: MountTransform | None) -> None:
+        """Take the camera's calibration and its mount on the base, as far as they are known."""
+        self._info, self._mount = info, mount
+        known = f"calibration {self._text or 'unknown'}; mount {mount or 'unknown'}"
+        self._log.info(f"camera: {known}")
+        camera = placed = None
+        try:
+            if info is not None:
+                camera = camera_from_info(info, rectified=self._rectified)
+        except ParameterError as error:
+            self.monitor.report("camera", f"camera_info is not used, but the map's camera: {error}")
+        try:
+            if mount is not None:
+                placed = Mount.from_transform(mount.translation, mount.quaternion)
+        except ParameterError as error:
+            self.monitor.report("camera_mount", f"tf is not used, but the map's mount: {error}")
+        if placed is not None and self._is_turned_over(placed):
+            self.monitor.report(
+                "camera_rolled",
+                "the camera is mounted upside down compared with that of the map: its images match "
+                "nothing; turn them by 180° in the driver, or correct base_frame → camera in tf",
+            )
+        self._localizer.set_camera(camera, placed)
+
+    def _is_turned_over(self, mount: Mount) -> bool:
+        """Tell whether the camera is upside down and that of the map's landmarks is not."""
+        own = self._map_mount
+        return own is not None and own.is_upside_down != mount.is_upside_down
+
+    @property
+    def _text(self) -> str:
+        """The camera's calibration in words, empty where it is unknown."""
+        if self._info is None:
+            return ""
+        return f"{self._info}{', rectified images' if self._rectified else ''}"
+
+    def diagnostics(self) -> dict[str, str]:
+        """Return a line for each kind of problem with the camera."""
+        found, last = dict(self.monitor.problems), self._localizer.last
+        if last is not None and Event.CAMERA_TURNED in last.estimate.events:
+            found[Event.CAMERA_TURNED.value] = (
+                f"the camera looks turned by {math.degrees(last.estimate.camera_yaw):.0f}° on its "
+                "mount since the map was made: turn it back, or correct base_frame → camera in tf"
+            )
+        pitch, roll = self._tilt_deg()
+        landmarks = self._localizer.training_map.landmarks
+        if landmarks is not None:
+            spread_deg = math.degrees(max(landmarks.description.attitude_sigma[1:]))
+            if max(abs(pitch), abs(roll)) > max(TILTED_DEG, TILTED_SIGMAS * spread_deg):
+                found["camera_tilted"] = (
+                    f"the camera is pitched down by {pitch:.1f}° and rolled by {roll:.1f}° against "
+                    "the map's images, or more: fasten it, or correct base_frame → camera in tf"
+                )
+        return found
+
+    def metrics(self) -> dict[str, object]:
+        """Return the calibration and the mount in words, and the tilt."""
+        pitch_deg, roll_deg = self._tilt_deg()
+        return {
+            "camera": self._text,
+            "camera_mount": str(self._mount or ""),
+            "camera_pitch_deg": pitch_deg,
+            "camera_roll_deg": roll_deg,
+        }
+
+    def _tilt_deg(self) -> tuple[float, float]:
+        """Return pitch and roll of the camera against the map's image that it matches best.
+
+        NaN where landmarks do not measure the last image.
+        """
+        last, landmarks = self._localizer.last, self._localizer.training_map.landmarks
+        fix = None if last is None else last.estimate.landmark_fix
+        if fix is None or landmarks is None:
+            return math.nan, math.nan
+        pitch, roll = np.degrees(landmarks.tilt(fix)).tolist()
+        return pitch, roll

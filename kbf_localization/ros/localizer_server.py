@@ -21,13 +21,12 @@ from tf2_msgs.msg import TFMessage
 
 from kbf_localization.arrays import Array
 from kbf_localization.arrays import Image as GreyImage
-from kbf_localization.errors import ParameterError
 from kbf_localization.events import Event
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.geometry import planar_block
 from kbf_localization.localization import Localization, Localizer, State
 from kbf_localization.localization.localizer import FilterReset
-from kbf_localization.ros.camera import CameraInfoFields, CameraMonitor, camera_info_name
+from kbf_localization.ros.camera import CameraCalibration, camera_info_name
 from kbf_localization.ros.conversions import (
     ImageError,
     decode,
@@ -46,9 +45,7 @@ from kbf_localization.ros.subscription_reader import (
     Topic,
 )
 from kbf_localization.ros.timeline import RateLimit, Timeline
-from kbf_localization.ros.transforms import MountTransform, TransformChain
-from kbf_localization.vision.camera import Mount
-from kbf_localization.vision.camera.camera_info import camera_from_info, is_rectified
+from kbf_localization.ros.transforms import TransformChain
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +53,6 @@ _TRACE_PERIOD_S = 5.0
 """Shortest period between two tracebacks in the log."""
 _MIN_PATIENT_DEPTH = 100
 """A queue of fewer messages is emptied at once, also while the robot stands."""
-_TILTED_DEG, _TILTED_SIGMAS = 1.0, 3.0
-"""Of pitch or roll against the map's images, and their deviations over these, from which on the
-camera's mount is doubted: what is measured is less than the truth, for the map expects none."""
 _MAX_OFF_MAP = 2.0
 """In units of d₀, beyond which the similarity of images is at background level."""
 _MIN_PRIOR_COVARIANCE = np.diag([0.01, 0.01, 0.01]) ** 2
@@ -94,12 +88,8 @@ class LocalizerServer:
         self._image_type = CompressedImage if values["image_transport"] == "compressed" else Image
         self._chain = TransformChain(values["odom_frame_id"], values["base_frame_id"])
         self._health = ImageHealth(localizer.counts)
-        self._camera = CameraMonitor(values["base_frame_id"], self.set_camera, warn)
-        self.camera_info: CameraInfoFields | None = None
-        self.mount: MountTransform | None = None
-        landmarks = localizer.training_map.landmarks
-        self._map_mount = None if landmarks is None else landmarks.mount
-        self._rectified = False
+        self._calibration = CameraCalibration(localizer, values["base_frame_id"], log, warn)
+        self._camera = self._calibration.monitor
         self._odometry_topic = "odom" if values["odom_source"] == "topic" else "/tf"
         self._image_topic = "image"
         if values["image_transport"] == "compressed":
@@ -122,7 +112,7 @@ class LocalizerServer:
 
     def start_reading(self, node: SafeLifecycleNode) -> None:
         """Subscribe to odometry and images."""
-        self._rectified = is_rectified(node.resolve_topic_name(self._image_topic))
+        self._calibration.expect_images(node.resolve_topic_name(self._image_topic))
         self._health.used()
         self.report.restart()
         self._reader = SubscriptionReader(
@@ -135,42 +125,6 @@ class LocalizerServer:
         if reader is not None:
             reader.close()
             self._worker.clear()
-
-    def set_camera(self, info: CameraInfoFields | None, mount: MountTransform | None) -> None:
-        """Take the camera's calibration and its mount on the base, as far as they are known."""
-        self.camera_info, self.mount = info, mount
-        known = f"calibration {self._calibration or 'unknown'}; mount {mount or 'unknown'}"
-        self._log.info(f"camera: {known}")
-        camera = placed = None
-        try:
-            if info is not None:
-                camera = camera_from_info(info, rectified=self._rectified)
-        except ParameterError as error:
-            self._camera.report("camera", f"camera_info is not used, but the map's camera: {error}")
-        try:
-            if mount is not None:
-                placed = Mount.from_transform(mount.translation, mount.quaternion)
-        except ParameterError as error:
-            self._camera.report("camera_mount", f"tf is not used, but the map's mount: {error}")
-        if placed is not None and self._is_turned_over(placed):
-            self._camera.report(
-                "camera_rolled",
-                "the camera is mounted upside down compared with that of the map: its images match "
-                "nothing; turn them by 180° in the driver, or correct base_frame → camera in tf",
-            )
-        self.localizer.set_camera(camera, placed)
-
-    def _is_turned_over(self, mount: Mount) -> bool:
-        """Tell whether the camera is upside down and that of the map's landmarks is not."""
-        own = self._map_mount
-        return own is not None and own.is_upside_down != mount.is_upside_down
-
-    @property
-    def _calibration(self) -> str:
-        """The camera's calibration in words, empty where it is unknown."""
-        if self.camera_info is None:
-            return ""
-        return f"{self.camera_info}{', rectified images' if self._rectified else ''}"
 
     def _topics(self, node: SafeLifecycleNode) -> tuple[Topic, ...]:
         """Return the topics to read; odometry comes first."""
@@ -260,38 +214,11 @@ class LocalizerServer:
         found = {} if reader is None else reader.silent_topics(timeout_s)
         if not found:
             found = self._health.diagnostics(self._values)
-        found.update(self._camera.problems)
-        last = self.localizer.last
-        if last is not None and Event.CAMERA_TURNED in last.estimate.events:
-            found[Event.CAMERA_TURNED.value] = (
-                f"the camera looks turned by {math.degrees(last.estimate.camera_yaw):.0f}° on its "
-                "mount since the map was made: turn it back, or correct base_frame → camera in tf"
-            )
-        pitch, roll = self._tilt_deg()
-        landmarks = self.localizer.training_map.landmarks
-        if landmarks is not None:
-            spread_deg = math.degrees(max(landmarks.description.attitude_sigma[1:]))
-            if max(abs(pitch), abs(roll)) > max(_TILTED_DEG, _TILTED_SIGMAS * spread_deg):
-                found["camera_tilted"] = (
-                    f"the camera is pitched down by {pitch:.1f}° and rolled by {roll:.1f}° against "
-                    "the map's images, or more: fasten it, or correct base_frame → camera in tf"
-                )
+        found.update(self._calibration.diagnostics())
         reason = self.report.transform_veto()
         if reason is not None and self.localizer.state is not State.UNINITIALIZED:
             found["transform"] = f"map→odom is not sent: {reason}"
         return found
-
-    def _tilt_deg(self) -> tuple[float, float]:
-        """Return pitch and roll of the camera against the map's image that it matches best.
-
-        NaN where landmarks do not measure the last image.
-        """
-        last, landmarks = self.localizer.last, self.localizer.training_map.landmarks
-        fix = None if last is None else last.estimate.landmark_fix
-        if fix is None or landmarks is None:
-            return math.nan, math.nan
-        pitch, roll = np.degrees(landmarks.tilt(fix)).tolist()
-        return pitch, roll
 
     def time_jumped_back(self, why: str) -> None:
         """Start over, as when a bag is played again."""
@@ -328,7 +255,6 @@ class LocalizerServer:
         metres, gap = self.localizer.dead_reckoned_m, self.localizer.unconfirmed
         weights = None if last is None else last.estimate.weights
         p50, p99 = self._latency.percentiles_ms()
-        pitch_deg, roll_deg = self._tilt_deg()
         x_m, y_m, yaw_rad, sigma_m = self.report.newest().tolist()
         return {
             "state": self.report.state.value,
@@ -349,10 +275,7 @@ class LocalizerServer:
             "odometry_received": self._odometry_received,
             "odometry_used": self._odometry_used,
             "pose_hz": self._pose_rate.hertz(),
-            "camera": self._calibration,
-            "camera_mount": str(self.mount or ""),
-            "camera_pitch_deg": pitch_deg,
-            "camera_roll_deg": roll_deg,
+            **self._calibration.metrics(),
             **self._topic_metrics(),
             **self._health.metrics(),
             "dead_reckoned_s": math.nan if seconds is None else seconds,

@@ -3,13 +3,21 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from sensor_msgs.msg import CameraInfo
 from tf2_msgs.msg import TFMessage
 
-from kbf_localization.ros.camera import CameraMonitor, camera_info_name, read_camera_info
+from kbf_localization.ros.camera import (
+    CameraCalibration,
+    CameraMonitor,
+    camera_info_name,
+    read_camera_info,
+)
+from kbf_localization.vision.camera import Mount
 from test.ros.robot import LATCHED, Robot, robot_with_node
 from test.ros.test_transforms import placed
 from test.ros.world import World
@@ -197,6 +205,70 @@ def test_a_mount_by_a_joint_of_tf_is_looked_at_again_every_ten_seconds(
         wanted.append(watched.monitor.wants_tf)
     expected = [not static and number % 10 == 0 for number in range(40)]
     assert wanted == expected
+
+
+class Calibrated:
+    """A calibration for a localizer on a map of a level camera, without images yet."""
+
+    def __init__(self) -> None:
+        self.cameras: list[tuple[Any, Any]] = []
+        self.warnings: list[str] = []
+        landmarks = SimpleNamespace(
+            mount=Mount.ahead(1.1), description=SimpleNamespace(attitude_sigma=(0.02, 0.008, 0.008))
+        )
+        localizer = SimpleNamespace(
+            training_map=SimpleNamespace(landmarks=landmarks),
+            last=None,
+            set_camera=lambda *camera: self.cameras.append(camera),
+        )
+        self.calibration = CameraCalibration(
+            localizer,  # type: ignore[arg-type]
+            "base",
+            SimpleNamespace(info=lambda _: None),  # type: ignore[arg-type]
+            lambda kind, _: self.warnings.append(kind),
+        )
+
+    def place(self, mount: Mount) -> None:
+        edge = np.eye(4)
+        edge[:3, :3], edge[:3, 3] = mount.rotation, mount.translation
+        self.calibration.monitor.on_transforms([placed("base", "optical", edge)])
+
+
+def test_calibration_and_mount_reach_the_localizer_and_the_status() -> None:
+    calibrated, mount = Calibrated(), Mount.from_angles([0.2, 0.0, 1.1], yaw=0.1)
+    assert calibrated.calibration.metrics()["camera"] == ""
+    calibrated.calibration.expect_images("/camera/image_raw")
+    calibrated.calibration.monitor.on_info(camera_info())
+    calibrated.place(mount)
+    camera, found = calibrated.cameras[-1]
+    assert (camera.fx, camera.distortion) == (116.0, (0.1, -0.2, 0.0, 0.0))
+    np.testing.assert_allclose(found.rotation, mount.rotation, atol=1e-12)
+    np.testing.assert_allclose(found.translation, mount.translation)
+    metrics = calibrated.calibration.metrics()
+    assert metrics["camera"] == "160x120, f 116.0 and 116.0 px, plumb_bob"
+    assert str(metrics["camera_mount"]).startswith("(0.200, 0.000, 1.100) m")
+    assert math.isnan(float(str(metrics["camera_pitch_deg"])))
+    assert calibrated.calibration.diagnostics() == {}
+
+
+def test_rectified_images_take_the_projection() -> None:
+    calibrated, info = Calibrated(), camera_info()
+    info.p = [100.0, 0, 79.5, 0, 0, 100.0, 59.5, 0, 0, 0, 1.0, 0]
+    calibrated.calibration.expect_images("/camera/image_rect")
+    calibrated.calibration.monitor.on_info(info)
+    camera, _ = calibrated.cameras[-1]
+    assert (camera.fx, camera.distortion) == (100.0, ())
+    assert str(calibrated.calibration.metrics()["camera"]).endswith(", rectified images")
+
+
+@pytest.mark.parametrize(("roll", "kinds"), [(0.0, []), (np.pi, ["camera_rolled"])])
+def test_a_camera_upside_down_on_a_map_of_an_upright_camera_is_a_problem(
+    roll: float, kinds: list[str]
+) -> None:
+    calibrated = Calibrated()
+    calibrated.calibration.monitor.on_image("optical", 160, 120)
+    calibrated.place(Mount.from_angles([0.0, 0.0, 1.1], roll=roll))
+    assert calibrated.warnings == list(calibrated.calibration.diagnostics()) == kinds
 
 
 @pytest.mark.ros
