@@ -23,14 +23,8 @@ from hypothesis import strategies as st
 
 from kbf_localization.cli.map_files import parse_anchor, parse_pair, read_pairs
 from kbf_localization.datasets.bag_limits import BoundedQos
-from kbf_localization.datasets.bag_reader import (
-    CAMERA_INFO,
-    check_database,
-    check_index,
-    frame_id,
-    ros2_types,
-    stamp_ns,
-)
+from kbf_localization.datasets.bag_reader import CAMERA_INFO, frame_id, ros2_types, stamp_ns
+from kbf_localization.datasets.bag_storage import check_database, check_index
 from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.datasets.camera_file import read_camera_file, write_camera_file
 from kbf_localization.datasets.cold import parse_frame_name

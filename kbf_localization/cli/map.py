@@ -27,6 +27,7 @@ from kbf_localization.cli.map_files import (
     read_pairs,
     read_parameters,
     report_mapping,
+    write_alignment,
 )
 from kbf_localization.cli.options import (
     FloorPlan,
@@ -475,7 +476,7 @@ def align(
     if not pairs:
         if floor_plan is None:
             raise ParameterError("give points, --to CSV or --pair, or a --floor-plan to click on")
-        _write_alignment(map_path, floor_plan, results)
+        write_alignment(map_path, floor_plan, results)
         return
     if output is None:
         raise ParameterError("name the map to write: --output MAP")
@@ -489,14 +490,3 @@ def align(
     if (doubt := disagreement(pairs, frame)) is not None:
         print_line(f"Warning: {doubt}", style="bold red")
     print_line(f"Map: {output}")
-
-
-def _write_alignment(map_path: Path, floor_plan: Path, results: Path | None) -> None:
-    """Write the page on which a map is aligned by mouse."""
-    from kbf_localization.evaluation.alignment_page import write_alignment_page
-    from kbf_localization.evaluation.results import ResultsFolder
-    from kbf_localization.mapping import load_map
-
-    folder = ResultsFolder.create("map-align", results)
-    page = write_alignment_page(folder, load_map(map_path), map_path, floor_plan, command_line())
-    print_line(f"Open {page}, click three pairs of places, and run the command that it shows.")

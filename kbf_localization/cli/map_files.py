@@ -408,3 +408,14 @@ def read_pairs(path: Path) -> Array:
             raise ParameterError(f"{path}: line {number}: give x_map,y_map,x_to,y_to")
         rows.append(values)
     return np.array(rows).reshape(-1, 4)
+
+
+def write_alignment(map_path: Path, floor_plan: Path, results: Path | None) -> None:
+    """Write the page on which a map is aligned by mouse."""
+    from kbf_localization.evaluation.alignment_page import write_alignment_page
+    from kbf_localization.evaluation.results import ResultsFolder
+    from kbf_localization.mapping import load_map
+
+    folder = ResultsFolder.create("map-align", results)
+    page = write_alignment_page(folder, load_map(map_path), map_path, floor_plan, command_line())
+    print_line(f"Open {page}, click three pairs of places, and run the command that it shows.")

@@ -169,6 +169,9 @@ OLD_KEYS: dict[type[Any], dict[str, str]] = {
 }
 """Keys of versions 2 and 3, and the keys that have replaced them."""
 
+OLD_ARRAYS = {"trajectories": "ways", "trajectory_ends": "way_ends"}
+"""Names of arrays in versions 2 and 3, by those that have replaced them."""
+
 
 _FIELDS: dict[type[Any], tuple[dict[str, Any], frozenset[str]]] = {
     kind: (

@@ -32,6 +32,7 @@ from kbf_localization.limits import (
     check_scale,
 )
 from kbf_localization.training_map.map_description import (
+    OLD_ARRAYS,
     Description,
     PlanPlace,
     parse_description,
@@ -81,9 +82,6 @@ or, of more than 256 words, sixteen. `trajectories` are the poses of all sources
 source, and `trajectory_ends` the index at which each ends. The floor plan's place is in the
 description.
 """
-
-OLD_ARRAYS = {"trajectories": "ways", "trajectory_ends": "way_ends"}
-"""Names of arrays in versions 2 and 3."""
 
 LANDMARK_COLUMNS = {name: f"landmark_{name}" for name in COLUMNS}
 

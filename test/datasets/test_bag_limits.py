@@ -18,7 +18,7 @@ import pytest
 from rosbags.rosbag1 import Writer as Writer1
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Writer
 
-from kbf_localization.datasets import bag_limits, bag_reader
+from kbf_localization.datasets import bag_limits, bag_reader, bag_storage
 from kbf_localization.datasets.bag_limits import (
     MAX_CHUNK_BYTES,
     MAX_QOS_CHARS,
@@ -351,7 +351,7 @@ def test_what_a_compressed_file_unpacks_to_is_checked_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = []
-    monkeypatch.setattr(bag_reader, "check_index", checked.append)
+    monkeypatch.setattr(bag_storage, "check_index", checked.append)
     RosbagDrive(write_messages(tmp_path / "bag", drive_messages(MemoryDrive())))
     assert [path.suffix for path in checked] == [".mcap"]
 
@@ -469,7 +469,7 @@ def test_an_index_that_names_a_message_again_and_again_ends(
 
 def test_a_long_statement_hears_signals(sqlite_bag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite calls Python now and then, where the handler of Ctrl-C runs."""
-    monkeypatch.setattr(bag_reader, "MIN_STEPS", 10**15)
+    monkeypatch.setattr(bag_storage, "MIN_STEPS", 10**15)
     (file,) = sqlite_bag.glob("*.db3")
     with sqlite3.connect(file) as database:
         database.execute("DROP INDEX timestamp_idx")
