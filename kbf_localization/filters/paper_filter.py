@@ -1,7 +1,8 @@
 """The kernel Bayes filter of poses with a model of the motion: Algorithm 1 of the paper, no more.
 
-Each of its three parts is one method: initial prior sampling (`reset`), prediction (weight
-computation 1, `_predict`) and correction by the image (weight computation 2, `_update`).
+Its lines are methods: initial prior sampling (`reset`), initial filtering (the first `step`), the
+computation of G_{X'|X} α (`_moved_mean`), weight computation 1 (`_predict`) and weight computation
+2 (`_update`).
 """
 
 from __future__ import annotations
@@ -104,9 +105,9 @@ class PoseKernelBayesFilter:
         k(X_i, X̃_j); at later steps that it is unknown.
         """
         self._events = []
-        # Weight computation 1: β by the model-based kernel sum rule.
+        # Compute G_{X'|X}, and weight computation 1: β by the model-based kernel sum rule.
         prior = self._predict(motion)
-        # Weight computation 2: α by the kernel Bayes' rule.
+        # Observe z_t, and weight computation 2: α by the kernel Bayes' rule.
         posterior = self._update(prior, observation)
         self._starts = False
         self._belief = Belief(self.space.points[posterior.rows], posterior.values)
@@ -133,7 +134,7 @@ class PoseKernelBayesFilter:
         return Weights(rows, np.full(len(rows), 1.0 / len(rows)))
 
     def _moved_mean(self, belief: Belief, motion: Array | None) -> KernelMean:
-        """Return Σ_i α_i m_{X_t | x_{t-1} = X_i} (forwardkernelmeanMb)."""
+        """Return Σ_j α_j m_{X_t | x_{t-1} = X_j}, whose values at X_i are G_{X'|X} α."""
         mean = KernelMean(belief.points, belief.weights, self.space.kernel)
         if motion is None and self._starts:
             return mean
