@@ -1,4 +1,4 @@
-"""Processes of our own: nothing from the current directory is run, none outlives its parent."""
+"""Child processes: nothing from the current directory is run, none outlives its parent."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ MAX_MAP_BYTES = 20_000_000_000
 """A map, all of which is read; one of 250,000 poses has about 4 GB."""
 
 MAX_MAP_SOURCES = 10_000
-"""Drives that a map was made of; each has a row in tables and a trajectory of its own."""
+"""Drives that a map was made of; each has a row in tables and a trajectory."""
 
 # Networks.
 MAX_NETWORK_BYTES = 2_000_000_000

@@ -275,7 +275,7 @@ def installed_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def launched(path: Path, **arguments: str) -> Iterator[Path]:
-    """`ros2 launch` of a file with these arguments, in a process of its own; its log's path."""
+    """`ros2 launch` of a file with these arguments, in a separate process; its log's path."""
     words = [f"{name}:={value}" for name, value in arguments.items()]
     log = Path(tempfile.mkdtemp()) / "log.txt"
     with log.open("wb") as output:

@@ -262,7 +262,7 @@ def _too_steep(truth: Trajectory, axes: Axes) -> str:
 
 
 def planar_odometry(path: Path, trajectory: Trajectory) -> OdometryLog:
-    """Return wheel odometry in a frame of its own."""
+    """Return wheel odometry in an odometry frame."""
     poses = to_plane(trajectory, Axes.BASE).poses
     level = np.isfinite(poses).all(axis=1)
     if level.sum() < 2:

@@ -56,7 +56,7 @@ def parse_odometry_option(text: str) -> OdometryNoise | None:
 
 
 def simulate_odometry(stamps_ns: Stamps, poses: Array | None, noise: OdometryNoise) -> OdometryLog:
-    """Return the log, a reading at each stamp whose pose (t, 3) is known, in a frame of its own."""
+    """Return the log, a reading at each stamp whose pose (t, 3) is known, in an odometry frame."""
     known = np.zeros(0, bool) if poses is None else np.isfinite(poses).all(axis=1)
     if poses is None or known.sum() < 2:
         raise DatasetError("odometry can be simulated only for a drive whose poses are known")

@@ -25,7 +25,7 @@ class ConjugacyError(ValueError):
 class Density(ABC):
     """A probability density p on R^m, used as noise and, centred, as a kernel's shape.
 
-    A noise model of your own needs three members: `dimension`, p itself (`__call__`) and `sample`.
+    Your own noise model needs three members: `dimension`, p itself (`__call__`) and `sample`.
     No kernel is conjugate to it, so `ModelBasedSumRule` takes it with `samples`.
     """
 

@@ -116,7 +116,7 @@ def _check_bounded(nodes: Array, values: Array) -> None:
 
 
 class KernelMeanSum(KernelMean):
-    """Σ_j m_j of kernel means `parts` with one kernel, each with a noise of its own.
+    """Σ_j m_j of kernel means `parts` with one kernel, each with its own noise.
 
     It is what a model gives whose noise depends on the state. `points` and `weights` are those of
     all parts. For a pre-image put it on points first (`projected`).

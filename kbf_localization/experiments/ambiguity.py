@@ -157,7 +157,7 @@ def with_tiles(pool: FramePool, training_drives: int, *, exact: bool) -> tuple[F
     """Return the training frames with copies of their left half, and where that ends (m).
 
     Copies are `COPY_DISTANCE_M` apart. They have the same frames, or else every copy, the original
-    too, has frames of its own, so that the tiles were seen from slightly different poses.
+    too, has its own frames, so that the tiles were seen from slightly different poses.
     """
     poses = pool.frames.poses
     middle = float(np.median(poses[pool.frames.drive_of < training_drives, 0]))

@@ -38,7 +38,7 @@ FLOOR_BOUNDS = (1e-3, 0.5)
 WRONG_POSE_M = 0.5
 """Scaled distance from which on a fix is of a wrong place."""
 MIN_RATIO = -1e3
-"""A fitted ratio has no bound of its own."""
+"""A fitted ratio has no bound."""
 RIDGE = 0.05
 """Precision of the logistic weights about zero: separable examples have no finite fit else."""
 MIN_SPREAD = 1.0 / 32.0

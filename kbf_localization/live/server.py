@@ -61,7 +61,7 @@ class Board:
             return self._version, newer
 
     def forget(self, *channels: str) -> None:
-        """Show newcomers nothing old."""
+        """Drop what new watchers would be shown of these channels."""
         with self._lock:
             for channel in channels:
                 self._newest.pop(channel, None)

@@ -259,7 +259,7 @@ def _places(across: list[float], down: list[float]) -> list[list[float] | None]:
 
 
 def _ignoring_errors(callback: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Wrap a callback so that a message that cannot be shown is ignored."""
+    """Wrap a callback: a message that cannot be shown is ignored."""
 
     def called(message: Any) -> None:
         with suppress(ValueError, ArithmeticError, cv2.error):

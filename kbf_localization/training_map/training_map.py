@@ -235,7 +235,7 @@ class MapObservation:
         """Return the median of log k_Z(Z_i, z) over poses spread over the map.
 
         It is not below that of the map's own images: an image unlike all of them, such as of a
-        covered lens, has no background of its own, against which any place would stand out.
+        covered lens, has no background, against which any place would stand out.
         """
         values = self.similarities(self.training_map.spread_rows)
         return max(float(np.median(_log(values))), self.training_map.lowest_background)

@@ -19,7 +19,7 @@ SMALLER = {
     ],
     ("kbf", "tune"): ["--poses", "10", "--budget", "1", "--jobs", "1"],
 }
-# These run for minutes, or until they are ended, and have tests of their own; here their names and
+# These run for minutes, or until they are ended, and have their own tests; here their names and
 # options are checked.
 LONG = (("kbf", "demo"), ("kbf", "bench"), ("kbf", "experiment"), ("kbf", "live"))
 

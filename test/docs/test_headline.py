@@ -1,4 +1,4 @@
-"""README's table of errors has no figure of its own: each stands in the page that its row names."""
+"""README's table of errors has no other figures: each stands in the page that its row names."""
 
 import re
 

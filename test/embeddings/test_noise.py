@@ -85,7 +85,7 @@ def at_peak(mean: KernelMean) -> float:
 
 
 def test_noise_may_depend_on_the_state() -> None:
-    """A wheel that slips on the wet half: each point has a Gaussian of its own."""
+    """A wheel that slips on the wet half: each point has its own Gaussian."""
     dry, wet = GaussianNoise(0.1**2), GaussianNoise(0.8**2)
     rule = ModelBasedSumRule(
         AffineMap([[1.0]], [0.5]), lambda x: [wet if item > 0 else dry for item in x[:, 0]], KERNEL

@@ -54,7 +54,7 @@ def test_without_truth_nothing_is_aligned() -> None:
 
 
 def test_the_error_relative_to_the_nearest_map_image_needs_no_alignment() -> None:
-    # The map is bent: each image's pose errs by a pose of its own, and the estimates follow.
+    # The map is bent: each image's pose errs by another pose, and the estimates follow.
     bend = np.column_stack((0.1 * np.arange(10), -0.05 * np.arange(10), 0.02 * np.arange(10)))
     poses = compose(compose(FRAME, TRUTH), bend)
     away = np.tile([0.12, -0.05, 0.01], (10, 1))

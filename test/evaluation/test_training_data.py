@@ -66,7 +66,7 @@ def test_a_standing_robot_or_a_covered_lens_gives_one_image_however_often(
 
 
 def test_the_same_path_in_another_light_is_another_drive(world_map: TrainingMap) -> None:
-    """Rendered or driven again, with poses and stamps of the map's drive and images of its own."""
+    """Rendered or driven again, with poses and stamps of the map's drive and its own images."""
     (first, last), images = (STAMPS[[0, -1]], _other_images(world_map, 100))
     sources = [replace(source, stamps_ns=(int(first), int(last))) for source in world_map.sources]
     recorded = replace(world_map, sources=tuple(sources))

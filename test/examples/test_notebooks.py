@@ -28,7 +28,7 @@ def cells(name: str, kind: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Runs a notebook's code in a folder of its own; gives its variables."""
+    """Runs a notebook's code in an empty folder; gives its variables."""
     monkeypatch.chdir(tmp_path)
 
     def run(name: str) -> dict[str, Any]:

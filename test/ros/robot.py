@@ -347,7 +347,7 @@ _names = (f"robot{number}" for number in itertools.count(1))
 def robot_with_node(
     world: World, parameters: Mapping[str, Any], **arguments: Any
 ) -> Iterator[tuple[Robot, NodeProcess]]:
-    """A robot and a node that meet no others: they have a namespace of their own, tf included."""
+    """A robot and a node that meet no others: they have their own namespace, tf included."""
     name = next(_names)
     with NodeProcess(parameters, namespace=f"/{name}", remap={"/tf": "tf"}) as process:
         robot = Robot(world, f"/{name}", **arguments)

@@ -1,7 +1,7 @@
 """Nodes forked from a process that has imported all that a node needs.
 
 The imports are most of what a node's start takes, and the suite starts some fifty nodes. Each is
-still a process of its own that runs the same statement as one started from nothing, which tests
+still a separate process that runs the same statement as one started from nothing, which tests
 of the start itself have.
 """
 
@@ -73,7 +73,7 @@ class WarmNodes:
     def popen(
         self, command: list[str], *, stdout: IO[bytes], env: dict[str, str], **_as_given: Any
     ) -> ForkedNode:
-        """A node with a pipe for its standard input, in a session of its own."""
+        """A node with a pipe for its standard input, in a new session."""
         _python, _c, statement, *arguments = command
         (its_stdin, stdin), (reports, tell) = os.pipe(), os.pipe()
         request = json.dumps([statement, arguments, env, str(Path.cwd())]).encode()

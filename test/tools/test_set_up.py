@@ -39,7 +39,7 @@ def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[s
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    """`make` adds a line of its own that says which target failed."""
+    """`make` adds a line that says which target failed."""
     lines = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert done.returncode != 0
     assert len(lines) == 1, done.stderr

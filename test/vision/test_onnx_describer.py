@@ -1,4 +1,4 @@
-"""Networks made by the onnx package and run by onnxruntime, in a process of their own."""
+"""Networks made by the onnx package and run by onnxruntime, in a separate process."""
 
 from __future__ import annotations
 
