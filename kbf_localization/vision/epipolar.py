@@ -227,7 +227,10 @@ class EpipolarGeometry:
         return self._seen[key]
 
     def depths(self, state: CameraState) -> tuple[Array, Flags]:
-        """Return the smaller of a point's two depths in metres (m,), and whether its rays cross."""
+        """Return the smaller of a point's two distances in metres (m,), and whether its rays cross.
+
+        The base's motion is taken for the camera's, to which a lever arm adds in turns.
+        """
         seen = self.rays(state)
         rotation, place = self._relative_poses(state)
         by_match = rotation.transpose(1, 2, 0).take(self.matches.pair, axis=2)
