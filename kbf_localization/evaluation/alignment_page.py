@@ -28,7 +28,8 @@ MAX_PLAN_WIDTH = 1200
 def alignment_widget(paths: Sequence[Array], command: str, plan: FloorPlanImage | None) -> Widget:
     """Return a part of a page that turns clicked points into `command` with `--pair` options.
 
-    `paths` (t, 2 or more) are the map's drives. Without a `plan` the second point is typed.
+    `paths` (t, 2 or more) are the map's drives. Without a `plan` the second point is typed; on one
+    the paths are drawn where the pairs move them.
     """
     thinned = [path[:: max(1, len(path) // MAX_POINTS), :2].tolist() for path in paths if len(path)]
     data: dict[str, Any] = {"paths": thinned, "command": command, "plan": None}
@@ -50,7 +51,7 @@ def alignment_widget(paths: Sequence[Array], command: str, plan: FloorPlanImage 
         f'<p>{there}<button id="align-undo" type="button">Undo</button></p>'
         '<div class="scroll"><table class="metrics"><thead><tr><th>Pair</th><th>x, map</th>'
         "<th>y, map</th><th>x, there</th><th>y, there</th></tr></thead>"
-        '<tbody id="align-pairs"></tbody></table></div>'
+        '<tbody id="align-pairs"></tbody></table></div><p id="align-fit"></p>'
         '<pre id="align-command" tabindex="0" data-hint="Two pairs or more, far apart, give '
         'a command to run."></pre></section>'
     )

@@ -53,11 +53,15 @@ def test_three_clicked_pairs_give_the_command_that_aligns(tmp_path: Path) -> Non
                 position = {"x": area["width"] / 2 + x, "y": height / 2 + y}
                 browser.page.locator(canvas).click(position=position)
         command = browser.run("document.getElementById('align-command').textContent")
+        fit = browser.run("document.getElementById('align-fit').textContent")
         assert browser.messages == []
     assert command.startswith("kbf map align office.kbfmap --pair=")
     pairs = [parse_pair(text) for text in re.findall(r"--pair=(\S+)", command)]
     assert len(pairs) == 3
-    frame, _ = frame_from_pairs(pairs)
+    frame, errors = frame_from_pairs(pairs)
+    # Both are rounded, the one to centimetres.
+    within = float(fit.removeprefix("The pairs agree within ").removesuffix(" m."))
+    assert within == pytest.approx(errors.max(), abs=0.007)
     # A click is whole pixels, some 0.02 m.
     np.testing.assert_allclose(frame, FRAME, atol=0.05)
 

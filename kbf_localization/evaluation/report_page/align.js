@@ -47,15 +47,36 @@
     context.fillText(number, x + 8, y - 6);
   }
 
+  // The rotation and translation that fit the pairs best, and the largest distance that is left.
+  function fitted() {
+    const mean = (axis) => pairs.reduce((sum, pair) => sum + pair[axis], 0) / pairs.length;
+    const [x, y, there, up] = [0, 1, 2, 3].map(mean);
+    let along = 0, across = 0;
+    pairs.forEach((pair) => {
+      const [a, b, c, d] = [pair[0] - x, pair[1] - y, pair[2] - there, pair[3] - up];
+      along += a * c + b * d;
+      across += a * d - b * c;
+    });
+    const turn = Math.atan2(across, along), cos = Math.cos(turn), sin = Math.sin(turn);
+    const move = ([a, b]) => [there + cos * (a - x) - sin * (b - y), up + sin * (a - x) + cos * (b - y)];
+    const left = Math.max(...pairs.map((pair) => Math.hypot(move(pair)[0] - pair[2], move(pair)[1] - pair[3])));
+    return { move, left };
+  }
+
+  function trace(view, paths) {
+    paths.forEach((path, number) => {
+      view.context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue(`--s${number % 6}`);
+      view.context.beginPath();
+      path.forEach((point, index) => view.context[index ? "lineTo" : "moveTo"](...view.show(...point)));
+      view.context.stroke();
+    });
+  }
+
   let views = {};
   function draw() {
     const own = fit(bounds(data.paths), map);
-    data.paths.forEach((path, number) => {
-      own.context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue(`--s${number % 6}`);
-      own.context.beginPath();
-      path.forEach((point, index) => own.context[index ? "lineTo" : "moveTo"](...own.show(...point)));
-      own.context.stroke();
-    });
+    trace(own, data.paths);
+    const moved = pairs.length > 1 ? fitted() : null;
     views = { map: own };
     if (data.plan) {
       const there = fit(bounds([corners()]), plan), [x, y, turn] = data.plan.origin;
@@ -64,6 +85,7 @@
       there.context.rotate(-turn);
       there.context.drawImage(image, 0, -there.scale * data.plan.height, there.scale * data.plan.width, there.scale * data.plan.height);
       there.context.restore();
+      if (moved) trace(there, data.paths.map((path) => path.map(moved.move)));
       views.plan = there;
     }
     pairs.forEach((pair, index) => {
@@ -78,6 +100,7 @@
     });
     command.textContent = pairs.length < 2 ? at("align-command").dataset.hint
       : [data.command, ...pairs.map((pair) => `--pair=${pair.map((value) => value.toFixed(3)).join(",")}`), "--output aligned.kbfmap"].join(" ");
+    at("align-fit").textContent = moved ? `The pairs agree within ${moved.left.toFixed(2)} m.` : "";
     at("align-next").textContent = waiting ? at("align-next").dataset.second : at("align-next").dataset.first;
   }
 
