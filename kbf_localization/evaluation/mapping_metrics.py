@@ -44,7 +44,8 @@ def mapping_metrics(
 ) -> dict[str, Any]:
     """Return what `mapping.json` holds; errors only where the drives had known poses.
 
-    `mended` are the stretches in which given poses were wrong or missing.
+    `mended` are the stretches in which given poses were wrong or missing: nothing is compared with
+    them there.
     """
     sigmas = _sigmas(estimates)
     metrics: dict[str, Any] = {
@@ -83,7 +84,7 @@ def mapping_metrics(
         "verdict": mapping_verdict(estimates),
     }
     if all(drive.poses is not None for drive in drives):
-        metrics |= _errors(drives, estimates)
+        metrics |= _errors(drives, estimates, mended)
     return metrics
 
 
@@ -100,9 +101,11 @@ def _sigmas(estimates: PoseEstimates) -> Array:
     return np.array([position_sigma(block) for block in known])
 
 
-def _errors(drives: Sequence[Drive], estimates: PoseEstimates) -> dict[str, Any]:
+def _errors(
+    drives: Sequence[Drive], estimates: PoseEstimates, mended: Sequence[Mended]
+) -> dict[str, Any]:
     truths = [
-        _truth_at_images(drive, trajectory.clock_offset_s)
+        _truth_at_images(drive, trajectory.clock_offset_s, mended)
         for drive, trajectory in zip(drives, estimates.trajectories)
     ]
     found = [trajectory.poses for trajectory in estimates.trajectories]
@@ -136,9 +139,13 @@ def _errors(drives: Sequence[Drive], estimates: PoseEstimates) -> dict[str, Any]
     }
 
 
-def _truth_at_images(drive: Drive, offset_s: float) -> Array:
+def _truth_at_images(drive: Drive, offset_s: float, mended: Sequence[Mended]) -> Array:
     """Return known poses (t, 3) when images were taken, `offset_s` later than their stamps say."""
-    truth = np.asarray(drive.poses)
+    truth = np.array(drive.poses)
+    seconds = (drive.stamps_ns - drive.stamps_ns[0]) * 1e-9
+    for stretch in mended:
+        if stretch.drive == drive.name:
+            truth[(seconds >= stretch.first_s) & (seconds <= stretch.last_s)] = np.nan
     if offset_s == 0.0:
         return truth
     return interpolate(drive.stamps_ns, truth, drive.stamps_ns + round(offset_s * 1e9))

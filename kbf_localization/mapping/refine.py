@@ -23,8 +23,10 @@ MIN_SIGMA = np.array([0.02, 0.02, 0.005])
 MENDED_M, MENDED_RAD = 0.25, np.radians(6.0)
 """Known poses that are off by more spoil landmarks and calibration."""
 MIN_MISSING_S = 1.0
-JUMP_FRACTION = 0.5
-"""Of a stretch's largest error, that a jump makes from one image to the next."""
+JUMP_FRACTION, JUMP_PATH_M = 0.5, 1.0
+"""A jump makes more than half of a stretch's largest error within a metre of path where that begins
+or ends: odometry between two poses of a laser, 0.25 to 0.5 m apart, spreads it over their images.
+Stretches that are nearer to each other are one."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,14 @@ def mended_stretches(drives: Sequence[Drive], estimates: PoseEstimates) -> list[
         seconds = (drive.stamps_ns - drive.stamps_ns[0]) * 1e-9
         away = relative(trajectory.poses, drive.poses)
         metres, turn = np.hypot(away[:, 0], away[:, 1]), np.abs(wrap_angle(away[:, 2]))
+        steps = np.hypot(*np.diff(trajectory.odometry[:, :2], axis=0).T)
+        path_m = np.r_[0.0, np.cumsum(steps)]
         wrong = known & estimated & ((metres > MENDED_M) | (turn > MENDED_RAD))
-        for first, last in _stretches(wrong):
-            worst = float(metres[first : last + 1].max())
-            degrees = float(np.degrees(turn[first : last + 1].max()))
-            before = max(first - 1, 0)
-            step = np.hypot(*(away[first] - away[before])[:2])
-            jumps = not known[before] or step > JUMP_FRACTION * worst
-            kind = "jump" if jumps else "drift"
+        for first, last in _near_stretches(wrong, path_m):
+            worst = float(np.nanmax(metres[first : last + 1]))
+            degrees = float(np.degrees(np.nanmax(turn[first : last + 1])))
+            growth = max(_growth(away, path_m, end) for end in (first, last))
+            kind = "jump" if growth > JUMP_FRACTION * worst else "drift"
             ends = float(seconds[first]), float(seconds[last])
             found.append(Mended(drive.name, *ends, kind, worst, degrees))
         for first, last in _stretches(~known & estimated):
@@ -104,6 +106,24 @@ def mended_stretches(drives: Sequence[Drive], estimates: PoseEstimates) -> list[
                 ends = float(seconds[first]), float(seconds[last])
                 found.append(Mended(drive.name, *ends, "missing", 0.0, 0.0))
     return found
+
+
+def _growth(away: Array, path_m: Array, image: int) -> float:
+    """Return how much poses that are `away` (t, 3) from others differ around an image, in m."""
+    half = 0.5 * JUMP_PATH_M
+    near = away[np.abs(path_m - path_m[image]) <= half, :2]
+    near = near[np.isfinite(near).all(axis=1)]
+    return float(np.hypot(*(near[-1] - near[0])))
+
+
+def _near_stretches(flags: Flags, path_m: Array) -> Iterator[tuple[int, int]]:
+    """Yield the first and last rows of runs of true flags, one for those near each other."""
+    joined = flags.copy()
+    for first, last in _stretches(~flags):
+        inner = first > 0 and last + 1 < len(flags)
+        if inner and path_m[last + 1] - path_m[first - 1] <= JUMP_PATH_M:
+            joined[first : last + 1] = True
+    yield from _stretches(joined)
 
 
 def _stretches(flags: Flags) -> Iterator[tuple[int, int]]:

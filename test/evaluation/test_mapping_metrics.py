@@ -16,7 +16,7 @@ from kbf_localization.evaluation.mapping_metrics import (
     write_mapping,
 )
 from kbf_localization.evaluation.results import ResultsFolder
-from kbf_localization.geometry import compose, interpolate
+from kbf_localization.geometry import compose, interpolate, relative
 from kbf_localization.mapping.refine import Mended
 from kbf_localization.pose_graph.closures import UNSUPPORTED, Closure, Rejected
 from kbf_localization.pose_graph.keyframes import Keyframes
@@ -88,6 +88,21 @@ def test_wrong_closures_are_counted_and_rejected_ones_named() -> None:
     assert metrics["closures_wrong"] == 1
     assert metrics["rejected"] == {UNSUPPORTED: 1}
     assert any(row[0] == "Wrong closures" for row in metric_rows(metrics))
+
+
+def test_nothing_is_compared_with_given_poses_that_were_mended() -> None:
+    own = drive("one", circle(0.5), WORLD)
+    given = own.truth.copy()
+    given[10:20, 0] += 3.0
+    recorded = replace(own, poses=given)
+    right = Closure(5, 15, relative(own.truth[5], own.truth[15]), np.eye(3), 30, 40, 0.5)
+    found = _estimates(own.truth, own.odometry.poses, [right])
+    assert mapping_metrics([recorded], found)["closures_wrong"] == 1
+    seconds = (own.stamps_ns - own.stamps_ns[0]) * 1e-9
+    mended = Mended("one", float(seconds[10]), float(seconds[19]), "jump", 3.0, 0.0)
+    metrics = mapping_metrics([recorded], found, [mended])
+    assert metrics["closures_wrong"] == 0
+    assert metrics["ate_rmse_m"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_images_with_late_stamps_are_compared_with_where_they_were_taken() -> None:

@@ -10,7 +10,7 @@ import pytest
 from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import compose
 from kbf_localization.mapping.poses import with_poses
-from kbf_localization.mapping.refine import GIVEN_SIGMA, given_anchors
+from kbf_localization.mapping.refine import GIVEN_SIGMA, _near_stretches, given_anchors
 from kbf_localization.pose_graph import prepare
 from test.pose_graph.world import World, circle, detect_in_worlds, drive
 
@@ -39,6 +39,34 @@ def test_a_jump_and_a_gap_in_given_poses_are_mended_and_named() -> None:
     assert (jump.first_s, jump.last_s) == pytest.approx((4.0, 5.4), abs=0.11)
     assert jump.metres == pytest.approx(np.hypot(0.9, 0.7), abs=0.1)
     assert "laser: from 4.0 to 5.4 s the given poses jump by up to 1.1" in jump.described
+
+
+@pytest.mark.usefixtures("_points_for_images")
+def test_given_poses_that_jump_back_after_the_beginning_jump() -> None:
+    """As a filter's do that was started at a wrong place; odometry carries them in between."""
+    recorded = drive("laser", circle(1.6), WORLD)
+    given = compose(FRAME, recorded.truth)
+    wrong = np.interp(np.arange(len(given)), [30, 34], [1.0, 0.0])
+    given[:, :2] += wrong[:, None] * [0.9, -0.7]
+    (found,) = with_poses([replace(recorded, poses=given)], refine=True).mended
+    assert found.kind == "jump" and found.first_s == 0.0
+
+
+def test_stretches_within_a_metre_of_path_are_one() -> None:
+    path_m = 0.2 * np.arange(30)
+    flags = np.zeros(30, dtype=bool)
+    flags[[2, 6, 7, 13, 29]] = True
+    assert list(_near_stretches(flags, path_m)) == [(2, 7), (13, 13), (29, 29)]
+
+
+@pytest.mark.usefixtures("_points_for_images")
+def test_given_poses_that_move_away_slowly_drift() -> None:
+    recorded = drive("laser", circle(1.6), WORLD)
+    given = compose(FRAME, recorded.truth)
+    # From the middle on by 0.1 m a metre: what a laser does in a corridor.
+    given[:, 0] += np.maximum(np.arange(len(given)) - len(given) // 2, 0) * 0.01
+    found = with_poses([replace(recorded, poses=given)], refine=True).mended
+    assert found and {stretch.kind for stretch in found} == {"drift"}
 
 
 def test_given_poses_hold_with_what_their_source_claims() -> None:
