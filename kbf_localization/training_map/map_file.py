@@ -25,12 +25,7 @@ from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import DescriberError, MapError
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
 from kbf_localization.landmarks.table import COLUMNS, FileRows, HeldFile, LandmarkTable
-from kbf_localization.limits import (
-    MAX_COORDINATE_M,
-    MAX_MAP_BYTES,
-    MAX_PLAN_PIXELS,
-    check_scale,
-)
+from kbf_localization.limits import MAX_COORDINATE_M, MAX_MAP_BYTES, MAX_PLAN_PIXELS, check_scale
 from kbf_localization.training_map.map_description import (
     OLD_ARRAYS,
     Description,
