@@ -17,10 +17,10 @@ from kbf_localization.limits import MAX_COORDINATE_M
 NORM_TOLERANCE = 0.01
 """A quaternion further from unit length than this is normalized, and counted."""
 
-FASTEST_MPS = 60.0
+MAX_MEDIAN_SPEED_M_S = 60.0
 """Above this median speed a trajectory is hardly in metres."""
 
-SLOWEST_HZ = 0.2
+MIN_MEDIAN_RATE_HZ = 0.2
 """Poses further apart than this in the median hardly have stamps in seconds."""
 
 COLUMNS = "stamp tx ty tz qx qy qz qw"
@@ -161,13 +161,15 @@ def sense_of_scale(path: Path, trajectory: Trajectory) -> list[str]:
     steps = np.linalg.norm(np.diff(trajectory.positions, axis=0), axis=1)
     seconds = np.diff(trajectory.stamps_ns) * 1e-9
     speed, period = float(np.median(steps / seconds)), float(np.median(seconds))
-    if period > 1.0 / SLOWEST_HZ:
+    if period > 1.0 / MIN_MEDIAN_RATE_HZ:
         return [
             f"{path}: a pose every {period:.3g} s in the median; are its stamps in milliseconds? "
             "They are read as seconds"
         ]
-    if speed > FASTEST_MPS:
-        unit = " (in millimetres it would be plausible)" if speed < 1000 * FASTEST_MPS else ""
+    if speed > MAX_MEDIAN_SPEED_M_S:
+        unit = (
+            " (in millimetres it would be plausible)" if speed < 1000 * MAX_MEDIAN_SPEED_M_S else ""
+        )
         return [
             f"{path}: {trajectory.length_m:.0f} m at a median of {speed:.0f} m/s{unit}; "
             "are its positions in metres and its stamps in seconds?"

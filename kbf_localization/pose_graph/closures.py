@@ -29,7 +29,7 @@ MIN_MATCHES = 20
 MIN_INLIERS, MIN_INLIER_FRACTION = 20, 0.40
 """With 12 inliers and 25 % half of the closures within a drive were wrong."""
 MIN_SPREAD = 0.19
-"""Inliers in fewer than 3 of 16 cells of the image leave the pose open."""
+"""Inliers in fewer than 4 of 16 cells of the image leave the pose open."""
 MAX_DISTANCE_M, MAX_TURN_RAD = 6.0, 1.0
 """Views farther apart have too little in common to exclude look-alikes."""
 SIGMA_PX = 1.5
