@@ -185,7 +185,7 @@ def _landmarks(training_map: TrainingMap) -> list[tuple[object, ...]]:
         (
             "Landmarks",
             f"{np.median(counts):.0f} per image",
-            f"measure poses to centimetres at {100.0 * np.mean(counts >= MIN_INLIERS):.0f} % of "
+            f"measure poses to centimetres at {int(100.0 * np.mean(counts >= MIN_INLIERS))} % of "
             f"the images; the others have fewer than {MIN_INLIERS}",
         ),
         (

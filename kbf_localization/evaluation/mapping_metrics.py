@@ -252,7 +252,13 @@ def _least_sure(estimates: PoseEstimates) -> str:
 def metric_rows(metrics: dict[str, Any]) -> list[tuple[str, object, str]]:
     """Return the rows of the table: what, value with its unit, note."""
     rows: list[tuple[str, object, str]] = [
-        ("Method", METHOD_NAMES[metrics["used"]], "chosen by closures that were left out"),
+        (
+            "Method",
+            METHOD_NAMES[metrics["used"]],
+            "chosen by closures that were left out"
+            if metrics["held_out"]
+            else "too few closures to test the images by",
+        ),
         (
             "Drives joined",
             f"{metrics['drives_joined']} of {len(metrics['drives'])}",

@@ -124,7 +124,7 @@ def posed(drives: Sequence[Drive], estimates: PoseEstimates) -> list[Drive]:
 
 def _described(estimates: PoseEstimates) -> list[str]:
     """Return what a map says of poses that were estimated, a line each."""
-    names = ", ".join(trajectory.name for trajectory in estimates.trajectories)
+    names = ", ".join(found.name for found in estimates.trajectories if found.known)
     source, closures = METHOD_NAMES[estimates.used], len(estimates.closures)
     return [
         f"the poses of {names} were estimated from {source}, {closures} closures",

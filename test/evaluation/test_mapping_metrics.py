@@ -20,7 +20,7 @@ from kbf_localization.geometry import compose, interpolate, relative
 from kbf_localization.mapping.refine import Mended
 from kbf_localization.pose_graph.closures import UNSUPPORTED, Closure, Rejected
 from kbf_localization.pose_graph.keyframes import Keyframes
-from kbf_localization.pose_graph.result import EstimatedTrajectory, PoseEstimates
+from kbf_localization.pose_graph.result import EstimatedTrajectory, HeldOutScore, PoseEstimates
 from kbf_localization.pose_graph.wheels import WheelErrors
 from test.pose_graph.world import World, circle, drive
 
@@ -158,3 +158,12 @@ def test_the_wheels_drift_is_said_in_words() -> None:
     assert "1.0 % more turn than there is" in WheelErrors("a", 0.0, 0.01).described
     assert "turn than" not in WheelErrors("a", 0.01, 0.0004).described
     assert "too far right" in WheelErrors("a", -0.01, 0.0).described
+
+
+def test_what_chose_the_method_is_said() -> None:
+    own = drive("one", circle(0.5), WORLD)
+    found = _estimates(own.truth, own.odometry.poses)
+    tested = replace(found, held_out=HeldOutScore(5, {"odometry_edges": 0.1}))
+    for estimates, why in ((found, "too few closures"), (tested, "chosen by closures")):
+        (_, _, note), *_ = metric_rows(mapping_metrics([own], estimates))
+        assert note.startswith(why)

@@ -12,6 +12,7 @@ from kbf_localization.geometry import compose
 from kbf_localization.mapping.poses import with_poses
 from kbf_localization.mapping.refine import GIVEN_SIGMA, _near_stretches, given_anchors
 from kbf_localization.pose_graph import prepare
+from kbf_localization.training_map import TrainingMap
 from test.pose_graph.world import World, circle, detect_in_worlds, drive
 
 WORLD = World.of_seed(3)
@@ -81,3 +82,12 @@ def test_given_poses_hold_with_what_their_source_claims() -> None:
 def test_without_given_poses_there_is_nothing_to_refine() -> None:
     with pytest.raises(ParameterError, match="no given poses"):
         with_poses([drive("bare", circle(0.2), WORLD)], refine=True)
+
+
+@pytest.mark.usefixtures("_points_for_images")
+def test_a_map_names_only_the_drives_that_it_holds(number_map: TrainingMap) -> None:
+    drives = [drive("here", circle(1.6), WORLD), drive("away", circle(0.5), World.of_seed(9))]
+    source = with_poses(drives, "odometry")
+    assert source.estimates is not None and source.estimates.left_out == ("away",)
+    first, *_ = source.annotated(number_map).warnings
+    assert first.startswith("the poses of here were estimated from")
