@@ -25,6 +25,7 @@ from kbf_localization.mapping.describing import (
     image_size,
     sample_descriptors,
 )
+from kbf_localization.mapping.frame_agreement import frame_warnings
 from kbf_localization.mapping.frames import (
     LANDMARK_SPACING,
     SELECTIONS,
@@ -134,6 +135,7 @@ def build_map(
         rows = select_frames(frames.poses, count, select, seed)
         dense = _built(frames, rows, describer, parameters, seed, False, workers, progress)
         built = replace(dense, warnings=tuple(dict.fromkeys((*dense.warnings, *built.warnings))))
+    built = replace(built, warnings=(*built.warnings, *frame_warnings(built)))
     return replace(source.annotated(built), floor_plan=plan)
 
 

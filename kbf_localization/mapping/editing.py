@@ -15,6 +15,7 @@ from kbf_localization.geometry import compose, fit_rigid
 from kbf_localization.landmarks.landmark_map import LandmarkMap
 from kbf_localization.landmarks.table import LandmarkTable
 from kbf_localization.mapping.calibrate import calibrate_from_map
+from kbf_localization.mapping.frame_agreement import frame_warnings
 from kbf_localization.mapping.frames import check_extent
 from kbf_localization.motion.noise import MotionNoise, triple
 from kbf_localization.training_map.training_map import TrainingMap, subset
@@ -74,7 +75,8 @@ def merge_maps(maps: Sequence[TrainingMap]) -> TrainingMap:
         own_frame=first.own_frame,
         reference_poses=_merged_references(maps),
     )
-    return _recalibrated(merged, _noise(maps))
+    warnings = dict.fromkeys((*merged.warnings, *frame_warnings(merged)))
+    return _recalibrated(replace(merged, warnings=tuple(warnings)), _noise(maps))
 
 
 def _merged_references(maps: Sequence[TrainingMap]) -> Array | None:

@@ -86,7 +86,8 @@ def gather_frames(drives: Sequence[Drive]) -> Frames:
         poses = drive.poses
         if poses is None:
             raise MapError(
-                f"{drive.path}: has no known poses, so it cannot give a map; name its pose topic"
+                f"{drive.path}: has no known poses, so it cannot give a map; name its pose topic, "
+                "or estimate them: --poses-from odometry"
             )
         check_drive(drive)
         following, motions, odometry = _steps(drive, poses)
