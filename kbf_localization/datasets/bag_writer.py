@@ -246,9 +246,9 @@ def odometry_message(
 
 
 def camera_info_message(stamp_ns: int, camera: Camera) -> Any:
-    """Return a sensor_msgs/CameraInfo; a panorama's matrix is zero, and its model says the kind."""
+    """Return a sensor_msgs/CameraInfo."""
     model, matrix, coefficients = calibration_of(camera)
-    k = np.zeros(9) if matrix is None else np.array(matrix)
+    k = np.array(matrix)
     return new(
         CAMERA_INFO,
         header=header(stamp_ns, CAMERA_FRAME),

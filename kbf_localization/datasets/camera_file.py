@@ -2,8 +2,7 @@
 
 Beyond ROS's keys it may have `mount`, the optical frame in the robot's base frame: `translation`
 (x, y, z in metres) and `quaternion` (x, y, z, w). A panorama is declared by `distortion_model:
-cylindrical` or `equirectangular` and needs no matrix; one of less than a full turn has all its
-numbers in `panorama`.
+cylindrical` or `equirectangular` and needs no matrix if it is a full turn.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kbf_localization.datasets.files import read_yaml
 from kbf_localization.errors import DatasetError, ParameterError
 from kbf_localization.limits import MAX_PARAMETER_FILE_BYTES, shortened
 from kbf_localization.vision.camera.base import Camera
-from kbf_localization.vision.camera.camera_info import camera_from_dict, camera_of_calibration
+from kbf_localization.vision.camera.camera_info import camera_of_calibration
 from kbf_localization.vision.camera.fisheye import FisheyeCamera
 from kbf_localization.vision.camera.mount import Mount
 from kbf_localization.vision.camera.panorama import LINEAR, PanoramaCamera
@@ -42,15 +41,12 @@ def write_camera_file(path: Path, camera: Camera, mount: Mount | None = None) ->
     """Write what `read_camera_file` reads."""
     values: dict[str, object] = {"image_width": camera.width, "image_height": camera.height}
     values["distortion_model"], matrix, coefficients = calibration_of(camera)
-    if isinstance(camera, PanoramaCamera):
-        values["panorama"] = camera.to_dict()
-    if matrix is not None:
-        values["camera_matrix"] = {"rows": 3, "cols": 3, "data": matrix}
-        values["distortion_coefficients"] = {
-            "rows": 1,
-            "cols": len(coefficients),
-            "data": coefficients,
-        }
+    values["camera_matrix"] = {"rows": 3, "cols": 3, "data": matrix}
+    values["distortion_coefficients"] = {
+        "rows": 1,
+        "cols": len(coefficients),
+        "data": coefficients,
+    }
     if mount is not None:
         values["mount"] = {
             "translation": mount.translation.tolist(),
@@ -59,25 +55,26 @@ def write_camera_file(path: Path, camera: Camera, mount: Mount | None = None) ->
     path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="ascii")
 
 
-def calibration_of(camera: Camera) -> tuple[str, list[float] | None, list[float]]:
-    """Return ROS's distortion model, the matrix (9) and the coefficients of a camera.
-
-    A panorama has no matrix.
-    """
+def calibration_of(camera: Camera) -> tuple[str, list[float], list[float]]:
+    """Return ROS's distortion model, the matrix (9) and the coefficients of a camera."""
     if isinstance(camera, PanoramaCamera):
-        return "equirectangular" if camera.vertical == LINEAR else "cylindrical", None, []
+        kind = "equirectangular" if camera.vertical == LINEAR else "cylindrical"
+        rates = camera.columns_per_radian, camera.rows_per_radian
+        return kind, _matrix(*rates, camera.ahead_column, camera.horizon_row), []
     if not isinstance(camera, (PinholeCamera, FisheyeCamera)):
         raise ParameterError(f"a {type(camera).__name__} cannot be written as a CameraInfo")
-    matrix = [camera.fx, 0.0, camera.cx, 0.0, camera.fy, camera.cy, 0.0, 0.0, 1.0]
+    matrix = _matrix(camera.fx, camera.fy, camera.cx, camera.cy)
     coefficients = [float(value) for value in camera.distortion] or [0.0] * 5
     if isinstance(camera, FisheyeCamera):
         return "equidistant", matrix, coefficients
     return _ROS_COEFFICIENTS.get(len(camera.distortion), "thin_prism"), matrix, coefficients
 
 
+def _matrix(fx: float, fy: float, cx: float, cy: float) -> list[float]:
+    return [fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0]
+
+
 def _camera(values: Mapping[str, object]) -> Camera:
-    if "panorama" in values:
-        return camera_from_dict(values["panorama"])
     width, height = values.get("image_width"), values.get("image_height")
     if not isinstance(width, int) or not isinstance(height, int):
         raise ParameterError("it has no whole image_width and image_height")

@@ -35,7 +35,7 @@ from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.camera.mount import OPTICAL_IN_BASE
 from kbf_localization.vision.epipolar import MatchedPair
 from kbf_localization.vision.keypoints import mutual_matches, squared_distances
-from kbf_localization.vision.self_calibration import calibrate, choose_pairs
+from kbf_localization.vision.self_calibration import LEVEL_AHEAD, calibrate, choose_pairs
 
 _log = logging.getLogger(__name__)
 
@@ -87,9 +87,9 @@ def find_camera(
 ) -> MapCamera | str:
     """Return the camera of the drives, learned from them where none knows it.
 
-    Returns why there is none, where the drives have several cameras or nothing can be learned. A
-    known camera on an unknown mount looks ahead and is level. So does one whose own height, pitch
-    and roll are known at each image, but for these.
+    Returns why there is none, where the drives have several cameras or nothing can be learned. So
+    is the mount of a known camera; where the drives do not show it, it looks ahead and is level. A
+    camera whose own height, pitch and roll are known at each image does so, but for these.
     """
     cameras = {camera_of(drive) for drive in frames.drives}
     mounts = {mount_of(drive) for drive in frames.drives}
@@ -99,14 +99,20 @@ def find_camera(
     if len(cameras) > 1 or len(mounts) > 1:
         return "the drives have different cameras, so the map has no landmarks"
     camera, mount = cameras.pop(), mounts.pop()
-    if camera is not None:
-        return MapCamera(camera, mount or Mount.ahead())
+    if camera is not None and mount is not None:
+        return MapCamera(camera, mount)
+    unknown = "camera" if camera is None else "mount of the camera"
     try:
-        calibration = calibrate(list(_matched_pairs(frames, keypoints)), *image_size, mount=mount)
+        pairs = list(_matched_pairs(frames, keypoints))
+        found = calibrate(pairs, *image_size, camera=camera, mount=mount)
     except KbfError as error:
+        if camera is not None:
+            return MapCamera(camera, Mount.ahead(), (f"{LEVEL_AHEAD}: {error}",))
         return f"no camera is known and none can be learned, so the map has no landmarks: {error}"
-    found = f"no camera is known; learned from the drives: {calibration.described}"
-    return MapCamera(calibration.camera, calibration.mount, (found, *calibration.warnings))
+    if camera is not None and not found.shows_turn:
+        return MapCamera(camera, Mount.ahead(), (LEVEL_AHEAD, *found.warnings))
+    learned = f"no {unknown} is known; learned from the drives: {found.described}"
+    return MapCamera(found.camera, found.mount, (learned, *found.warnings))
 
 
 def _matched_pairs(frames: Frames, keypoints: KeypointSource) -> Iterator[MatchedPair]:

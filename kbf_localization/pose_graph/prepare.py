@@ -32,6 +32,7 @@ from kbf_localization.vision.camera.camera_info import fitted
 from kbf_localization.vision.epipolar import MatchedPair
 from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared_distances
 from kbf_localization.vision.self_calibration import (
+    LEVEL_AHEAD,
     UNDETERMINED_FOCAL,
     calibrate,
     choose_pairs,
@@ -193,7 +194,7 @@ def _camera(
     keypoints: Sequence[Keypoints],
     size: tuple[int, int] | None,
 ) -> tuple[Camera | None, Mount, float, list[str]]:
-    """Return the camera that the drives know, else the one learned from wheels and images.
+    """Return the camera and the mount that the drives know, else learned from wheels and images.
 
     The third is the σ of how far ahead of the base it is, 0 where that is known.
     """
@@ -203,10 +204,39 @@ def _camera(
     if len(cameras) > 1 or len(mounts) > 1:
         raise MapError("the drives have different cameras or mounts; estimate them one by one")
     camera = next(iter(cameras), None)
-    if camera is not None:
-        return camera, mount or Mount.ahead(), 0.0, []
+    if camera is not None and mount is not None:
+        return camera, mount, 0.0, []
     if size is None:
         return None, Mount.ahead(), 0.0, ["no image can be read; the poses are the odometry's"]
+    return _learned(camera, mount, _matched_pairs(keyframes, keypoints), size)
+
+
+def _learned(
+    camera: Camera | None, mount: Mount | None, pairs: list[MatchedPair], size: tuple[int, int]
+) -> tuple[Camera | None, Mount, float, list[str]]:
+    """Learn what is None of camera and mount, as `_camera` returns them.
+
+    A known camera whose mount wheels and images do not show looks ahead and is level.
+    """
+    place = None if mount is None else mount.translation
+    try:
+        learned = calibrate(pairs, *size, camera=camera, translation=place)
+    except ParameterError as error:
+        if camera is not None:
+            return camera, Mount.ahead(), 0.0, [f"{LEVEL_AHEAD}: {error}"]
+        return None, Mount.ahead(), 0.0, [f"{error}; the poses are the odometry's alone"]
+    if camera is not None and not learned.shows_turn:
+        return camera, Mount.ahead(), 0.0, [LEVEL_AHEAD, *learned.warnings]
+    what = "camera" if camera is None else "the camera's mount"
+    lines = [f"{what} learned from wheels and images: {learned.described}", *learned.warnings]
+    if learned.focal_sigma > UNDETERMINED_FOCAL:
+        return None, Mount.ahead(), 0.0, [*lines, "the poses are the odometry's alone"]
+    sigma_m = 0.0 if mount is not None else learned.forward_sigma_m
+    return fitted(learned.camera, *size), mount or learned.mount, sigma_m, lines
+
+
+def _matched_pairs(keyframes: Keyframes, keypoints: Sequence[Keypoints]) -> list[MatchedPair]:
+    """Match the keypoints of keyframes that are near each other by the odometry."""
     pairs = []
     for piece in np.unique(keyframes.piece_of):
         rows = np.flatnonzero(keyframes.piece_of == piece)
@@ -226,12 +256,4 @@ def _camera(
                     float(keyframes.moving_s[b] - keyframes.moving_s[a]),
                 )
             )
-    try:
-        learned = calibrate(pairs, *size, translation=None if mount is None else mount.translation)
-    except ParameterError as error:
-        return None, Mount.ahead(), 0.0, [f"{error}; the poses are the odometry's alone"]
-    lines = [f"camera learned from wheels and images: {learned.described}", *learned.warnings]
-    if learned.focal_sigma > UNDETERMINED_FOCAL:
-        return None, Mount.ahead(), 0.0, [*lines, "the poses are the odometry's alone"]
-    sigma_m = 0.0 if mount is not None else learned.forward_sigma_m
-    return fitted(learned.camera, *size), mount or learned.mount, sigma_m, lines
+    return pairs

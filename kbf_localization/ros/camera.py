@@ -18,7 +18,11 @@ from kbf_localization.localization import Localizer
 from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.transforms import MountLookup, MountTransform
 from kbf_localization.vision.camera import Mount
-from kbf_localization.vision.camera.camera_info import camera_from_info, is_rectified
+from kbf_localization.vision.camera.camera_info import (
+    camera_from_info,
+    is_panorama,
+    is_rectified,
+)
 
 INFO_PERIOD_S = 1.0
 """Period in which CameraInfo is read: it comes with every image and hardly ever changes."""
@@ -65,8 +69,10 @@ class CameraInfoFields:
     roi: Region
 
     def __str__(self) -> str:
-        model = self.distortion_model or "no distortion"
-        return f"{self.width}x{self.height}, f {self.k[0]:.1f} and {self.k[4]:.1f} px, {model}"
+        size, model = f"{self.width}x{self.height}", self.distortion_model or "no distortion"
+        if is_panorama(model):
+            return f"{size}, {model}"
+        return f"{size}, f {self.k[0]:.1f} and {self.k[4]:.1f} px, {model}"
 
 
 def camera_info_name(image_topic: str) -> str:
@@ -91,16 +97,8 @@ def read_camera_info(message: CameraInfo) -> CameraInfoFields:
     r, p = tuple(map(float, message.r)), tuple(map(float, message.p))
     if not all(map(math.isfinite, (*k, *d, *r, *p))):
         raise ValueError("it has numbers that are not finite")
-    if not any(k):
-        raise ValueError("the camera is not calibrated, its matrix K is zero")
-    for focal in (k[0], k[4]):
-        fraction = focal / max(width, height)
-        if not MIN_FOCAL_FRACTION <= fraction <= MAX_FOCAL_FRACTION:
-            raise ValueError(
-                f"a focal length of {focal:g} pixels fits no image of {width}x{height}"
-            )
-    if not (-width < k[2] < 2 * width and -height < k[5] < 2 * height):
-        raise ValueError(f"its centre ({k[2]:g}, {k[5]:g}) is far outside of {width}x{height}")
+    if not is_panorama(model):
+        _check_matrix(k, width, height)
     roi = message.roi
     region = Region(int(roi.x_offset), int(roi.y_offset), int(roi.width), int(roi.height))
     return CameraInfoFields(
@@ -116,6 +114,20 @@ def read_camera_info(message: CameraInfo) -> CameraInfoFields:
         int(message.binning_y),
         region,
     )
+
+
+def _check_matrix(k: tuple[float, ...], width: int, height: int) -> None:
+    """Refuse the matrix of no lens; that of a panorama may be zero, or mirrored."""
+    if not any(k):
+        raise ValueError("the camera is not calibrated, its matrix K is zero")
+    for focal in (k[0], k[4]):
+        fraction = focal / max(width, height)
+        if not MIN_FOCAL_FRACTION <= fraction <= MAX_FOCAL_FRACTION:
+            raise ValueError(
+                f"a focal length of {focal:g} pixels fits no image of {width}x{height}"
+            )
+    if not (-width < k[2] < 2 * width and -height < k[5] < 2 * height):
+        raise ValueError(f"its centre ({k[2]:g}, {k[5]:g}) is far outside of {width}x{height}")
 
 
 class CameraMonitor:

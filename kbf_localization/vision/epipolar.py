@@ -16,7 +16,6 @@ from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.errors import ParameterError
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.vision.camera.base import Camera, as_pixels
-from kbf_localization.vision.camera.camera_info import declared_panorama
 from kbf_localization.vision.camera.mount import Mount, rotation_of
 from kbf_localization.vision.camera.pinhole import PinholeCamera
 
@@ -168,21 +167,20 @@ class MatchRays:
 class EpipolarGeometry:
     """Epipolar errors of `matches` in images of `width` by `height` pixels, by the camera's state.
 
-    `panorama` is the kind of a declared panorama, None for a pinhole camera.
+    `known` is the camera where that is known, None for a pinhole camera to be learned.
     """
 
-    def __init__(self, matches: MatchTable, width: int, height: int, panorama: str | None) -> None:
-        self.matches, self.width, self.height, self.panorama = matches, width, height, panorama
-        self._declared = None if panorama is None else declared_panorama(panorama, width, height)
+    def __init__(self, matches: MatchTable, width: int, height: int, known: Camera | None) -> None:
+        self.matches, self.width, self.height, self.known = matches, width, height, known
         self._seen: dict[tuple[float, float], MatchRays] = {}
 
     def of(self, matches: MatchTable) -> EpipolarGeometry:
         """Return that of other matches in the same images."""
-        return EpipolarGeometry(matches, self.width, self.height, self.panorama)
+        return EpipolarGeometry(matches, self.width, self.height, self.known)
 
     def camera(self, state: CameraState) -> Camera:
-        if self._declared is not None:
-            return self._declared
+        if self.known is not None:
+            return self.known
         log_focal, k1 = float(state.values[FOCAL]), float(state.values[DISTORTION])
         lens = () if k1 == 0.0 else (k1, 0.0, 0.0, 0.0)
         focal = float(np.exp(log_focal)) * self.width

@@ -113,7 +113,8 @@ class EpipolarProblem:
         self, geometry: EpipolarGeometry, coarse: bool = False, sigmas: Array = START_SIGMAS
     ) -> None:
         self.geometry, matches = geometry, geometry.matches
-        lens = [] if geometry.panorama else [FOCAL] if coarse else [FOCAL, DISTORTION]
+        known = geometry.known is not None
+        lens = [] if known else [FOCAL] if coarse else [FOCAL, DISTORTION]
         lever = [] if coarse or matches.translation is not None else [FORWARD]
         turn = [PITCH, YAW, *lever] if matches.mount is None else []
         self.sigmas, self.rigid = sigmas, coarse or not matches.seconds.any()
@@ -141,7 +142,7 @@ class EpipolarProblem:
         grid = {
             upside_down: [
                 CameraState(np.array([np.log(focal), 0.0, pitch, yaw, 0.0, 0.0]), upside_down)
-                for focal in ((1.0,) if self.geometry.panorama else FOCALS)
+                for focal in (FOCALS if self.geometry.known is None else (1.0,))
                 for pitch in ((0.0,) if known else PITCHES)
                 for yaw in ((0.0,) if known else YAWS)
             ]

@@ -9,8 +9,9 @@ Wheels turn too far to one side, and slip between two images. Both would be take
 where poses are the wheels', their heading bias is learned with it, and each pair's own motion may
 err, by as much as the matches of all pairs show.
 
-A panorama is never guessed: its model is declared. An image three or more times wider than high
-most likely is a panorama of 360°, and the result says so.
+Of a known camera whose mount is unknown only the turn and the place are learned. A panorama is
+never guessed: its model is declared. An image three or more times wider than high most likely is a
+panorama of 360°, and the result says so.
 """
 
 from __future__ import annotations
@@ -25,11 +26,7 @@ from scipy.spatial import cKDTree
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.vision.camera.base import Camera, check_size
-from kbf_localization.vision.camera.camera_info import (
-    PANORAMA_ASPECT,
-    PANORAMAS,
-    declared_panorama,
-)
+from kbf_localization.vision.camera.camera_info import PANORAMA_ASPECT
 from kbf_localization.vision.camera.mount import Mount
 from kbf_localization.vision.camera.pinhole import PinholeCamera
 from kbf_localization.vision.epipolar import (
@@ -66,13 +63,14 @@ MIN_INLIERS = 0.5
 FEW_PAIRS = 30
 """Pairs below which an unknown lever arm may be taken for focal length: with 12 in rendered offices
 one result of eight was 7 % and eight of its deviations off, with 30 none was beyond 1 %."""
+LEVEL_AHEAD = "no mount of the camera is known, nor learned: it is taken to look ahead and be level"
 
 
 @dataclass(frozen=True)
 class SelfCalibration:
     """What was learned, with standard deviations.
 
-    `focal_sigma` is relative; it and `distortion_sigma` are 0 for a panorama, whose model is given.
+    `focal_sigma` is relative; it and `distortion_sigma` are 0 for a known camera.
     `error_px` is the RMS of the inliers' epipolar errors, `inliers` their fraction. `warnings` say
     what is poorly determined.
     """
@@ -96,6 +94,12 @@ class SelfCalibration:
         return not self.warnings
 
     @property
+    def shows_turn(self) -> bool:
+        """Whether the direction of view is determined."""
+        certain = max(self.pitch_sigma, self.yaw_sigma) <= UNDETERMINED_RAD
+        return certain and self.inliers >= MIN_INLIERS
+
+    @property
     def described(self) -> str:
         """One line for people."""
         yaw, pitch, _ = np.degrees(self.mount.angles)
@@ -112,8 +116,8 @@ class SelfCalibration:
                 "base"
             )
         turn = f"{turn}, {place}"
-        lens = f"{type(self.camera).__name__}"
-        if isinstance(self.camera, PinholeCamera):
+        lens = f"calibrated {type(self.camera).__name__}"
+        if isinstance(self.camera, PinholeCamera) and self.focal_sigma > 0.0:
             k1 = self.camera.distortion[0] if self.camera.distortion else 0.0
             lens = "focal length not determined"
             if self.focal_sigma <= UNDETERMINED_FOCAL:
@@ -160,23 +164,20 @@ def calibrate(
     width: int,
     height: int,
     *,
-    panorama: str | None = None,
+    camera: Camera | None = None,
     translation: ArrayLike | None = None,
     mount: Mount | None = None,
 ) -> SelfCalibration:
-    """Learn focal length, k1 and the camera's yaw and pitch; of a declared panorama the latter.
+    """Learn focal length, k1 and the camera's yaw and pitch; of a known `camera` the latter.
 
-    `panorama` is "cylindrical" or "equirectangular"; `translation` (3,) the camera's place on the
-    robot where that is known, else how far ahead it sits is learned too; with a known `mount` only
-    the lens is learned. Outliers may be among the matches. ParameterError for less than 8 pairs or
-    200 matches.
+    `translation` (3,) is the camera's place on the robot where that is known, else how far ahead it
+    sits is learned too; with a known `mount` only the lens is learned. Outliers may be among the
+    matches. ParameterError for less than 8 pairs or 200 matches.
     """
     check_size(width, height)
-    if panorama is not None and panorama not in PANORAMAS:
-        declared_panorama(panorama, width, height)
     place = None if translation is None else np.asarray(translation, dtype=np.float64)
     matches = MatchTable.of(pairs, place, mount)
-    problem = EpipolarProblem(EpipolarGeometry(matches, width, height, panorama))
+    problem = EpipolarProblem(EpipolarGeometry(matches, width, height, camera))
     if not len(problem.free):
         return _result(problem, CameraState(np.zeros(VALUES)), np.zeros(VALUES))
     best = problem.from_levers(problem.search())
@@ -217,7 +218,7 @@ def _warnings(
     lines, geometry = [], problem.geometry
     focal = float(np.exp(state.values[FOCAL]))
     remedy = "record turns on the spot and curves, or give the camera's calibration"
-    if geometry.panorama is None:
+    if geometry.known is None:
         if sigma[FOCAL] > UNDETERMINED_FOCAL:
             lines.append(f"the focal length is not determined: {remedy}")
         elif sigma[FOCAL] > POOR_FOCAL or not MIN_FOCAL < focal < MAX_FOCAL:

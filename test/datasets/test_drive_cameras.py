@@ -99,7 +99,8 @@ def test_a_converted_drive_keeps_its_camera_and_mount(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "camera",
     [
-        PanoramaCamera.cylindrical(32, 24),
+        PanoramaCamera.level(32, 24),
+        PanoramaCamera(32, 24, -12.0, 9.0, 3.0, 17.0, "linear"),
         FisheyeCamera(32, 24, 9.0, 9.0, 16.0, 12.0, (0.01, 0.0, 0.0, 0.0)),
     ],
 )
@@ -364,10 +365,14 @@ def test_damaged_sensor_files_leave_a_drive_without_camera(
         PinholeCamera(64, 48, 50.0, 50.0, 31.5, 23.5),
         PinholeCamera(64, 48, 50.0, 50.0, 31.5, 23.5, (0.8, -0.3, 0, 0, 0.02, 1.1, -0.2, 0.05)),
         FisheyeCamera(64, 48, 20.0, 20.0, 31.5, 23.5, (0.01, 0.0, 0.0, 0.0)),
-        PanoramaCamera.cylindrical(64, 48, horizontal_rad=4.0),
-        PanoramaCamera.equirectangular(64, 32),
+        PanoramaCamera.level(64, 48, horizontal_rad=4.0),
+        PanoramaCamera.level(64, 32, "linear"),
+        PanoramaCamera(64, 48, -12.0, 9.0, 3.0, 17.0),
     ],
-    ids=["plumb_bob", "pinhole", "rational", "fisheye", "cylinder", "equirectangular"],
+    ids=[
+        *("plumb_bob", "pinhole", "rational", "fisheye"),
+        *("cylinder", "equirectangular", "mirrored"),
+    ],
 )
 def test_a_camera_file_comes_back_as_it_was(tmp_path: Path, camera: Camera) -> None:
     write_camera_file(tmp_path / "camera.yaml", camera, MOUNT)
@@ -403,7 +408,7 @@ def test_a_file_of_ros_camera_calibration_is_read_beside_images(tmp_path: Path) 
 def test_a_panorama_is_declared_without_a_matrix(tmp_path: Path) -> None:
     path = tmp_path / "camera.yaml"
     path.write_text("image_width: 800\nimage_height: 120\ndistortion_model: cylindrical\n")
-    assert read_camera_file(path) == (PanoramaCamera.cylindrical(800, 120), None)
+    assert read_camera_file(path) == (PanoramaCamera.level(800, 120), None)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def measured(landmarks, camera, mount, points, descriptors, attitude=(0.0, 0.0, 
     [
         (PINHOLE, Mount.from_angles(np.zeros(3), roll=np.pi), False),
         (PINHOLE, Mount.from_angles([0.3, 0.1, 0.2], yaw=0.2, pitch=0.2), False),
-        (PanoramaCamera.cylindrical(720, 160), Mount.ahead(0.2), True),
-        (PanoramaCamera.equirectangular(720, 360), Mount.ahead(0.2), True),
+        (PanoramaCamera.level(720, 160), Mount.ahead(0.2), True),
+        (PanoramaCamera.level(720, 360, "linear"), Mount.ahead(0.2), True),
     ],
     ids=["upside down", "beside the base", "cylinder", "equirectangular"],
 )

@@ -86,6 +86,14 @@ def many_coefficients(info: CameraInfo) -> None:
     info.d = [0.0] * 1000
 
 
+@pytest.mark.parametrize("matrix", [np.zeros(9), np.array([-25.0, 0, 3, 0, 9, 7, 0, 0, 1])])
+def test_a_panorama_needs_no_matrix_and_may_be_mirrored(matrix: np.ndarray) -> None:
+    message = camera_info()
+    message.distortion_model, message.k, message.d = "cylindrical", matrix, []
+    found = read_camera_info(message)
+    assert found.k == tuple(matrix) and str(found) == "160x120, cylindrical"
+
+
 BAD = (
     zero_matrix,
     tiny_focal,

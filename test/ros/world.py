@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -38,8 +39,16 @@ class World:
 
     def image(self, pose: Array) -> NDArray[np.uint8]:
         """What the camera sees from `pose`: grey (HEIGHT, WIDTH)."""
-        columns = np.arange(WIDTH) - 0.5 * WIDTH
-        bearing = pose[2] - np.arctan2(columns, self._focal)
+        to_right = np.arctan2(np.arange(WIDTH) - 0.5 * WIDTH, self._focal)
+        rows = (np.arange(HEIGHT) - 0.5 * HEIGHT)[:, None]
+        return self.seen(pose, to_right, rows * np.cos(to_right) / self._focal)
+
+    def seen(self, pose: Array, to_right: Array, fall: Array) -> NDArray[np.uint8]:
+        """What a camera sees whose columns look `to_right` (w,) rad of ahead.
+
+        `fall` (h, w) is how far its rays fall for each metre across the floor.
+        """
+        bearing = pose[2] - to_right
         cos, sin = np.cos(bearing), np.sin(bearing)
         half = 0.5 * np.array([self.length, self.width])
         with np.errstate(divide="ignore"):
@@ -53,9 +62,7 @@ class World:
             np.where(cos > 0, y + half[1], 3 * half[1] + 2 * self.length - y),
             np.where(sin > 0, self.width + half[0] - x, 2 * self.width + self.length + half[0] + x),
         )
-        depth = distance * np.cos(bearing - pose[2])
-        rows = (np.arange(HEIGHT) - 0.5 * HEIGHT)[:, None]
-        height = _CAMERA_METRES - rows * depth[None, :] / self._focal
+        height = _CAMERA_METRES - fall * distance
         map_x = np.broadcast_to(place[None, :] * _PIXELS_PER_METRE, height.shape)
         map_y = (_WALL_METRES - height) * _PIXELS_PER_METRE
         seen = cv2.remap(
@@ -69,11 +76,18 @@ class World:
         return np.asarray(seen, dtype=np.uint8)
 
     def jpeg(self, pose: Array) -> bytes:
-        encoded = cv2.imencode(".jpg", self.image(pose), [cv2.IMWRITE_JPEG_QUALITY, 92])[1]
-        return bytes(encoded.tobytes())
+        return _encoded(self.image(pose))
 
-    def write_cold(self, folder: Path, frames: int, start: float, offset: float) -> Path:
-        """A drive in COLD's layout, `offset` metres beside the route."""
+    def write_cold(
+        self,
+        folder: Path,
+        frames: int,
+        start: float,
+        offset: float,
+        image: Callable[[Array], NDArray[np.uint8]] | None = None,
+    ) -> Path:
+        """A drive in COLD's layout, `offset` metres beside the route, with what `image` sees."""
+        image = image or self.image
         images = folder / "std_cam"
         images.mkdir(parents=True)
         (folder / "odom_scans").mkdir()
@@ -84,7 +98,7 @@ class World:
             pose = compose(self.route(start + 0.1 * number), (0.0, offset, 0.0))
             seconds = 1_000_000 + number * FRAME_SECONDS
             name = f"t{seconds:.6f}_x{pose[0]:.7f}_y{pose[1]:.7f}_a{pose[2]:.7f}.jpeg"
-            (images / name).write_bytes(self.jpeg(pose))
+            (images / name).write_bytes(_encoded(image(pose)))
             places.append(f"{name} LAB-A")
             x, y, heading = relative(origin, pose)
             whole = int(seconds)
@@ -93,6 +107,10 @@ class World:
         (folder / "localization" / "places.lst").write_text("\n".join(places) + "\n")
         (folder / "odom_scans" / "odom.tdf").write_text("\n".join(odometry) + "\n")
         return folder
+
+
+def _encoded(image: NDArray[np.uint8]) -> bytes:
+    return bytes(cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 92])[1].tobytes())
 
 
 def _painting(metres: float, random: np.random.Generator) -> NDArray[np.uint8]:

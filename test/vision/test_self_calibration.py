@@ -201,21 +201,30 @@ def test_a_camera_upside_down_is_found_out() -> None:
     assert found.camera.fx == pytest.approx(233.0, rel=0.01)
 
 
-@pytest.mark.parametrize("kind", ["cylindrical", "equirectangular"])
-def test_of_a_declared_panorama_the_turn_is_learned(kind: str) -> None:
-    camera = getattr(PanoramaCamera, kind)(720, 200)
-    mount = Mount.from_angles(np.zeros(3), yaw=0.7, pitch=0.03)
-    found = calibrate(scene(camera, mount, winding_path()), 720, 200, panorama=kind)
-    assert found.camera == camera and found.warnings == ()
+@pytest.mark.parametrize(
+    "camera",
+    [
+        PanoramaCamera.level(720, 200),
+        PanoramaCamera.level(720, 200, "linear"),
+        PinholeCamera.from_focal(*SIZE, 280.0, (-0.1, 0.0, 0.0, 0.0)),
+    ],
+    ids=["cylinder", "equirectangular", "pinhole"],
+)
+def test_of_a_known_camera_the_turn_and_the_place_are_learned(camera: Camera) -> None:
+    mount = Mount.from_angles([0.2, 0.0, 0.0], yaw=0.7, pitch=0.03)
+    found = calibrate(
+        scene(camera, mount, winding_path()), camera.width, camera.height, camera=camera
+    )
+    assert found.camera == camera and found.warnings == () and found.shows_turn
     np.testing.assert_allclose(found.mount.angles[:2], [0.7, 0.03], atol=0.01)
+    assert found.mount.translation[0] == pytest.approx(0.2, abs=4.0 * found.forward_sigma_m)
+    assert found.forward_sigma_m < 0.05
 
 
 def test_a_wide_image_that_is_not_declared_is_called_a_likely_panorama() -> None:
-    camera = PanoramaCamera.cylindrical(720, 200)
+    camera = PanoramaCamera.level(720, 200)
     found = calibrate(scene(camera, Mount.ahead(), winding_path()), 720, 200)
     assert any("panorama" in line for line in found.warnings)
-    with pytest.raises(ParameterError, match="declared"):
-        calibrate([], 720, 200, panorama="spherical")
 
 
 def test_without_turns_the_focal_length_is_called_not_determined() -> None:

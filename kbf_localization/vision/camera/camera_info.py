@@ -6,6 +6,7 @@ What the numbers hold may be hostile.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.limits import shortened
 from kbf_localization.vision.camera.base import Camera, check_size, check_value, number_of
 from kbf_localization.vision.camera.fisheye import FisheyeCamera
-from kbf_localization.vision.camera.panorama import PanoramaCamera
+from kbf_localization.vision.camera.panorama import LINEAR, TANGENT, PanoramaCamera
 from kbf_localization.vision.camera.pinhole import PinholeCamera
 
 
@@ -37,8 +38,8 @@ PINHOLE_MODELS = (
 )  # fmt: skip
 """OpenCV's coefficients in OpenCV's order; how many there are says which."""
 FISHEYE_MODELS = ("equidistant", "fisheye", "kannala_brandt", "kannala_brandt4")
-PANORAMAS = ("cylindrical", "equirectangular")
-"""Declared in place of a distortion model; such a calibration needs no matrix."""
+PANORAMAS = {"cylindrical": TANGENT, "equirectangular": LINEAR}
+"""In place of a distortion model, and what a row is of the elevation."""
 UNDISTORTED = ("", "none", "pinhole", "perspective")
 MAX_SKEW = 0.02
 """Skew of the pixels in focal lengths; beyond it the matrix is no camera's that is built."""
@@ -51,6 +52,11 @@ PANORAMA_ASPECT = 3.0
 def is_rectified(image_topic: str) -> bool:
     """Return whether a topic has images that are undistorted already: image_rect, by convention."""
     return any(part.startswith("image_rect") for part in image_topic.split("/"))
+
+
+def is_panorama(model: str) -> bool:
+    """Return whether a distortion model declares a panorama."""
+    return model.strip().lower() in PANORAMAS
 
 
 def camera_from_info(info: Any, *, rectified: bool = False) -> Camera:
@@ -84,12 +90,14 @@ def camera_of_calibration(
 ) -> Camera:
     """Return the camera of a matrix (9 numbers, row by row) and ROS's name of a distortion model.
 
-    ParameterError for what is not calibrated, is absurd, or is of a model that is not known.
+    ParameterError for what is not calibrated, is absurd, or is of a model that is not known. A
+    panorama's matrix has pixels per radian for focal lengths, and the column ahead and the level
+    row for the centre; without one it is a full turn, level, its middle ahead.
     """
     check_size(width, height)
     model = model.strip().lower()
-    if model in PANORAMAS:
-        return declared_panorama(model, width, height)
+    if is_panorama(model) and not np.any(matrix):
+        return PanoramaCamera.level(width, height, PANORAMAS[model])
     if len(matrix) != 9 or not np.isfinite(matrix).all():
         raise ParameterError("the camera's matrix is not nine finite numbers")
     if not np.any(matrix):
@@ -99,6 +107,8 @@ def camera_of_calibration(
         raise ParameterError(f"the camera's matrix is {shortened(list(matrix))}, not a camera's")
     if abs(skew) > MAX_SKEW * abs(fx):
         raise ParameterError(f"the camera's matrix has a skew of {skew:g} pixels; not supported")
+    if is_panorama(model):
+        return PanoramaCamera(width, height, fx, fy, cx, cy, PANORAMAS[model])
     lens = [float(value) for value in coefficients]
     if not np.any(lens) and (model in UNDISTORTED or model not in FISHEYE_MODELS):
         return PinholeCamera(width, height, fx, fy, cx, cy)
@@ -111,17 +121,6 @@ def camera_of_calibration(
     raise ParameterError(
         f"the camera's distortion_model is {shortened(model)}: known are "
         f"{', '.join((*PINHOLE_MODELS, *FISHEYE_MODELS, *PANORAMAS))}"
-    )
-
-
-def declared_panorama(model: str, width: int, height: int) -> PanoramaCamera:
-    """Return a full turn of the declared kind, "cylindrical" or "equirectangular"."""
-    if model == "cylindrical":
-        return PanoramaCamera.cylindrical(width, height)
-    if model == "equirectangular":
-        return PanoramaCamera.equirectangular(width, height)
-    raise ParameterError(
-        f"the camera is declared {shortened(model)}: give {' or '.join(PANORAMAS)}"
     )
 
 
@@ -157,7 +156,10 @@ def _cropped(camera: Camera, left: int, top: int, width: int, height: int) -> Ca
     if isinstance(camera, (PinholeCamera, FisheyeCamera)):
         lens = camera.fx, camera.fy, camera.cx - left, camera.cy - top, camera.distortion
         return type(camera)(width, height, *lens)
-    raise ParameterError("a region of a panorama is not supported")
+    if isinstance(camera, PanoramaCamera):
+        ahead, level = camera.ahead_column - left, camera.horizon_row - top
+        return replace(camera, width=width, height=height, ahead_column=ahead, horizon_row=level)
+    raise ParameterError(f"a region of a {type(camera).__name__} is not supported")
 
 
 def _binned(camera: Camera, columns: int, rows: int) -> Camera:

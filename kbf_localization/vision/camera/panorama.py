@@ -69,23 +69,10 @@ class PanoramaCamera:
             raise ParameterError("the camera's rows reach beyond the zenith or the nadir")
 
     @classmethod
-    def cylindrical(
-        cls, width: int, height: int, horizontal_rad: float = FULL_TURN
+    def level(
+        cls, width: int, height: int, vertical: str = TANGENT, horizontal_rad: float = FULL_TURN
     ) -> PanoramaCamera:
-        """Return a cylinder of square pixels, level and looking ahead in its middle."""
-        return cls._level(width, height, horizontal_rad, TANGENT)
-
-    @classmethod
-    def equirectangular(
-        cls, width: int, height: int, horizontal_rad: float = FULL_TURN
-    ) -> PanoramaCamera:
-        """Return an equirectangular image of square pixels, level and looking ahead."""
-        return cls._level(width, height, horizontal_rad, LINEAR)
-
-    @classmethod
-    def _level(
-        cls, width: int, height: int, horizontal_rad: float, vertical: str
-    ) -> PanoramaCamera:
+        """Return an image of square pixels whose middle is level and looks ahead."""
         check_size(width, height)
         rate = width / horizontal_rad
         return cls(width, height, rate, rate, (width - 1) / 2, (height - 1) / 2, vertical)

@@ -51,7 +51,21 @@ def test_the_distortion_model_is_taken_by_its_name() -> None:
     none = camera_from_info(info(distortion_model="", d=[]))
     assert none == PinholeCamera(640, 480, 520.0, 515.0, 311.0, 247.0)
     round_about = camera_from_info(info(distortion_model="cylindrical", k=[0.0] * 9, d=[]))
-    assert round_about == PanoramaCamera.cylindrical(640, 480)
+    assert round_about == PanoramaCamera.level(640, 480)
+
+
+def test_a_panoramas_matrix_has_pixels_per_radian_and_a_region_keeps_the_directions() -> None:
+    k = [-100.0, 0.0, 200.0, 0.0, 160.0, 180.0, 0.0, 0.0, 1.0]
+    part = region(40, 60, 320, 240)
+    whole = camera_from_info(info(width=600, distortion_model="equirectangular", k=k, d=[]))
+    assert whole == PanoramaCamera(600, 480, -100.0, 160.0, 200.0, 180.0, "linear")
+    # The second radian to the left, half a radian down.
+    np.testing.assert_allclose(
+        whole.rays([[300.0, 260.0]]),
+        [[-np.sin(1.0) * np.cos(0.5), np.sin(0.5), np.cos(1.0) * np.cos(0.5)]],
+    )
+    cut = camera_from_info(info(width=600, distortion_model="equirectangular", k=k, d=[], roi=part))
+    np.testing.assert_allclose(cut.rays([[260.0, 200.0]]), whole.rays([[300.0, 260.0]]))
 
 
 def test_zeros_at_the_end_of_the_distortion_do_not_count() -> None:
@@ -98,6 +112,7 @@ def test_region_and_binning_see_what_opencv_crops_and_shrinks() -> None:
         ({"width": None}, "whole"),
         ({"height": -480}, "height"),
         ({"distortion_model": "kaleidoscope"}, "distortion_model"),
+        ({"distortion_model": "cylindrical", "k": [9.0, *K[1:]]}, "full turn"),
         ({"distortion_model": "x" * 10_000}, "distortion_model"),
         ({"distortion_model": "equidistant"}, "coefficients"),
         ({"d": [0.1] * 30}, "coefficients"),

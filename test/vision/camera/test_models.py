@@ -40,11 +40,11 @@ CAMERAS: dict[str, Camera] = {
     "prism": pinhole(PRISM),
     "tilted": pinhole(TILTED),
     "fisheye": fisheye(),
-    "cylinder": PanoramaCamera.cylindrical(800, 120),
-    "cylinder, part": PanoramaCamera.cylindrical(800, 120, horizontal_rad=4.0),
+    "cylinder": PanoramaCamera.level(800, 120),
+    "cylinder, part": PanoramaCamera.level(800, 120, horizontal_rad=4.0),
     "mirrored": PanoramaCamera(800, 120, -800 / (2 * np.pi), 130.0, 17.0, 40.0),
     "linear rows": PanoramaCamera(800, 120, 800 / (2 * np.pi), 110.0, 200.0, 70.0, "linear"),
-    "equirectangular": PanoramaCamera.equirectangular(400, 200),
+    "equirectangular": PanoramaCamera.level(400, 200, "linear"),
 }
 each_camera = pytest.mark.parametrize("camera", CAMERAS.values(), ids=CAMERAS.keys())
 
@@ -201,7 +201,7 @@ def test_newtons_method_on_the_radius_finds_the_rays_of_that_on_both_coordinates
 
 
 def test_a_panorama_of_a_full_turn_wraps_round() -> None:
-    camera = PanoramaCamera.cylindrical(800, 120)
+    camera = PanoramaCamera.level(800, 120)
     behind = np.array([[1e-6, 0.0, -1.0], [-1e-6, 0.0, -1.0]])
     columns = camera.project(behind)[:, 0]
     np.testing.assert_allclose(np.abs(columns[0] - columns[1]), 800.0, atol=1e-3)
@@ -213,7 +213,7 @@ def test_a_panorama_of_a_full_turn_wraps_round() -> None:
 
 
 def test_part_of_a_turn_does_not_see_what_is_behind() -> None:
-    camera = PanoramaCamera.cylindrical(800, 120, horizontal_rad=4.0)
+    camera = PanoramaCamera.level(800, 120, horizontal_rad=4.0)
     points = np.array([[0.0, 0.0, -1.0], [0.0, 0.0, 1.0]])
     seen = np.isfinite(camera.project(points)).all(axis=1)
     assert seen.tolist() == [False, True]
@@ -228,7 +228,7 @@ def test_a_field_of_view_is_measured_between_the_edges() -> None:
 
 
 GOOD = pinhole().to_dict()
-ROUND = PanoramaCamera.cylindrical(800, 120).to_dict()
+ROUND = PanoramaCamera.level(800, 120).to_dict()
 
 
 @pytest.mark.parametrize(
