@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from kbf_localization.errors import MapError
+from kbf_localization.landmarks.table import FileRows, HeldFile
 from kbf_localization.mapping import load_map
 from kbf_localization.training_map import TrainingMap, save_map
 from kbf_localization.training_map.map_file import ARRAYS, VERSION, read_map
@@ -490,3 +491,24 @@ def test_landmarks_of_a_map_that_is_truncated_in_place_are_none_and_nothing_brea
     assert loaded is not None and loaded.table.image(0).descriptors.any()
     map_path.write_bytes(b"not a map")
     assert not loaded.table.image(0).descriptors.any()
+
+
+def test_of_a_maps_landmarks_only_those_of_the_images_that_are_matched_are_read(
+    number_map: TrainingMap, map_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_map(replace(number_map, landmarks=some_landmarks(number_map.poses)), map_path)
+    counts, whole = [], HeldFile.read
+
+    def read(self: HeldFile, start: int, count: int) -> bytes:
+        counts.append(count)
+        return whole(self, start, count)
+
+    monkeypatch.setattr(HeldFile, "read", read)
+    landmarks = load_map(map_path).landmarks
+    assert landmarks is not None
+    assert all(isinstance(column, FileRows) for column in landmarks.table.columns.values())
+    assert not counts
+    rows = np.array([0, 2])
+    landmarks.table.place(rows, number_map.poses[rows])
+    # 128 bytes of descriptor, three of 2 bytes of place and six of 2 of covariance.
+    assert sum(counts) == (128 + 6 + 12) * landmarks.table.counts()[rows].sum() > 0
