@@ -141,7 +141,8 @@ MAX_REACH = np.array([3.0, 3.0, 1.5])
 MAX_STEP = np.array([1.0, 1.0, 0.3, 0.3, 0.1, 0.1])
 """No step of Gauss–Newton goes farther than it is valid."""
 MIN_EXTENT_RAD = 0.03
-"""Inliers in one spot of the image leave the pose open, and Gauss–Newton without a basis."""
+"""Inliers in one spot of the image leave the pose open, and Gauss–Newton without a basis; in one
+upright line they fit a wrong place that sees a wall from its edge."""
 TILTED_RAD = 0.015
 """Where the tilt is less sure than this, samples have three points."""
 _PLACE = [X, Y, HEIGHT]
@@ -231,11 +232,14 @@ class LandmarkSolver:
         reach = _reach(prior_covariance)
         states = spatial(starts, attitude)
         seen = (attitude, matches, placed, bearings, rows, prior_pose)
-        near = self._refine(states[0], *seen)
-        if near is not None and 2 * near.inliers > near.matched:
-            # Most keypoints agree with it, so that no other pose can have as many for itself.
-            return near
-        fix = self._refine(self._search(matches, states, reach), *seen)
+        try:
+            near = self._refine(states[0], *seen)
+            if near is not None and 2 * near.inliers > near.matched:
+                # Most keypoints agree with it, so that no other pose can have as many for itself.
+                return near
+            fix = self._refine(self._search(matches, states, reach), *seen)
+        except np.linalg.LinAlgError:  # Numbers of a damaged map, of too many orders of magnitude.
+            return None
         # Samples are scored without the landmarks' own errors, so that flat scenes may have a
         # better-looking wrong pose: the pose with more inliers is the fix.
         return near if fix is None or (near is not None and near.inliers > fix.inliers) else fix
@@ -424,10 +428,10 @@ def _visible(state: Array, placed: Sequence[MapImage], bearings: Bearings) -> in
 
 
 def _extent(rays: Array) -> float:
-    """Return the largest standard deviation (rad) of directions (3, k) along any axis."""
-    offset = rays - rays.mean(axis=1)[:, None]
-    covariance = offset @ offset.T / (rays.shape[1] - 1)
-    return float(np.sqrt(np.linalg.eigvalsh(covariance)[-1]))
+    """Return the standard deviation (rad) of directions (3, k) across, to the left and right."""
+    ahead = rays[:2].sum(axis=1)
+    across = (ahead[0] * rays[1] - ahead[1] * rays[0]) / max(float(np.hypot(*ahead)), 1e-9)
+    return float(across.std())
 
 
 def _spread(bearings: Bearings, keypoints: Rows) -> float:

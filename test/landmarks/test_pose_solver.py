@@ -178,6 +178,14 @@ def test_landmarks_on_a_line_or_at_a_point_give_no_fix(kind):
     assert fix_in(kind) is None
 
 
+def test_keypoints_in_one_column_of_the_image_give_no_fix():
+    """Of a wall seen from its edge: a wrong place, where the rows are as they should be."""
+    room = Room.of_seed(12)
+    found, _ = room.image(spatial(TRUTH))
+    column = type(found)(found.pixels * [0.0, 1.0] + [160.0, 0.0], found.descriptors)
+    assert measure(LandmarkSolver(room.table(MAP), MAP), column) is None
+
+
 @pytest.mark.parametrize("kind", ["plane", "far"])
 def test_landmarks_in_a_plane_or_far_away_give_a_consistent_covariance(kind):
     """Within the 99.9 % quantile of chi² with three degrees of freedom, 16.3."""
