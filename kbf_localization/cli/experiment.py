@@ -408,17 +408,24 @@ def ambiguity(
     Example: `kbf experiment ambiguity --offices 1 --only look_alikes_4,tiles_near_landmarks`
     """
     limit_threads(1)
-    from kbf_localization.experiments.ambiguity import check_worlds, experiment_result, run_trials
-    from kbf_localization.experiments.localization import rendered_offices
+    from kbf_localization.experiments.ambiguity import (
+        check_worlds,
+        experiment_result,
+        rendered_worlds,
+        run_trials,
+    )
 
     worlds, pixels = check_worlds(only), parse_image_size(size)
     record = Record("ambiguity", output, offices=offices, seed=seed, worlds=worlds, size=size)
     workers = make_workers(jobs)
     with rendering(drives) as (folder, progress):
-        setups = rendered_offices(folder, None, pixels, seed, offices, workers, progress)
-        results = run_trials(
-            list(setups.values()), worlds, seed=seed, workers=workers, progress=progress
-        )
+        results = [
+            trial
+            for part, setups in rendered_worlds(
+                folder, worlds, pixels, seed, offices, workers, progress
+            )
+            for trial in run_trials(setups, part, seed=seed, workers=workers, progress=progress)
+        ]
     record.finish(experiment_result(results))
 
 

@@ -2,14 +2,15 @@
 
 *Look-alikes* are places that have most of their visual words in common, without landmarks. *Tiles*
 are copies of a part of the building, beside which the rest is unique: exact copies, or near copies
-that were mapped from other poses.
+that were mapped from other poses. A *corridor* of equal panels has a unique room at its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -24,7 +25,13 @@ from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, replay
 from kbf_localization.experiments.ablation import VARIANTS as ABLATIONS
 from kbf_localization.experiments.ablation import without_keypoints
-from kbf_localization.experiments.localization import Setup
+from kbf_localization.experiments.localization import (
+    INVENTED_FRAMES,
+    Fold,
+    Setup,
+    rendered_offices,
+    simulated_drives,
+)
 from kbf_localization.experiments.result import ExperimentResult
 from kbf_localization.experiments.trials import nested_summaries, plus_minus
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
@@ -34,6 +41,7 @@ from kbf_localization.localization import Localizer
 from kbf_localization.mapping.frames import Frames
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress, no_progress, tracked
+from kbf_localization.simulator.plans import DOOR_M, PANEL_M, plan_corridor
 from kbf_localization.training_map.training_map import TrainingMap
 
 POSES = 400
@@ -46,6 +54,10 @@ HEADING_METRES = 1.0
 COPIES, COPY_DISTANCE_M = 3, 100.0
 """Tiles, and how far apart they are: no drive leads from one to the next."""
 
+CORRIDORS = {
+    "corridor_start": "corridor of equal panels, start in it",
+    "corridor_driven_in": "corridor of equal panels, driven in",
+}
 WORLDS = {
     "look_alikes_4": "look-alikes, 4 parts",
     "look_alikes_8": "look-alikes, 8 parts",
@@ -53,8 +65,12 @@ WORLDS = {
     "tiles_near": "tiles from other poses",
     "tiles_exact_landmarks": "tiles, exact, landmarks",
     "tiles_near_landmarks": "tiles from other poses, landmarks",
+    **CORRIDORS,
 }
 """The worlds, and what they are called in the table."""
+
+DEEP_M = DOOR_M - 3.0 * PANEL_M
+"""From here on the panels of the corridor are what an image shows most of."""
 
 VARIANTS: Mapping[str, tuple[Ablation, Form]] = {
     "everything": (Ablation(), "original"),
@@ -69,12 +85,49 @@ METRICS = ("last_half_beyond_1m", "confident_wrong", "tracking", "tracking_in_ti
 
 @dataclass(frozen=True)
 class AmbiguityTrial:
-    """`metrics` of a variant of the filter in a world made of an office."""
+    """`metrics` of a variant of the filter in a world made of a building."""
 
     world: str
     variant: str
     office: int
     metrics: Mapping[str, float]
+
+
+def rendered_worlds(
+    folder: Path,
+    worlds: Sequence[str],
+    size: tuple[int, int],
+    seed: int,
+    count: int,
+    workers: Workers,
+    progress: Progress,
+) -> Iterator[tuple[list[str], list[Setup]]]:
+    """Render `count` offices and corridors; yield the `worlds` of each kind with what they need."""
+    corridors = [world for world in worlds if world in CORRIDORS]
+    offices = [world for world in worlds if world not in CORRIDORS]
+    if offices:
+        rendered = rendered_offices(folder, None, size, seed, count, workers, progress)
+        yield offices, list(rendered.values())
+    if corridors:
+        numbers = range(seed, seed + count)
+        yield corridors, [rendered_corridor(folder, size, k, workers, progress) for k in numbers]
+
+
+def rendered_corridor(
+    folder: Path, size: tuple[int, int], seed: int, workers: Workers, progress: Progress
+) -> Setup:
+    """Render drives in the corridor of `seed`; those of an earlier run are used again."""
+    first, second, test = simulated_drives(
+        folder / f"corridor{seed}",
+        ["cloudy"] * 3,
+        plan=plan_corridor(seed),
+        seed=seed,
+        frames=INVENTED_FRAMES,
+        size=size,
+        workers=workers,
+        progress=progress,
+    )
+    return Setup("a corridor of equal panels", (Fold((first, second), test),))
 
 
 def run_trials(
@@ -85,13 +138,13 @@ def run_trials(
     workers: Workers,
     progress: Progress = no_progress,
 ) -> list[AmbiguityTrial]:
-    """Run every variant in each of the `worlds`, made of each office."""
+    """Run every variant in each of the `worlds`, made of each building."""
     results: list[AmbiguityTrial] = []
     for office, setup in enumerate(setups):
         for fold in setup.folds:
             pool = fold.describe(seed + office, workers, progress)
             task = partial(_run, pool, len(fold.training), seed, office)
-            doing = f"look-alikes, office {office + 1} of {len(setups)}"
+            doing = f"look-alikes, building {office + 1} of {len(setups)}"
             for found in tracked(workers.map(task, worlds), doing, progress, len(worlds)):
                 results += found
     return results
@@ -115,7 +168,7 @@ def make_world(
     pool: FramePool, training_drives: int, world: str, seed: int
 ) -> tuple[TrainingMap, DescribedDrive, Flags]:
     """Return a map, a drive on it, and when (t,) the drive is where copies exist."""
-    if not world.endswith("landmarks"):
+    if not (world.endswith("landmarks") or world in CORRIDORS):
         pool = without_keypoints(pool)
     rows = np.flatnonzero(pool.frames.drive_of < training_drives)
     if world.startswith("look_alikes"):
@@ -123,14 +176,26 @@ def make_world(
         drive = mixed.drive(training_drives)
         training_map = mixed.map_of(rows, POSES, "coverage", seed)
         return training_map, drive, np.zeros(len(drive), dtype=bool)
+    if world in CORRIDORS:
+        drive = pool.drive(training_drives)
+        x = _truth(drive)[:, 0]
+        drive = starting_inside(drive, x > DOOR_M if world == "corridor_driven_in" else x < DEEP_M)
+        # Where the robot has seen nothing but the corridor since it started.
+        deep = np.logical_and.accumulate(_truth(drive)[:, 0] < DEEP_M)
+        return pool.map_of(rows, POSES, "coverage", seed), drive, deep
     tiled, middle = with_tiles(pool, training_drives, exact="exact" in world)
-    drive = starting_in_tile(pool.drive(training_drives), middle)
-    assert drive.truth is not None
+    drive = pool.drive(training_drives)
+    drive = starting_inside(drive, _truth(drive)[:, 0] < middle)
     everything = np.arange(len(tiled.frames.poses))
     training_map = tiled.map_of(everything, POSES, "coverage", seed)
-    inside = drive.truth[:, 0] < middle
     # Once the robot has left the tile it may know which tile it was in.
-    return training_map, drive, np.asarray(np.logical_and.accumulate(inside))
+    in_tile = np.logical_and.accumulate(_truth(drive)[:, 0] < middle)
+    return training_map, drive, np.asarray(in_tile)
+
+
+def _truth(drive: DescribedDrive) -> Array:
+    assert drive.truth is not None
+    return drive.truth
 
 
 def with_look_alikes(pool: FramePool, alike: int) -> FramePool:
@@ -193,15 +258,14 @@ def _shifted(frames: Frames, shift_m: float) -> Frames:
     return replace(frames, poses=frames.poses + by, next_poses=frames.next_poses + by)
 
 
-def starting_in_tile(drive: DescribedDrive, middle: float) -> DescribedDrive:
-    """Return the drive from where its longest stretch in the tile begins that it later leaves.
+def starting_inside(drive: DescribedDrive, inside: Flags) -> DescribedDrive:
+    """Return the drive from where its longest stretch `inside` (t,) begins that it later leaves.
 
     A stretch that ends in the last quarter counts only where there is no other: too little of what
-    is unique follows.
+    is outside follows.
     """
-    assert drive.truth is not None
-    inside = np.concatenate(([False], drive.truth[:, 0] < middle, [False]))
-    begins, ends = (np.flatnonzero(np.diff(inside.astype(int)) == sign) for sign in (1, -1))
+    flags = np.concatenate(([False], inside, [False])).astype(int)
+    begins, ends = (np.flatnonzero(np.diff(flags) == sign) for sign in (1, -1))
     left = ends <= 0.75 * len(drive)
     longest = int(np.argmax((ends - begins) * (left if left.any() else 1)))
     return drive.part(slice(int(begins[longest]), None))
@@ -264,6 +328,6 @@ def experiment_result(trials: Sequence[AmbiguityTrial]) -> ExperimentResult:
     return ExperimentResult(
         "Places that look alike",
         metrics,
-        tables=[Table("Places that look alike, mean ± std over offices", columns, rows)],
+        tables=[Table("Places that look alike, mean ± std over buildings", columns, rows)],
         csv={"ambiguity.csv": (("world", "variant", "office", *METRICS), raw)},
     )

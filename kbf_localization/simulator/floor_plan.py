@@ -70,7 +70,8 @@ class FloorPlan:
 
     `rooms` (rows along y, columns along x) holds 0 for solid and k for the room with the label
     `labels[k - 1]`. `open_x[j, i]` says that one can pass between the cells (j, i - 1) and (j, i);
-    `open_y[j, i]` between (j - 1, i) and (j, i). `routes` are lines of waypoints (k, 2).
+    `open_y[j, i]` between (j - 1, i) and (j, i). `routes` are lines of waypoints (k, 2). Unless
+    `panel_m` is zero, walls along x, floor and ceiling of the first room repeat every `panel_m`.
     """
 
     origin: tuple[float, float]
@@ -82,11 +83,12 @@ class FloorPlan:
     boxes: tuple[Box, ...]
     routes: tuple[Array, ...]
     seed: int
+    panel_m: float = 0.0
 
     @cached_property
     def _content(self) -> bytes:
         """A digest, by which a plan that was sent to another process is known again."""
-        numbers = (self.origin, self.cell_m, self.labels, self.seed, self.boxes)
+        numbers = (self.origin, self.cell_m, self.labels, self.seed, self.boxes, self.panel_m)
         grids = b"".join(grid.tobytes() for grid in (self.rooms, self.open_x, self.open_y))
         return hashlib.sha256(repr(numbers).encode() + grids).digest()
 

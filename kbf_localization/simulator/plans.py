@@ -153,6 +153,30 @@ def plan_office(seed: int) -> FloorPlan:
     return furnish(bare, [aisle])
 
 
+PANEL_M, DOOR_M = 2.0, 21.2
+"""Period of the corridor of `plan_corridor`, and the x at which its room begins."""
+
+
+def plan_corridor(seed: int) -> FloorPlan:
+    """Return a corridor of 20 m that looks the same every 2 m, and a furnished room at its end."""
+    nx, ny = 74, 22
+    low, high, door = 8, 13, round(DOOR_M / _CELL_M)
+    rooms = np.zeros((ny, nx), dtype=np.int16)
+    rooms[low:high, 3:door] = 1
+    rooms[3 : ny - 3, door : nx - 3] = 2
+    open_x, open_y = np.zeros((ny, nx + 1), dtype=bool), np.zeros((ny + 1, nx), dtype=bool)
+    open_x[low:high, door] = True
+    middle, near, far = (low + high) / 2, door + 3.0, nx - 6.0
+    corridor = [(near, middle), (6.0, middle), (near, middle)]
+    room = [(near, middle), (far, 6.0), (far, ny - 6.0), (near + 3.0, ny - 6.0), (near, middle)]
+    routes = tuple(_CELL_M * np.array(route) for route in (corridor, room))
+    labels = ("CR-A", "2PO1-A")
+    bare = FloorPlan((0.0, 0.0), _CELL_M, rooms, labels, open_x, open_y, (), routes, seed, PANEL_M)
+    furnished = furnish(bare)
+    # Furniture would tell the panels apart.
+    return replace(furnished, boxes=tuple(box for box in furnished.boxes if box.room != 1))
+
+
 def plan_round(trajectories: Sequence[Trajectory], seed: int) -> FloorPlan:
     """Return the office in which all `trajectories` (one common frame) are drives."""
     points = np.concatenate([trajectory.poses[:, :2] for trajectory in trajectories])

@@ -153,6 +153,8 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
         lit = _lit(wall, _wall_light(face, lights), lighting, shine)
         for opening in openings:
             _glaze(lit, opening, wall_pixels, lighting, rng)
+        if plan.panel_m and face.room == 1 and face.axis == 1:
+            _repeat(lit, plan.panel_m * wall_pixels)
         images.append(lit)
     for box, sides in zip(plan.boxes, bare.boxes):
         middle = np.array([[np.mean(box.x), np.mean(box.y), box.top]])
@@ -166,9 +168,28 @@ def scene(plan: FloorPlan, lighting: Lighting, width: int) -> Scene:
     ceiling = ceiling_texture(plan, ceiling_pixels)
     images.append(_lit_plane(ceiling, plan, lights, 1.9, lighting))
     _draw_lamps(images[-1], plan, lamp_places(plan)[0], burning, ceiling_pixels)
+    if plan.panel_m:
+        for image, pixels in zip(images[-2:], (floor_pixels, ceiling_pixels)):
+            _repeat(_first_room(image, plan), plan.panel_m * pixels)
     return Scene(
         plan, bare.faces, bare.looks, Atlas(images), wall_pixels, floor_pixels, ceiling_pixels
     )
+
+
+def _first_room(image: Image, plan: FloorPlan) -> Image:
+    """Return the part of a floor's or ceiling's texture, a view, that the first room takes."""
+    rows, columns = np.nonzero(plan.rooms == 1)
+    low, high = (rows.min(), columns.min()), (rows.max() + 1, columns.max() + 1)
+    scale = np.divide(image.shape[:2], plan.rooms.shape)
+    (top, left), (bottom, right) = (np.rint(corner * scale).astype(int) for corner in (low, high))
+    return image[top:bottom, left:right]
+
+
+def _repeat(image: Image, period: float) -> None:
+    """Repeat the first `period` columns of a texture all over it."""
+    panel = image[:, : round(period)].copy()
+    for left in range(0, image.shape[1], panel.shape[1]):
+        textures.paste(image, panel, left, 0)
 
 
 def _window_middles(bare: Surfaces) -> tuple[Array, NDArray[np.int64]]:

@@ -129,10 +129,11 @@ def simulate(
     camera: SimulatedCamera = DEFAULT_CAMERA,
     first_drive: int = 0,
     period_s: float = FRAME_S,
+    plan: FloorPlan | None = None,
     workers: Workers | None = None,
     progress: Progress = no_progress,
 ) -> list[Path]:
-    """Write `runs` drives through the invented office of `seed`; returns their folders.
+    """Write `runs` drives through the invented office of `seed`, or `plan`; returns their folders.
 
     The drives differ in path, time of day and people; `condition` is one for all or one for each,
     and so is `camera_turned_rad`, by how much the camera looks to the left of where the robot goes.
@@ -148,7 +149,7 @@ def simulate(
             f"cannot simulate {runs} runs of {frames} frames in {len(conditions)} conditions; "
             "give at least one run, two frames, and one condition for each run"
         )
-    plan = plan_office(seed)
+    plan = plan or plan_office(seed)
     drives = []
     for k, number in enumerate(_drive_numbers(first_drive, runs)):
         start = _FIRST_STAMP_NS + _hours(number) * _HOUR_NS

@@ -15,13 +15,17 @@ from kbf_localization.experiments.ambiguity import (
     check_worlds,
     experiment_result,
     metrics_of,
+    rendered_corridor,
+    rendered_worlds,
     run_trials,
-    starting_in_tile,
+    starting_inside,
     with_look_alikes,
     with_tiles,
 )
 from kbf_localization.experiments.localization import Fold, Setup
 from kbf_localization.parallel import Serial
+from kbf_localization.progress import no_progress
+from kbf_localization.simulator.plans import DOOR_M
 from test.filters.synthetic_world import pool_of_laps
 
 
@@ -66,7 +70,7 @@ def test_tiles_are_the_left_half_at_other_places(pool, exact):
 def test_the_drive_begins_with_its_longest_stretch_in_the_tile(pool):
     whole = pool.drive(2)
     middle = float(np.median(whole.truth[:, 0]))
-    part = starting_in_tile(whole, middle)
+    part = starting_inside(whole, whole.truth[:, 0] < middle)
     inside = part.truth[:, 0] < middle
     length = int(np.argmin(inside)) if not inside.all() else len(inside)
     runs = "".join("x" if flag else " " for flag in whole.truth[:, 0] < middle).split()
@@ -77,13 +81,13 @@ def test_the_drive_begins_with_its_longest_stretch_in_the_tile(pool):
     ("sides", "begin"), [("LRRLLRRRLLLL", 3), ("RRRRRRRRLLLL", 8), ("LLLRRRRLLRRR", 0)]
 )
 def test_the_drive_leaves_the_tile_it_begins_in_if_it_can(sides, begin):
-    truth = np.array([[0.0 if side == "L" else 2.0, 0.0, 0.0] for side in sides])
+    inside = np.array([side == "L" for side in sides])
 
     class FakeDrive(SimpleNamespace):
         def __len__(self):
-            return len(truth)
+            return len(inside)
 
-    assert starting_in_tile(FakeDrive(truth=truth, part=lambda rows: rows), 1.0).start == begin
+    assert starting_inside(FakeDrive(part=lambda rows: rows), inside).start == begin
 
 
 def test_figures_count_what_is_confident_and_wrong():
@@ -119,6 +123,27 @@ def test_every_variant_runs_in_every_world(pool, monkeypatch):
     found = experiment_result(trials)
     header, rows = found.csv["ambiguity.csv"]
     assert all(len(row) == len(header) for row in rows)
+
+
+def test_corridors_and_offices_are_rendered_for_the_worlds_that_need_them(monkeypatch, tmp_path):
+    monkeypatch.setattr(ambiguity, "rendered_offices", lambda *_: {4: "an office"})
+    monkeypatch.setattr(ambiguity, "rendered_corridor", lambda _, size, seed, *__: (size, seed))
+    how = (tmp_path, ["tiles_near", "corridor_start"], (32, 24), 4, 2, Serial(), None)
+    assert list(rendered_worlds(*how)) == [
+        (["tiles_near"], ["an office"]),
+        (["corridor_start"], [((32, 24), 4), ((32, 24), 5)]),
+    ]
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_a_filter_runs_in_a_rendered_corridor(monkeypatch, tmp_path):
+    monkeypatch.setattr(ambiguity, "INVENTED_FRAMES", 100)
+    monkeypatch.setattr(ambiguity, "POSES", 60)
+    monkeypatch.setattr(ambiguity, "DEEP_M", DOOR_M)
+    monkeypatch.setattr(ambiguity, "VARIANTS", dict(list(VARIANTS.items())[:1]))
+    setup = rendered_corridor(tmp_path, (64, 48), 5, Serial(), no_progress)
+    trials = run_trials([setup], ["corridor_start"], seed=0, workers=Serial())
+    assert [trial.world for trial in trials] == ["corridor_start"]
 
 
 def test_an_unknown_world_is_named():

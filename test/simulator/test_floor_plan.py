@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from kbf_localization.errors import DatasetError
 from kbf_localization.simulator.floor_plan import FloorPlan
-from kbf_localization.simulator.plans import plan_office, plan_round
+from kbf_localization.simulator.plans import plan_corridor, plan_office, plan_round
 from kbf_localization.simulator.ray_casting import MAX_RANGE_M, WallRays
 from kbf_localization.simulator.trajectory import (
     Trajectory,
@@ -38,8 +39,11 @@ def nearest_obstacle_m(plan: FloorPlan, trajectory: Trajectory) -> float:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
-def test_an_invented_drive_keeps_clear_of_walls_and_furniture(seed: int) -> None:
-    plan = plan_office(seed)
+@pytest.mark.parametrize("make", [plan_office, plan_corridor])
+def test_an_invented_drive_keeps_clear_of_walls_and_furniture(
+    make: Callable[[int], FloorPlan], seed: int
+) -> None:
+    plan = make(seed)
     drive = drive_through(plan, np.random.default_rng(seed), 10**18, 1200)
     assert nearest_obstacle_m(plan, drive) > 0.25
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kbf_localization.simulator.floor_plan import CEILING_M
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
 from kbf_localization.simulator.people import Walker
-from kbf_localization.simulator.plans import plan_office
+from kbf_localization.simulator.plans import PANEL_M, plan_corridor, plan_office
 from kbf_localization.simulator.ray_casting import WallRays
 from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import scene
@@ -81,6 +82,20 @@ def test_turning_the_camera_shifts_the_image_by_the_tangent(renderer: Renderer) 
     assert place[0] - middle.start == pytest.approx(CAMERA.focal * np.tan(turn), abs=1.01)
     assert abs(place[1] - 80) <= 1
     assert score > 0.9
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_the_panels_of_a_corridor_cannot_be_told_apart(side: float) -> None:
+    plan = plan_corridor(2)
+    seen = Renderer(scene(plan, lighting_for("cloudy", 2, 0), CAMERA.width), CAMERA)
+
+    def image(x: float) -> NDArray[np.float64]:
+        return seen.render(np.array([x, 4.2, side * np.pi / 2])).astype(np.float64)
+
+    for panels in (1, 3, 5):
+        same = np.abs(image(6.3 + panels * PANEL_M) - image(6.3)).mean()
+        other = np.abs(image(6.3 + (panels + 0.5) * PANEL_M) - image(6.3)).mean()
+        assert same < 0.05 * other
 
 
 def test_a_walker_hides_what_is_behind_and_a_wall_hides_the_walker(renderer: Renderer) -> None:
