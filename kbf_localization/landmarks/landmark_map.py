@@ -19,6 +19,7 @@ from kbf_localization.landmarks.bearings import (
     spatial,
 )
 from kbf_localization.landmarks.calibration import (
+    MIN_INLIERS,
     CovarianceModel,
     EvidenceModel,
     view_distance,
@@ -39,6 +40,9 @@ WEIGHTS: Range = (-1e3, 1e3)
 MAX_RAY_DIFFERENCE_RAD, MAX_CENTRE_DIFFERENCE_M = 0.01, 0.02
 """Differences of two calibrations of one camera: about 1 % of the focal length, and a hand's
 measure of the mount."""
+
+TILTED_SIGMA = (0.1, 0.2, 0.2)
+"""Height (m), pitch and roll (rad) of a camera that has slipped on its mount, or of its robot."""
 
 MAX_LOG_RATIO = 4.0
 """Bound of one fix's evidence: e⁴ is about the number of held-out images that have taught it, and
@@ -181,10 +185,24 @@ class LandmarkMap:
             log_likelihood_ratio=float(np.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO)),
         )
 
-    def tilt(self, fix: LandmarkFix) -> Array:
-        """Return pitch and roll (2,) of a fix's camera, against the map image it matches best."""
+    def tilt(
+        self, keypoints: Keypoints, bearings: Bearings, rows: Rows, pose: Array
+    ) -> Array | None:
+        """Return pitch and roll (2,) of an image's camera, against the map image it matches best.
+
+        It is looked for near a pose, on the landmarks of the map's `rows`, however large it is.
+        None where less than half of the keypoints with a match agree on a pose.
+        """
+        solver = self._tilting_solver
+        fix = solver.measure(bearings, keypoints.descriptors, rows, pose, np.eye(3))
+        if fix is None or fix.inliers < MIN_INLIERS or 2 * fix.inliers <= fix.matched:
+            return None
         attitude = self.table.attitudes[fix.best_row].astype(np.float64)
         return np.asarray(fix.state[PITCH:] - attitude[1:])
+
+    @cached_property
+    def _tilting_solver(self) -> LandmarkSolver:
+        return LandmarkSolver(self.table, self.poses, self.description.sigma_px, TILTED_SIGMA)
 
     def image_places(self, state: Array, points: Array) -> Array:
         """Return where a camera at `state` (6,) sees points (k, 3), to draw them.

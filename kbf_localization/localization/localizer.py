@@ -15,6 +15,7 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.errors import KbfError
 from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, PoseFilter
+from kbf_localization.filters.hypothesis import LANDMARK_ROWS
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import position_sigma, relative, sound_covariance
 from kbf_localization.input_checks import check_grey, check_heading, check_prior, check_stamp
@@ -154,6 +155,7 @@ class Localizer:
         """Use `pose_filter`, a filter or the name of a method."""
         self.counts: Counter[str] = Counter()
         self.last: Localization | None = None
+        self._observation: MapObservation | None = None
         self.noise_is_reported = False
         """Whether the last step's motion noise was the odometry's own."""
         self._map = self.training_map = training_map
@@ -260,6 +262,20 @@ class Localizer:
             return None
         return abs(newest.distance_m - fix.odometry.distance_m)
 
+    def camera_tilt(self) -> Array:
+        """Return pitch and roll (2,) of the camera against the map's images, by the last image.
+
+        NaN where landmarks do not show them. They are measured apart from the pose, which expects
+        a camera as level as the map's: a tilt that it cannot allow for has a name all the same.
+        """
+        last, observation = self.last, self._observation
+        weights = None if last is None else last.estimate.weights
+        if last is None or weights is None or observation is None:
+            return np.full(2, np.nan)
+        rows = weights.rows[np.argsort(-weights.values, kind="stable")[:LANDMARK_ROWS]]
+        tilt = observation.camera_tilt(rows, last.estimate.pose)
+        return np.full(2, np.nan) if tilt is None else tilt
+
     def add_image(
         self, stamp_ns: int, image: Image | Callable[[], Image], in_haste: bool = False
     ) -> Localization | None:
@@ -308,6 +324,7 @@ class Localizer:
             if jumped:
                 self.counts[Event.ODOMETRY_JUMP] += 1
             reported = self._reckoning.reported(self._gate.last_used, now)
+            self._observation = observation
             estimate = self._step(motion, observation, reported)
             self.noise_is_reported = reported is not None
             self.counts.update(estimate.events)
@@ -365,7 +382,7 @@ class Localizer:
         self._filter.reset(prior)
         self._monitor.reset()
         self._gate.restart()
-        self._fix = self.last = None
+        self._fix = self.last = self._observation = None
         self._was_given = prior is not None
         self._failures = 0
 

@@ -14,6 +14,7 @@ from sensor_msgs.msg import CameraInfo
 
 from kbf_localization.errors import ParameterError
 from kbf_localization.events import Event
+from kbf_localization.filters.base import Estimate
 from kbf_localization.localization import Localizer
 from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.transforms import MountLookup, MountTransform
@@ -38,7 +39,7 @@ MAX_MOUNT_CHANGE_M, MAX_MOUNT_CHANGE_RAD = 0.01, 0.01
 """Larger differences are a mount that has changed."""
 TILTED_DEG, TILTED_SIGMAS = 1.0, 3.0
 """Of pitch or roll against the map's images, and their deviations over these, from which on the
-camera's mount is doubted: what is measured is less than the truth, for the map expects none."""
+camera's mount is doubted."""
 TRANSPORTS = ("compressed", "compressedDepth", "theora", "ffmpeg", "zstd")
 
 
@@ -277,6 +278,8 @@ class CameraCalibration:
         self._info: CameraInfoFields | None = None
         self._mount: MountTransform | None = None
         self._rectified = False
+        self._tilt = (math.nan, math.nan)
+        self._tilt_at: Estimate | None = None
 
     def expect_images(self, topic: str) -> None:
         """Take the resolved name of the images' topic, which says whether they are rectified."""
@@ -333,7 +336,7 @@ class CameraCalibration:
             if max(abs(pitch), abs(roll)) > max(TILTED_DEG, TILTED_SIGMAS * spread_deg):
                 found["camera_tilted"] = (
                     f"the camera is pitched down by {pitch:.1f}° and rolled by {roll:.1f}° against "
-                    "the map's images, or more: fasten it, or correct base_frame → camera in tf"
+                    "the map's images: fasten it, or correct base_frame → camera in tf"
                 )
         return found
 
@@ -350,11 +353,11 @@ class CameraCalibration:
     def _tilt_deg(self) -> tuple[float, float]:
         """Return pitch and roll of the camera against the map's image that it matches best.
 
-        NaN where landmarks do not measure the last image.
+        NaN where landmarks do not show them.
         """
-        last, landmarks = self._localizer.last, self._localizer.training_map.landmarks
-        fix = None if last is None else last.estimate.landmark_fix
-        if fix is None or landmarks is None:
-            return math.nan, math.nan
-        pitch, roll = np.degrees(landmarks.tilt(fix)).tolist()
-        return pitch, roll
+        last = self._localizer.last
+        estimate = None if last is None else last.estimate
+        if estimate is not self._tilt_at:
+            pitch, roll = np.degrees(self._localizer.camera_tilt()).tolist()
+            self._tilt_at, self._tilt = estimate, (pitch, roll)
+        return self._tilt

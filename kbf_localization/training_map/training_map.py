@@ -322,6 +322,13 @@ class MapObservation:
             return None
         return landmarks.measure(keypoints, self.bearings, rows, pose, covariance)
 
+    def camera_tilt(self, rows: Rows, pose: Array) -> Array | None:
+        """Return the camera's pitch and roll (2,) by the landmarks of the map's `rows`, if any."""
+        landmarks, keypoints = self.training_map.landmarks, self.description.keypoints
+        if landmarks is None or keypoints is None or self.bearings is None:
+            return None
+        return landmarks.tilt(keypoints, self.bearings, rows, pose)
+
     def same_as(self, other: MapObservation) -> bool:
         """Tell whether the two images are equal."""
         return np.array_equal(self.description.features, other.description.features)

@@ -1,5 +1,7 @@
 """Cameras of all kinds on landmarks of known positions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -87,6 +89,23 @@ def test_a_tilt_of_the_maps_images_and_one_of_the_mount_are_the_same_camera():
     assert other is not tilted
     fix = measured(other, PINHOLE, turned, points, descriptors)
     np.testing.assert_allclose(fix.pose, TRUTH, atol=2e-3)
+
+
+@pytest.mark.parametrize("attitude", [(0.0, 0.15, 0.0), (0.0, 0.0, -0.15), (0.05, 0.0, 0.0)])
+def test_the_tilt_of_a_camera_is_measured_where_its_pose_cannot_be(attitude):
+    points, descriptors = room(4)
+    level = landmark_map(PINHOLE, Mount.ahead(1.1), points, descriptors)
+    strict = replace(level, description=replace(level.description, attitude_sigma=(0.003,) * 3))
+    seen, pixels = seen_by(PINHOLE, Mount.ahead(1.1), points, spatial(TRUTH, np.array(attitude)))
+    keypoints = Keypoints(pixels.astype(np.float32), descriptors[seen])
+    bearings = strict.bearings(keypoints, (320, 240))
+    near = keypoints, bearings, np.arange(3), TRUTH + START_ERROR
+    np.testing.assert_allclose(strict.tilt(*near), attitude[1:], atol=2e-3)
+    # Keypoints in disorder agree on nothing.
+    shuffled = np.random.default_rng(0).permutation(len(seen))
+    disordered = Keypoints(keypoints.pixels[shuffled], keypoints.descriptors)
+    mixed = strict.bearings(disordered, (320, 240))
+    assert strict.tilt(disordered, mixed, np.arange(3), TRUTH) is None
 
 
 def test_images_of_another_size_scale_the_calibration_and_of_another_shape_have_no_bearings():

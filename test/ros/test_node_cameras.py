@@ -225,32 +225,29 @@ def test_a_calibration_that_changes_while_it_drives_is_said_and_the_first_counts
     assert str(watched.robot.value("camera")).startswith("160x120, f 114.3 and 114.3 px")
 
 
-@pytest.mark.parametrize("degrees", [0.0, 3.0])
-def test_a_camera_that_is_pitched_since_the_map_was_made_is_said_with_the_angle(
-    watched: Watched, degrees: float
+@pytest.mark.parametrize(("pitch_deg", "roll_deg"), [(0.0, 0.0), (3.0, 0.0), (0.0, 5.0)])
+def test_a_camera_that_is_tilted_since_the_map_was_made_is_said_with_the_angles(
+    watched: Watched, pitch_deg: float, roll_deg: float
 ) -> None:
-    """The image of a camera pitched down: a homography of the level one's.
-
-    The map's images say that the camera is level, so that half of the pitch is measured at least.
-    """
+    """The image of a camera pitched down, or rolled clockwise: a homography of the level one's."""
     focal = calibration().k[0]
     lens = np.array([[focal, 0.0, 80.0], [0.0, focal, 60.0], [0.0, 0.0, 1.0]])
-    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
-    down = np.array([[1.0, 0.0, 0.0], [0.0, cos, -sin], [0.0, sin, cos]])
-    seen = lens @ down @ np.linalg.inv(lens)
+    tilt = rotation_of(0.0, np.radians(pitch_deg), np.radians(roll_deg))
+    seen = lens @ tilt.T @ OPTICAL_IN_BASE @ np.linalg.inv(lens)
     assert watched.known()
     watched.robot.drive_until_tracking()
     errors, tilts, said = [], [], []
     for _ in range(15):
         errors += watched.drive(
-            1, lambda pose: cv2.warpPerspective(watched.robot.world.image(pose), seen, (160, 120))
+            1,
+            lambda pose: cv2.warpPerspective(watched.robot.world.image(pose), seen, (160, 120)),
+            limit=0.5 if roll_deg else RIGHT_M,
         )
         tilts.append(
             [float(watched.robot.value(f"camera_{axis}_deg")) for axis in ("pitch", "roll")]
         )
         said.append("the camera is pitched down by" in watched.robot.status.message)
-    pitch, roll = np.nanmedian(tilts, axis=0)
-    assert 0.5 * degrees - 0.3 < pitch < degrees + 0.3
-    assert abs(roll) < 0.3
-    assert np.median([error for _, error in errors]) < RIGHT_M / 2.0
-    assert any(said) == (degrees > 0.0)
+    if not roll_deg:
+        assert np.median([error for _, error in errors]) < RIGHT_M / 2.0
+    assert np.nanmedian(tilts, axis=0) == pytest.approx([pitch_deg, roll_deg], abs=0.4)
+    assert any(said) == (pitch_deg + roll_deg > 0.0)
