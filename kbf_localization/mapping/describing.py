@@ -36,7 +36,7 @@ Decoded = tuple[int, Image]
 CHUNK_IMAGES = 16
 """Images that a worker gets at a time."""
 
-THUMBNAIL_SIZE = (96, 72)
+THUMBNAIL_PIXELS = 96 * 72
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,8 @@ def _describe(
 
 
 def _thumbnail(image: Image) -> bytes:
-    small = cv2.resize(image, THUMBNAIL_SIZE, interpolation=cv2.INTER_AREA)
+    scale = (THUMBNAIL_PIXELS / (image.shape[0] * image.shape[1])) ** 0.5
+    width, height = (max(round(scale * side), 1) for side in image.shape[1::-1])
+    small = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
     _, thumbnail = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 80])
     return bytes(thumbnail.tobytes())

@@ -4,6 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -47,7 +48,11 @@ def test_a_map_of_panoramas_measures_poses_to_a_centimetre(tmp_path: Path, kind:
     assert open_drive(tmp_path / "bag").camera == camera
     built = done("map", "build", mapped, "--output", tmp_path / "round.kbfmap")
     assert "learned from the drives: calibrated PanoramaCamera, looks" in " ".join(built.split())
-    landmarks = load_map(tmp_path / "round.kbfmap").landmarks
+    training_map = load_map(tmp_path / "round.kbfmap")
+    thumbnail = cv2.imdecode(np.frombuffer(training_map.thumbnails[0], np.uint8), cv2.IMREAD_COLOR)
+    assert thumbnail is not None
+    assert thumbnail.shape[1] / thumbnail.shape[0] == pytest.approx(480 / 120, rel=0.02)
+    landmarks = training_map.landmarks
     assert landmarks is not None and landmarks.camera == camera
     np.testing.assert_allclose(landmarks.mount.angles, [YAW_RAD, 0.0, 0.0], atol=0.01)
     done(
