@@ -55,7 +55,7 @@ KEYS = (
     "cpu_s",
 )
 ERROR_COLUMNS = (
-    *("Office, drives", "Raw, m", "RMSE, m", "Max, m", "Raw over 2 m", "Over 2 m"),
+    *("Office, drives", "Raw", "RMSE", "Max", "Raw over 2 m", "Over 2 m"),
     *("Closures (wrong)", "NEES"),
 )
 USE_COLUMNS = ("Office, drives", "Relative to the map, m", "Absolute, m", "CPU, s", "Used")
@@ -157,7 +157,7 @@ def mapping_result(found: dict[str, dict[str, Any]]) -> ExperimentResult:
         title="Maps without a laser",
         metrics=found,
         tables=[
-            Table("Poses from wheel odometry and images (NEES: 2 is right)", ERROR_COLUMNS, errors),
+            Table("Errors of the poses in m (NEES: 2 is right)", ERROR_COLUMNS, errors),
             Table("A further drive on these maps: median errors", USE_COLUMNS, use),
         ],
         csv={"mapping.csv": (("office_drives", *KEYS, *LOCALIZATION_KEYS, "used"), rows)},
