@@ -91,13 +91,14 @@ def mended_stretches(drives: Sequence[Drive], estimates: PoseEstimates) -> list[
         seconds = (drive.stamps_ns - drive.stamps_ns[0]) * 1e-9
         away = relative(trajectory.poses, drive.poses)
         metres, turn = np.hypot(away[:, 0], away[:, 1]), np.abs(wrap_angle(away[:, 2]))
+        moved = drive.poses[:, :2] - trajectory.poses[:, :2]
         steps = np.hypot(*np.diff(trajectory.odometry[:, :2], axis=0).T)
         path_m = np.r_[0.0, np.cumsum(steps)]
         wrong = known & estimated & ((metres > MENDED_M) | (turn > MENDED_RAD))
         for first, last in _near_stretches(wrong, path_m):
             worst = float(np.nanmax(metres[first : last + 1]))
             degrees = float(np.degrees(np.nanmax(turn[first : last + 1])))
-            growth = max(_growth(away, path_m, end) for end in (first, last))
+            growth = max(_growth(moved, path_m, end) for end in (first, last))
             kind = "jump" if growth > JUMP_FRACTION * worst else "drift"
             ends = float(seconds[first]), float(seconds[last])
             found.append(Mended(drive.name, *ends, kind, worst, degrees))
@@ -108,10 +109,9 @@ def mended_stretches(drives: Sequence[Drive], estimates: PoseEstimates) -> list[
     return found
 
 
-def _growth(away: Array, path_m: Array, image: int) -> float:
-    """Return how much poses that are `away` (t, 3) from others differ around an image, in m."""
-    half = 0.5 * JUMP_PATH_M
-    near = away[np.abs(path_m - path_m[image]) <= half, :2]
+def _growth(moved: Array, path_m: Array, image: int) -> float:
+    """Return by how much errors `moved` (t, 2) of positions change around an image, in m."""
+    near = moved[np.abs(path_m - path_m[image]) <= 0.5 * JUMP_PATH_M]
     near = near[np.isfinite(near).all(axis=1)]
     return float(np.hypot(*(near[-1] - near[0])))
 

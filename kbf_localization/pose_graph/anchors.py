@@ -1,4 +1,4 @@
-"""Known poses of drives: where they hold the graph, in which frame, and the scale they imply."""
+"""Known poses of drives: where they hold the graph, and in which frame."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ from kbf_localization.pose_graph.prepare import PreparedDrives
 
 AGREEMENT_M, AGREEMENT_PER_M = 0.5, 0.1
 """An anchor agrees with another's frame within 0.5 m and 10 % of the distance between them."""
-SCALE_SIGMA = 0.05
-"""Relative error of wheels' distances: a radius is known to some per cent."""
-DRIFT_PER_M = 0.01
-"""σ of a closed graph's distances, relative: what cannot be distinguished from a scale."""
-MIN_SPREAD_M = 2.0
-"""Anchors nearer to each other, RMS, tell no scale."""
-ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -88,30 +81,3 @@ def into_frame(poses: Array, anchors: Anchors, groups: Rows) -> Array:
         members = groups == group
         moved[members] = compose(best, poses[members])
     return np.asarray(moved)
-
-
-def scale_of(poses: Array, anchors: Anchors) -> float | None:
-    """Return the factor of the odometry's distances that the anchors imply, None where none does.
-
-    `poses` (n, 3) are the graph's without anchors. A similarity is fitted robustly (Umeyama 1991,
-    Geman and McClure's weights), and its scale weighed against the wheels' relative error.
-    """
-    here, there = poses[anchors.rows, :2], anchors.poses[:, :2]
-    sigma = anchors.sigmas[:, :2].max(axis=1)
-    weights = 1.0 / sigma**2
-    scale, spread = 1.0, 0.0
-    for _ in range(ROUNDS):
-        middle, target = (np.average(part, axis=0, weights=weights) for part in (here, there))
-        source, goal = here - middle, there - target
-        spread = float(weights @ (source**2).sum(axis=1))
-        if spread / weights.sum() < MIN_SPREAD_M**2:
-            return None
-        along = float(weights @ (source * goal).sum(axis=1)) / spread
-        across = float(weights @ (source[:, 0] * goal[:, 1] - source[:, 1] * goal[:, 0])) / spread
-        scale = float(np.hypot(along, across))
-        turned = source @ np.array([[along, across], [-across, along]])
-        error = (goal - turned) ** 2 @ np.ones(2)
-        bound = 9.0 * (sigma**2 + DRIFT_PER_M**2 * (source**2).sum(axis=1))
-        weights = (bound / (bound + error)) ** 2 / sigma**2
-    variance = 1.0 / spread + DRIFT_PER_M**2
-    return 1.0 + (scale - 1.0) * SCALE_SIGMA**2 / (SCALE_SIGMA**2 + variance)

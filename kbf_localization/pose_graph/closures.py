@@ -323,6 +323,15 @@ def misfits(closures: Sequence[Closure], poses: Array) -> Flags:
     return np.asarray(far | (np.abs(wrap_angle(away[:, 2])) > MISFIT_RAD))
 
 
+def counted_once(closures: Sequence[Closure], keyframes: Keyframes) -> list[Closure]:
+    """Return the closures with covariances by which those that see the same points count once."""
+    counts = redundancy(closures, keyframes)
+    return [
+        replace(closure, covariance=closure.covariance * count)
+        for closure, count in zip(closures, counts)
+    ]
+
+
 def redundancy(closures: Sequence[Closure], keyframes: Keyframes) -> Array:
     """Return how many closures (c,), itself included, see the same points as each."""
     first, second, _ = _stacked(closures)

@@ -57,6 +57,10 @@ class OdometryEdges(Edges):
     drive: Rows
     seconds: Array
 
+    def scaled(self, scale: float) -> OdometryEdges:
+        """Return the edges with distances times `scale`."""
+        return replace(self, motions=self.motions * (scale, scale, 1.0))
+
     def corrected(self, wheels: Array) -> Array:
         """Return the motions (m, 3) without the systematic errors `wheels` (d, 2)."""
         away = self._correction(wheels)

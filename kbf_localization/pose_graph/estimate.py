@@ -11,21 +11,13 @@ from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.parallel import Serial, TimedWorkers, Workers
-from kbf_localization.pose_graph.anchors import (
-    Anchor,
-    anchor_rows,
-    anchors_at_keyframes,
-    into_frame,
-    scale_of,
-)
+from kbf_localization.pose_graph.anchors import Anchor
 from kbf_localization.pose_graph.closures import (
     OUTLIER,
     Closure,
     Rejected,
-    components,
+    counted_once,
     misfits,
-    place_pieces,
-    redundancy,
 )
 from kbf_localization.pose_graph.edges import (
     WHEEL_NOISE,
@@ -37,6 +29,7 @@ from kbf_localization.pose_graph.edges import (
     with_noise,
 )
 from kbf_localization.pose_graph.evidence import Evidence, gather_evidence
+from kbf_localization.pose_graph.frame import framed_problem, likely_scale
 from kbf_localization.pose_graph.graph import (
     REJECTED_CHI2,
     Adjusted,
@@ -151,12 +144,12 @@ class _Estimator:
         self.scale_known = False
 
     def estimate(self) -> PoseEstimates:
-        scale = self._scale() if len(self.given) > 1 else None
-        self.scale_known = scale is not None
-        if scale is not None:
+        scale = 1.0
+        if len(self.given) > 1:
+            scale, self.scale_known = likely_scale(self.evidence, self.given, self.progress)
             self.evidence = self.evidence.scaled(scale)
         evidence, keyframes = self.evidence, self.evidence.prepared.keyframes
-        problem, kept_pieces = self._problem(self.given)
+        problem, kept_pieces = framed_problem(evidence, self.given)
         kept, rows = problem.kept, problem.rows
         rejected = list(evidence.rejected)
         closures = [c for c in evidence.closures if kept[c.first] and kept[c.second]]
@@ -189,7 +182,7 @@ class _Estimator:
             noise = fitted_noise(visual.motions, poses, keyframes, rows)
         used_edges = with_noise(edges[used], noise, keyframes)
         # Closures near each other see the same points, so that they count once.
-        alone = _counted_once(closures, redundancy(closures, keyframes))
+        alone = counted_once(closures, keyframes)
         covariances = problem.covariances(used_edges, alone, poses)
         if used != ODOMETRY_EDGES:
             held = rows[problem.anchors.rows]
@@ -199,49 +192,7 @@ class _Estimator:
         result = self._result(
             (poses, wheels, covariances), closures, rejected, used, score, kept_pieces
         )
-        return replace(result, odometry_scale=1.0 if scale is None else scale)
-
-    def _scale(self) -> float | None:
-        """Return the factor of the wheels' distances that the anchors imply; None where none do."""
-        evidence = self.evidence
-        problem, _ = self._problem(())
-        kept = problem.kept
-        closures = [c for c in evidence.closures if kept[c.first] and kept[c.second]]
-        edges = evidence.odometry_edges()
-        free = problem.solve(edges, closures)
-        anchors = anchors_at_keyframes(self.given, evidence.prepared, kept)
-        return scale_of(free.poses, anchors)
-
-    def _problem(self, given: Sequence[Anchor]) -> tuple[Problem, Flags]:
-        """Return the graph of the pieces in one frame or anchored, and these pieces."""
-        evidence, keyframes = self.evidence, self.evidence.prepared.keyframes
-        piece_of = keyframes.piece_of
-        groups = components(evidence.closures, piece_of)
-        anchored = np.unique(groups[piece_of[anchor_rows(given, keyframes)]])
-        largest = np.argmax(np.bincount(groups[piece_of]))
-        wanted = anchored if len(anchored) else np.array([largest])
-        poses, placed = evidence.local, np.zeros(len(groups), dtype=bool)
-        for group in wanted:
-            usable = [
-                number
-                for number, closure in enumerate(evidence.closures)
-                if groups[piece_of[closure.first]] == group
-                and groups[piece_of[closure.second]] == group
-            ]
-            root = int(np.flatnonzero(groups == group)[0])
-            poses, own = place_pieces(
-                [evidence.closures[number] for number in usable],
-                evidence.support[usable],
-                piece_of,
-                poses,
-                root,
-            )
-            placed |= own
-        kept = placed[piece_of]
-        anchors = anchors_at_keyframes(given, evidence.prepared, kept)
-        start = into_frame(poses, anchors, groups[piece_of])
-        drives = len(evidence.prepared.drives)
-        return Problem(drives, np.flatnonzero(kept), anchors, start), placed
+        return replace(result, odometry_scale=scale)
 
     def _choose(
         self, problem: Problem, edges: dict[str, OdometryEdges], folds: Sequence[HeldOut]
@@ -406,13 +357,6 @@ def with_forward_error(covariances: Array, poses: Array, held: Rows, sigma_m: fl
     grown = covariances.copy()
     grown[:, :2, :2] += sigma_m**2 * ahead[:, :, None] * ahead[:, None, :]
     return np.asarray(grown)
-
-
-def _counted_once(closures: Sequence[Closure], counts: Array) -> list[Closure]:
-    return [
-        replace(closure, covariance=closure.covariance * count)
-        for closure, count in zip(closures, counts)
-    ]
 
 
 def _with_closures(partners: Sequence[Rows], closures: Sequence[Closure]) -> list[Rows]:

@@ -132,6 +132,19 @@ class PoseGraph:
     def _solution(self, poses: Array, wheels: Array, weights: tuple[Array, Array]) -> Solution:
         return Solution(poses, wheels, self._closure_chi2(poses), *weights)
 
+    def cost(self, solution: Solution) -> float:
+        """Return twice the negative log likelihood of a solution: what `solve` makes least."""
+        poses, wheels = solution.poses, solution.wheels
+        of_anchors = self.anchors.chi2(poses)
+        of_anchors = np.where(self.anchors.doubtful, _robust_loss(of_anchors), of_anchors)
+        of_wheels = wheels / np.array([HEADING_BIAS_SIGMA, TURN_SCALE_SIGMA])
+        return float(
+            _corrected_chi2(self.odometry, wheels, poses).sum()
+            + (of_wheels**2).sum()
+            + _robust_loss(self._closure_chi2(poses)).sum()
+            + of_anchors.sum()
+        )
+
     def covariances(self, solution: Solution) -> Array:
         """Return the covariances (n, 3, 3) of the poses, relative to what holds the graph."""
         normal, _ = self._normal_equations(
@@ -168,6 +181,11 @@ class PoseGraph:
         return system.assembled()
 
 
+def _robust_loss(chi2: Array) -> Array:
+    """Return Geman and McClure's loss."""
+    return np.asarray(INLIER_CHI2 * chi2 / (INLIER_CHI2 + chi2))
+
+
 class Problem:
     """Poses (n, 3) of all keyframes, of which the graph holds those in `rows`; from `start`."""
 
@@ -197,6 +215,11 @@ class Problem:
         poses = self.start.copy()
         poses[self.rows] = found.poses
         return replace(found, poses=poses)
+
+    def cost(self, edges: OdometryEdges, closures: Sequence[Closure]) -> float:
+        """Return twice the negative log likelihood of the solution."""
+        graph = self._graph(edges, closures)
+        return graph.cost(graph.solve(self.start[self.rows]))
 
     def covariances(self, edges: OdometryEdges, closures: Sequence[Closure], poses: Array) -> Array:
         """Return covariances (n, 3, 3) at given poses (n, 3), NaN for what is not kept."""
