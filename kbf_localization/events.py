@@ -10,6 +10,7 @@ class Event(str, Enum):
     UNRECOGNIZED_IMAGE = "unrecognized_image"
     FROZEN_IMAGE = "frozen_image"
     IMAGE_DISCONTINUITY = "image_discontinuity"
+    LANDMARKS_CONTRADICT = "landmarks_contradict"
     CAMERA_TURNED = "camera_turned"
     UPDATE_NOT_POSITIVE = "update_not_positive"
     PREDICTION_OFF_MAP = "prediction_off_map"

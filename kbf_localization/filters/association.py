@@ -19,6 +19,7 @@ from kbf_localization.filters.hypothesis import (
     Hypothesis,
     MeasuredPose,
     agreement,
+    contradicts,
     from_fix,
     innovation,
     is_sound,
@@ -91,17 +92,31 @@ class Association:
         ratio = log_ratio(self.fix)
         return ratio if ratio >= 0.0 else min(ratio + self.agreement, 0.0)
 
+    @property
+    def contradicted(self) -> bool:
+        """Tell whether landmarks speak for another pose, which the hypothesis cannot take on."""
+        return (
+            self.fix is not None
+            and log_ratio(self.fix) > 0.0
+            and contradicts(self.hypothesis, self.fix)
+        )
+
     def evidence(self, floor: float = 0.0) -> float:
         """Return the larger log-likelihood ratio, by the whole image or by landmarks."""
         whole = self.log_ratio(floor)
-        return whole if self.fix is None else max(whole, self._fitting_ratio)
+        if self.fix is None or self.contradicted:
+            return whole
+        return max(whole, self._fitting_ratio)
 
     @property
     def confirms(self) -> bool:
         """Tell whether the image fits at the hypothesis: by landmarks, or by the map's images.
 
-        It does not where the map shows nothing of the place, whatever the likelihood ratio.
+        It does not where landmarks contradict, nor where the map shows nothing of the place,
+        whatever the likelihood ratio.
         """
+        if self.contradicted:
+            return False
         if self.fix is not None and self._fitting_ratio >= 0.0:
             return True
         return self.posterior.coverage > MIN_CONFIRMING_COVERAGE and self.log_odds > 0.0

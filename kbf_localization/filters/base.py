@@ -59,7 +59,8 @@ class Confidence:
     "elsewhere", `min_evidence` its 0.5 % quantile at right poses, `max_sigma_m` the position's
     standard deviation up to which a pose identifies the place. `confirmed` tells whether this image
     fits at the pose, so that it measures it; without one, odometry alone carries the pose on.
-    `interrupted` tells that the image neither fits there nor continues the previous image,
+    `interrupted` tells that the image neither fits there nor continues the previous image, or that
+    landmarks contradict the pose,
     `verified` that landmarks have measured the pose if the map has any there: words alone may take
     a place for another.
     """

@@ -227,15 +227,26 @@ def agreement(component: Hypothesis, fix: LandmarkFix, scales: Array) -> float:
     return max(found, 0.0) if np.isfinite(found) else 0.0
 
 
+def contradicts(component: Hypothesis, fix: LandmarkFix) -> bool:
+    """Tell whether a fix is beyond the component's gate and may not re-anchor it either.
+
+    Many inliers re-anchor a component no farther than the robot has driven since landmarks last
+    agreed: wheels that slip err by no more, but scenery repeats.
+    """
+    residual, _, squared = innovation(component, fix)
+    if squared <= GATE_MAHALANOBIS:
+        return False
+    reach = max(component.since_landmarks_m, MIN_REANCHOR_REACH_M)
+    return fix.inliers < REANCHOR_INLIERS or not float(np.hypot(*residual[:2])) <= reach
+
+
 def landmark_update(
     component: Hypothesis, fix: LandmarkFix, reanchor: bool = True
 ) -> tuple[Hypothesis, float] | None:
     """Return the component after a Kalman step by a fix, with the innovation's mean square.
 
-    None where the fix is not used. One beyond the gate with many inliers may re-anchor the
-    component: its covariance is inflated until the fix is within reach. It does not where it is
-    farther away than the robot has driven since landmarks last agreed: wheels that slip err by no
-    more, but scenery repeats.
+    None where the fix is not used. One beyond the gate that does not contradict may `reanchor` the
+    component: its covariance is inflated until the fix is within reach.
     """
     if not is_sound(fix):
         return None
@@ -244,9 +255,7 @@ def landmark_update(
         return None
     covariance = component.state_covariance
     if squared > GATE_MAHALANOBIS:
-        reach = max(component.since_landmarks_m, MIN_REANCHOR_REACH_M)
-        too_far = float(np.hypot(*residual[:2])) > reach
-        if fix.inliers < REANCHOR_INLIERS or too_far or not reanchor:
+        if contradicts(component, fix) or not reanchor:
             return None
         covariance = covariance.copy()
         covariance[:3, :3] += (squared / 4.0) * component.covariance

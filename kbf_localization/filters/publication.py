@@ -66,7 +66,7 @@ class Publisher:
         self._selector = EstimateSelector()
         self._mount = MountMonitor()
         self._published: Hypothesis | None = None
-        self._confirmed, self._repeated_travel = False, 0.0
+        self._confirmed, self._contradicted, self._repeated_travel = False, False, 0.0
 
     @property
     def number(self) -> int | None:
@@ -107,11 +107,13 @@ class Publisher:
             self._confirmed &= self._repeated_travel < VIEW_CORRELATION_LENGTH
             return
         self._repeated_travel = 0.0
-        self._confirmed = self._published is not None and any(
-            item.confirms
+        published = [
+            item
             for item in seen.everywhere
-            if item.hypothesis.number == self._published.number
-        )
+            if self._published is not None and item.hypothesis.number == self._published.number
+        ]
+        self._confirmed = any(item.confirms for item in published)
+        self._contradicted = any(item.contradicted for item in published)
 
     def estimate(
         self, belief: KernelBelief, seen: SeenNow, odometry_broken: bool, record: Step
@@ -132,7 +134,7 @@ class Publisher:
             highest_weight_pose=published.pose if heaviest is None else self._poses[heaviest],
             weights=weights,
             evidence=self._selector.evidence,
-            events=_events(seen.continuity, measured or seen.best_fit >= 0.0, self._mount.turned),
+            events=self._events(seen, recognized=measured or seen.best_fit >= 0.0),
             whole_covariance=belief.covariance(
                 published.pose, self._null_covariance(published.pose)
             ),
@@ -143,8 +145,8 @@ class Publisher:
                 min_evidence=self._min_evidence,
                 max_sigma_m=MAX_SIGMA * self._distance_m,
                 confirmed=self._confirmed,
-                interrupted=seen.continuity.discontinuity > MIN_DISCONTINUITY
-                and not self._confirmed,
+                interrupted=self._contradicted
+                or (seen.continuity.discontinuity > MIN_DISCONTINUITY and not self._confirmed),
                 verified=bool(np.isfinite(published.since_landmarks_m))
                 or not seen.unmeasured(published.number),
             ),
@@ -171,21 +173,21 @@ class Publisher:
             return 0.0
         return belief.agreement(published)
 
+    def _events(self, seen: SeenNow, recognized: bool) -> tuple[Event, ...]:
+        """Return what is wrong with the image."""
+        departures = {
+            Event.CAMERA_TURNED: self._mount.turned,
+            Event.FROZEN_IMAGE: seen.continuity.frozen,
+            Event.UNRECOGNIZED_IMAGE: not (seen.continuity.frozen or recognized),
+            Event.IMAGE_DISCONTINUITY: seen.continuity.discontinuity > MIN_DISCONTINUITY,
+            Event.LANDMARKS_CONTRADICT: self._contradicted,
+        }
+        return tuple(event for event, departs in departures.items() if departs)
+
     def _null_covariance(self, pose: Array) -> Array:
         """Return the second moment (3, 3) of the map's poses round `pose`, axis by axis."""
         spread = self._variance + (self._centre - pose[:2]) ** 2
         return np.diag((*np.maximum(spread, self._distance_m**2), np.pi**2 / 3.0))
-
-
-def _events(continuity: Continuity, recognized: bool, turned: bool) -> tuple[Event, ...]:
-    events = [Event.CAMERA_TURNED] if turned else []
-    if continuity.frozen:
-        events.append(Event.FROZEN_IMAGE)
-    elif not recognized:
-        events.append(Event.UNRECOGNIZED_IMAGE)
-    if continuity.discontinuity > MIN_DISCONTINUITY:
-        events.append(Event.IMAGE_DISCONTINUITY)
-    return tuple(events)
 
 
 def _weights_on_map(belief: KernelBelief, seen: Sequence[Association]) -> Weights:

@@ -173,6 +173,8 @@ class StateReport:
         events = () if last is None else last.estimate.events
         if Event.FROZEN_IMAGE in events:
             return "the camera repeats one image"
+        if Event.LANDMARKS_CONTRADICT in events:
+            return "landmarks measure another pose"
         if Event.UNRECOGNIZED_IMAGE in events:
             return "images are not recognized"
         return "the map shows nothing of what the camera sees"

@@ -11,6 +11,7 @@ from kbf_localization.filters.hypothesis import (
     Hypothesis,
     MeasuredPose,
     agreement,
+    contradicts,
     from_fix,
     landmark_update,
     log_ratio,
@@ -72,6 +73,7 @@ def test_a_fix_farther_away_than_the_robot_has_driven_since_the_last_is_a_copy(d
         moved = moved.predict(np.array([0.1 * driven, 0.0, 0.0]), np.full(3, 1e-6), 1.0)
     copy = Fix(moved.pose + np.array([2.0, 0.0, 0.0]), covariance, 500)
     assert (landmark_update(moved, copy) is not None) == used
+    assert contradicts(moved, copy) != used
 
 
 def test_after_an_unknown_motion_a_fix_may_be_anywhere():

@@ -141,6 +141,30 @@ def test_a_fix_that_contradicts_the_hypothesis_does_not_speak_for_it():
     assert measured(1, -2.0, offset=1.01 * gate).landmark_ratio == pytest.approx(-2.0)
 
 
+@pytest.mark.parametrize(
+    ("driven_m", "ratio", "contradicted"), [(2.9, 2.0, True), (3.1, 2.0, False), (2.9, -2.0, False)]
+)
+def test_landmarks_of_a_pose_beyond_what_the_robot_has_driven_contradict(
+    driven_m, ratio, contradicted
+):
+    """Three metres away; few landmarks that fit there contradict nothing."""
+    item = replace(association(1, 1.0, 5.0), fix=Fix(np.array([3.0, 0.0, 0.0]), np.eye(3) * 1e-4))
+    near = replace(item.hypothesis, since_landmarks_m=driven_m).corrected(
+        np.zeros((6, 3)), np.eye(6) * 0.01, np.zeros(3), np.eye(3) * 1e-4
+    )
+    item = replace(item, hypothesis=near, fix=replace(item.fix, log_likelihood_ratio=ratio))
+    assert item.contradicted == contradicted
+    assert item.confirms != contradicted
+    assert item.evidence() == pytest.approx(5.0)
+
+
+def test_evidence_of_landmarks_that_contradict_is_none():
+    sure = replace(hypothesis(1, 0.5), since_landmarks_m=0.5)
+    item = replace(measured(1, 4.0, offset=5.0), log_odds=-1.0, hypothesis=sure)
+    assert item.contradicted and item.evidence() == pytest.approx(-1.0)
+    assert measured(1, 4.0).evidence() == pytest.approx(4.0)
+
+
 def test_places_whose_landmarks_fit_keep_their_odds():
     seen = [measured(1, 4.0), measured(2, 1.5), measured(3, -2.0), association(4, 1.0, 3.0)]
     np.testing.assert_allclose(landmark_ratios(seen), [4.0, 4.0, -2.0, 0.0])

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from kbf_localization.events import Event
 from kbf_localization.filters.hypothesis import Continuity, Hypothesis
 from kbf_localization.filters.kernel_belief import KernelBelief
 from kbf_localization.filters.publication import Publisher, SeenNow
@@ -68,6 +69,7 @@ def looked_for_in_vain(component):
         unmeasured=True,
         fix=None,
         confirms=True,
+        contradicted=False,
         evidence=lambda floor: 2.0,
     )
 
@@ -87,3 +89,17 @@ def test_a_pose_is_verified_once_landmarks_that_the_map_has_there_measured_it(
 
 def test_where_no_landmarks_are_looked_for_a_pose_needs_none():
     assert said(belief_of(0.95)).confidence.verified
+
+
+def test_landmarks_that_contradict_the_pose_interrupt_its_confirmation():
+    belief = belief_of(0.95)
+    item = looked_for_in_vain(belief.components[0])
+    for contradicted in (False, True):
+        item.confirms, item.contradicted = not contradicted, contradicted
+        publisher = Publisher(CALIBRATION, POSES)
+        seen = SeenNow((item,), (), 2.0, STEADY)
+        publisher.update(belief, seen, MOTION, 0.1, 1.0)
+        estimate = publisher.estimate(belief, seen, False, None)
+        assert estimate.confidence.confirmed != contradicted
+        assert estimate.confidence.interrupted == contradicted
+        assert (Event.LANDMARKS_CONTRADICT in estimate.events) == contradicted
