@@ -38,7 +38,8 @@ pose given by hand alone |
 | `tracking` | images confirm the pose | sent |
 | `degraded` | odometry alone carries a tracked pose: for `degraded_after_seconds` or \
 `degraded_after_travel` no image comes, or none that confirms it (off the map, not recognized, \
-repeated); or the transform is withheld | sent until the limits below |
+repeated), or at once, landmarks measure another pose; or the transform is withheld \
+| sent until the limits below |
 | `lost` | images contradict the pose; its covariance is widened | not sent |
 
 `status`, `/diagnostics` (a warning while degraded), the live page and the marker `state` in RViz
@@ -108,9 +109,10 @@ has both as `camera` and `camera_mount`. What is missing or cannot be used is ta
 - A camera upside down on a map of an upright one, or the reverse, is named: its images match
   nothing.
 - `camera_pitch_deg` (down) and `camera_roll_deg` (clockwise) in `status` are those of the last
-  image against the map's, where landmarks measure it. Beyond 1°, and 3 standard deviations of the
-  map's own images, they are a warning: it is less than the truth, and beyond 4° landmarks of a map
-  of a level camera match nothing.
+  image against the map's, where landmarks show them. Beyond 1°, and 3 standard deviations of the
+  map's own images, they are a warning. They are measured apart from the pose, which allows for a
+  tilt as large as the map's images have: on a map of a level camera a pitch costs 1.7 cm a degree
+  (of a camera 1.1 m high) and no pose is measured beyond 5°, or beyond 2° of roll.
 
 ## Raw images
 
@@ -157,10 +159,11 @@ programs: smaller images from the camera (the map's own size suffices, `kbf map 
 `max_image_rate`, above which images are not even decoded.
 
 `kbf bench node` has a stand-in for a small computer: a process that is stopped for half of the time
-(10 ms of 20 ms), a map of 320×240 images. Beside a load of 9 on two cores, a camera of 10 Hz with
-odometry at 50 Hz got 9.6 poses a second (287 of 300 images; 69 ms from image to pose, 95 %: 184 ms)
-at 34 % of a core, a camera of 30 Hz with `max_image_rate: 10.0` 9.9. So, on a computer with half
-the speed of one such core: 320×240, and `max_image_rate: 10.0`.
+(10 ms of 20 ms), a map of 320×240 images. On a quiet machine a camera of 10 Hz with odometry at
+50 Hz got 10 poses a second (19 ms from image to pose, 95 %: 30 ms) at 12.5 % of a core, a camera of
+30 Hz with `max_image_rate: 10.0` 9.9 at 11.5 %. Beside a load of 9 on two slower cores it was 9.6
+(287 of 300 images; 69 ms, 95 %: 184 ms) at 34 %, and 9.9. So, on a computer with half the speed of
+such a core: 320×240, and `max_image_rate: 10.0`.
 
 ## Standing still
 
