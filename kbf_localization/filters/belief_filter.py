@@ -239,13 +239,18 @@ class BeliefFilter:
         continuity: Continuity,
         everything: bool,
     ) -> tuple[Association, ...]:
-        """Return what the image says round the heaviest and the published, or `everything`."""
+        """Return what the image says round the heaviest and the published, or `everything`.
+
+        Where weights are compared, landmarks measure every place that matters: copies of a place
+        that are not looked at would lose to those that are.
+        """
         if continuity.frozen:
             return ()
         found = []
         ranked = sorted(belief.components, key=lambda component: -component.log_weight)
         for rank, item in enumerate(ranked):
-            heavy = rank < MAX_MEASURED and item.probability > MIN_MEASURED_PROBABILITY
+            likely = item.probability > MIN_MEASURED_PROBABILITY
+            heavy = likely and (everything or rank < MAX_MEASURED)
             if not (everything or heavy or item.number == self._publisher.number):
                 continue
             found.append(self._associator.associate(item, observation, by_landmarks=heavy))

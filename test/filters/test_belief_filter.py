@@ -168,6 +168,31 @@ def test_a_confirmed_pose_that_landmarks_measure_is_searched_for_nowhere_else(
     assert set(matched[30:]) == {1}
 
 
+class SameEverywhere(SeenLandmarks):
+    """An image whose landmarks fit wherever they are looked for."""
+
+    def landmark_fix(self, rows, pose, covariance):
+        return Fix(pose.copy(), np.diag([0.01, 0.01, 0.005]) ** 2, 120, 4.0)
+
+
+def test_places_whose_landmarks_fit_alike_keep_their_odds_however_many_there_are(
+    world_map, world_drive
+):
+    """Also those that are not among the four heaviest, which every image measures."""
+    pose_filter, found = BeliefFilter(world_map), []
+    for index, view in enumerate(world_drive.views[:8]):
+        motion = None if index == 0 else world_drive.motions[index - 1]
+        found.append(pose_filter.step(motion, SameEverywhere(world_map, view)))
+    before, after = (
+        {item.number: np.log(item.probability) for item in estimate.hypotheses}
+        for estimate in (found[0], found[-1])
+    )
+    likely = [number for number, log_weight in before.items() if log_weight > np.log(0.01)]
+    assert len(likely) > 4 and set(likely) <= set(after)
+    # What merges with another gains; nothing loses half of its probability.
+    assert min(after[number] - before[number] for number in likely) > -np.log(2.0)
+
+
 def test_landmarks_give_centimetres(world_map, world_drive):
     found = run_with_landmarks(world_map, world_drive, 60)
     assert not any(Event.CAMERA_TURNED in estimate.events for estimate in found)
