@@ -56,6 +56,7 @@ COPIES, COPY_DISTANCE_M = 3, 100.0
 
 CORRIDORS = {
     "corridor_start": "corridor of equal panels, start in it",
+    "corridor_door": "corridor of equal panels, start at its door",
     "corridor_driven_in": "corridor of equal panels, driven in",
 }
 WORLDS = {
@@ -179,7 +180,8 @@ def make_world(
     if world in CORRIDORS:
         drive = pool.drive(training_drives)
         x = _truth(drive)[:, 0]
-        drive = starting_inside(drive, x > DOOR_M if world == "corridor_driven_in" else x < DEEP_M)
+        starts = {"start": x < DEEP_M, "door": x < DOOR_M, "driven_in": x > DOOR_M}
+        drive = starting_inside(drive, starts[world.removeprefix("corridor_")])
         # Where the robot has seen nothing but the corridor since it started.
         deep = np.logical_and.accumulate(_truth(drive)[:, 0] < DEEP_M)
         return pool.map_of(rows, POSES, "coverage", seed), drive, deep
