@@ -14,14 +14,12 @@ from scipy.special import expit
 
 from kbf_localization.arrays import Array, Rows
 from kbf_localization.filters.hypothesis import (
-    GATE_MAHALANOBIS,
     LANDMARK_ROWS,
     Hypothesis,
     MeasuredPose,
     agreement,
     contradicts,
     from_fix,
-    innovation,
     is_sound,
     landmark_update,
     log_ratio,
@@ -75,15 +73,15 @@ class Association:
         """Return the log-likelihood ratio of the landmarks against elsewhere, 0 without a fix.
 
         Few landmarks speak against a place as far as the map covers it, and as they do not agree
-        with the hypothesis. A fix that contradicts the predicted pose does not speak for it.
+        with the hypothesis. A fix that contradicts it does not speak for it; one that re-anchors it
+        does: of copies of a place, the gate would else choose by chance.
         """
         if self.fix is None:
             return 0.0
         ratio = self._fitting_ratio
         if ratio < 0.0:
             return self.information * ratio
-        squared = innovation(self.hypothesis, self.fix)[2]
-        return ratio if squared <= GATE_MAHALANOBIS else 0.0
+        return 0.0 if contradicts(self.hypothesis, self.fix) else ratio
 
     @property
     def _fitting_ratio(self) -> float:

@@ -134,11 +134,18 @@ def test_few_landmarks_speak_against_a_place_as_far_as_the_map_covers_it():
     assert association(1, 1.0, 5.0).landmark_ratio == 0.0
 
 
-def test_a_fix_that_contradicts_the_hypothesis_does_not_speak_for_it():
+@pytest.mark.parametrize(("driven_m", "speaks"), [(0.5, 0.0), (10.0, 2.0)])
+def test_a_fix_beyond_the_gate_speaks_for_the_hypothesis_that_it_may_re_anchor(driven_m, speaks):
     gate = float(np.sqrt(GATE_MAHALANOBIS))
-    assert measured(1, 2.0, offset=0.99 * gate).landmark_ratio == pytest.approx(2.0)
-    assert measured(1, 2.0, offset=1.01 * gate).landmark_ratio == 0.0
-    assert measured(1, -2.0, offset=1.01 * gate).landmark_ratio == pytest.approx(-2.0)
+
+    def ratio(log_likelihood_ratio, offset):
+        item = measured(1, log_likelihood_ratio, offset=offset)
+        driven = replace(item.hypothesis, since_landmarks_m=driven_m)
+        return replace(item, hypothesis=driven).landmark_ratio
+
+    assert ratio(2.0, 0.99 * gate) == pytest.approx(2.0)
+    assert ratio(2.0, 1.01 * gate) == pytest.approx(speaks)
+    assert ratio(-2.0, 1.01 * gate) == pytest.approx(-2.0)
 
 
 @pytest.mark.parametrize(
