@@ -193,7 +193,8 @@ LANDMARK_ROWS = 4
 """The heaviest map images whose landmarks are matched with the camera's image."""
 
 MAX_MEASURED, MIN_MEASURED_PROBABILITY = 4, 1e-3
-"""Components that landmarks measure at an image: the heaviest, above a probability."""
+"""Components that landmarks measure at an image: the heaviest, above a probability; at a kernel
+step all above it."""
 
 
 def log_ratio(fix: LandmarkFix) -> float:
