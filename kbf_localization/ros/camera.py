@@ -16,8 +16,8 @@ from kbf_localization.errors import ParameterError
 from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate
 from kbf_localization.localization import Localizer
-from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.transforms import MountLookup, MountTransform
+from kbf_localization.sanitize import SanitizingLogger
 from kbf_localization.vision.camera import Mount
 from kbf_localization.vision.camera.camera_info import (
     camera_from_info,

@@ -18,8 +18,8 @@ from kbf_localization.arrays import Array
 from kbf_localization.events import Event
 from kbf_localization.geometry import position_sigma
 from kbf_localization.localization import Localization, Localizer, State
-from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.timeline import CameraRhythm, StampOffset
+from kbf_localization.sanitize import SanitizingLogger
 
 _UNKNOWN = np.full(4, np.nan)
 _MAX_OFFSET_S = 0.3

@@ -30,7 +30,7 @@ from rclpy.subscription import Subscription
 from rclpy.timer import Timer
 
 from kbf_localization.limits import shortened
-from kbf_localization.ros.sanitizing_logger import SanitizingLogger
+from kbf_localization.sanitize import SanitizingLogger
 
 logger = logging.getLogger(__name__)
 

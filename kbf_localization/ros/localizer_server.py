@@ -36,7 +36,6 @@ from kbf_localization.ros.conversions import (
 )
 from kbf_localization.ros.diagnostics import ImageHealth, Latency, Rate, StateReport
 from kbf_localization.ros.lifecycle import SafeLifecycleNode
-from kbf_localization.ros.sanitizing_logger import SanitizingLogger
 from kbf_localization.ros.startup import localizer_settings
 from kbf_localization.ros.subscription_reader import (
     ImageWorker,
@@ -46,6 +45,7 @@ from kbf_localization.ros.subscription_reader import (
 )
 from kbf_localization.ros.timeline import RateLimit, Timeline
 from kbf_localization.ros.transforms import TransformChain
+from kbf_localization.sanitize import SanitizingLogger
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 import pytest
 from rclpy.logging import get_logger
 
-from kbf_localization.ros.sanitizing_logger import SanitizingLogger
+from kbf_localization.sanitize import SanitizingLogger
 
 
 def test_the_log_shows_control_characters(capfd: pytest.CaptureFixture[str]) -> None:
