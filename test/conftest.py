@@ -32,6 +32,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
+# Read where messages are first imported, which conftest.py of test/ros does before any hook.
+os.environ["ROS_PYTHON_CHECK_FIELDS"] = "1"
+
 # What commands print must not depend on the terminal that the tests run in.
 os.environ["COLUMNS"] = "200"
 
@@ -88,7 +91,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(
         ROS_DOMAIN_ID=str(domain),
         ROS_AUTOMATIC_DISCOVERY_RANGE="LOCALHOST",
-        ROS_PYTHON_CHECK_FIELDS="1",
         ROS_LOG_DIR=logs.name,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy  # loads its parts at first use: the node does not need the optimizer
 
 from kbf_localization.arrays import Flags
 from kbf_localization.pose_graph.anchors import (
@@ -90,7 +90,9 @@ def likely_scale(
         costs[scale] = problem.cost(edges.scaled(scale), alone) + prior
         return costs[scale]
 
-    found = minimize_scalar(cost, bounds=SCALES, method="bounded", options={"xatol": SCALE_STEP})
+    found = scipy.optimize.minimize_scalar(
+        cost, bounds=SCALES, method="bounded", options={"xatol": SCALE_STEP}
+    )
     best = float(found.x)
     # Of a Gaussian, the cost grows by one at one standard deviation.
     rise = 0.5 * (cost(best - KNOWN_SIGMA) + cost(best + KNOWN_SIGMA)) - float(found.fun)

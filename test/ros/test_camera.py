@@ -261,7 +261,7 @@ def test_calibration_and_mount_reach_the_localizer_and_the_status() -> None:
 
 def test_rectified_images_take_the_projection() -> None:
     calibrated, info = Calibrated(), camera_info()
-    info.p = [100.0, 0, 79.5, 0, 0, 100.0, 59.5, 0, 0, 0, 1.0, 0]
+    info.p = [100.0, 0.0, 79.5, 0.0, 0.0, 100.0, 59.5, 0.0, 0.0, 0.0, 1.0, 0.0]
     calibrated.calibration.expect_images("/camera/image_rect")
     calibrated.calibration.monitor.on_info(info)
     camera, _ = calibrated.cameras[-1]
