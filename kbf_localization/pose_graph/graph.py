@@ -173,11 +173,10 @@ class PoseGraph:
     def _normal_equations(
         self, poses: Array, wheels: Array, weights: tuple[Array, Array]
     ) -> tuple[csc_matrix, Array]:
-        size = 3 * self.nodes + 2 * self.drives
-        system = System(size)
-        add_edges(system, self.closures, self.closures.motions, poses, weights[0])
-        add_odometry(system, self.odometry, poses, wheels, self.nodes * 3)
-        add_anchors(system, self.anchors.weighted(weights[1]), poses)
+        system = NormalEquations(self.nodes, self.drives, stride=3)
+        system.add_edges(self.closures, poses, weights[0])
+        system.add_odometry(self.odometry, poses, wheels)
+        system.add_anchors(self.anchors.weighted(weights[1]), poses)
         return system.assembled()
 
 
@@ -251,40 +250,6 @@ class Problem:
         return Problem(self.drives, self.rows, settled, self.start)
 
 
-class System:
-    """Collects blocks of sparse normal equations."""
-
-    def __init__(self, size: int) -> None:
-        self._rows: list[Rows] = []
-        self._columns: list[Rows] = []
-        self._values: list[Array] = []
-        self.size, self.gradient = size, np.zeros(size)
-
-    def add(self, unknowns: Rows, jacobians: Array, residuals: Array) -> None:
-        """Add m whitened residuals (m, r) with jacobians (m, r, u) by `unknowns` (m, u)."""
-        if len(unknowns):
-            self.add_block(
-                unknowns,
-                np.einsum("mra,mrb->mab", jacobians, jacobians),
-                np.einsum("mra,mr->ma", jacobians, residuals),
-            )
-
-    def add_block(self, unknowns: Rows, normal: Array, gradient: Array) -> None:
-        """Add blocks (m, u, u) and gradients (m, u) of `unknowns` (m, u)."""
-        count = unknowns.shape[1]
-        self._rows.append(np.repeat(unknowns, count, axis=1).ravel())
-        self._columns.append(np.tile(unknowns, (1, count)).ravel())
-        self._values.append(normal.ravel())
-        np.add.at(self.gradient, unknowns, gradient)
-
-    def assembled(self) -> tuple[csc_matrix, Array]:
-        rows, columns = np.concatenate(self._rows), np.concatenate(self._columns)
-        values = np.concatenate(self._values)
-        return coo_matrix((values, (rows, columns)), shape=(self.size, self.size)).tocsc(), (
-            self.gradient
-        )
-
-
 def residuals_of(
     first: Rows, second: Rows, motions: Array, poses: Array
 ) -> tuple[Array, Array, Array]:
@@ -309,58 +274,96 @@ def chi2_of(edges: Edges, poses: Array) -> Array:
     return np.asarray((white**2).sum(axis=1))
 
 
-def add_edges(
-    system: System, edges: Edges, motions: Array, poses: Array, weights: Array, stride: int = 3
-) -> None:
-    """Add edges between nodes whose unknowns are `stride` apart."""
-    residual, by_first, by_second = residuals_of(edges.first, edges.second, motions, poses)
-    white = edges.whitening * np.sqrt(weights)[:, None, None]
-    jacobian = white @ np.concatenate((by_first, by_second), axis=2)
-    system.add(
-        np.concatenate((_unknowns(edges.first, stride), _unknowns(edges.second, stride)), axis=1),
-        jacobian,
-        np.einsum("mij,mj->mi", white, residual),
-    )
+class NormalEquations:
+    """Collects sparse normal equations of poses and of the wheels' errors, which follow them.
 
+    The unknowns of the `nodes` are `stride` apart, each node's pose (3,) first; those of the
+    `drives` are two each.
+    """
 
-def add_odometry(
-    system: System,
-    edges: OdometryEdges,
-    poses: Array,
-    wheels: Array,
-    wheels_at: int,
-    weights: Array | None = None,
-    stride: int = 3,
-) -> None:
-    """Add odometry edges, and the priors of the wheels' errors, whose unknowns follow."""
-    motions = edges.corrected(wheels)
-    residual, by_first, by_second = residuals_of(edges.first, edges.second, motions, poses)
-    white = edges.whitening
-    if weights is not None:
-        white = white * np.sqrt(weights)[:, None, None]
-    jacobian = white @ np.concatenate((by_first, by_second, edges.by_wheels(wheels)), axis=2)
-    unknowns = np.concatenate(
-        (
-            _unknowns(edges.first, stride),
-            _unknowns(edges.second, stride),
-            wheels_at + 2 * edges.drive[:, None] + np.arange(2),
-        ),
-        axis=1,
-    )
-    system.add(unknowns, jacobian, np.einsum("mij,mj->mi", white, residual))
-    precision = np.array([1.0 / HEADING_BIAS_SIGMA, 1.0 / TURN_SCALE_SIGMA])
-    own = wheels_at + np.arange(wheels.size)[:, None]
-    spread = np.tile(precision, len(wheels))[:, None]
-    system.add(own, spread[:, :, None], spread * wheels.reshape(-1, 1))
+    def __init__(self, nodes: int, drives: int, stride: int) -> None:
+        self._rows: list[Rows] = []
+        self._columns: list[Rows] = []
+        self._values: list[Array] = []
+        self._wheels_at, self._stride = stride * nodes, stride
+        self._size = self._wheels_at + 2 * drives
+        self._gradient = np.zeros(self._size)
 
+    def add(self, unknowns: Rows, jacobians: Array, residuals: Array) -> None:
+        """Add m whitened residuals (m, r) with jacobians (m, r, u) by `unknowns` (m, u)."""
+        if len(unknowns):
+            self.add_block(
+                unknowns,
+                np.einsum("mra,mrb->mab", jacobians, jacobians),
+                np.einsum("mra,mr->ma", jacobians, residuals),
+            )
 
-def add_anchors(system: System, anchors: Anchors, poses: Array, stride: int = 3) -> None:
-    """Add priors of poses."""
-    if len(anchors.rows):
-        away = anchors.away(poses)
-        precision = 1.0 / anchors.sigmas
-        jacobian = precision[:, :, None] * np.eye(3)
-        system.add(_unknowns(anchors.rows, stride), jacobian, precision * away)
+    def add_block(self, unknowns: Rows, normal: Array, gradient: Array) -> None:
+        """Add blocks (m, u, u) and gradients (m, u) of `unknowns` (m, u)."""
+        count = unknowns.shape[1]
+        self._rows.append(np.repeat(unknowns, count, axis=1).ravel())
+        self._columns.append(np.tile(unknowns, (1, count)).ravel())
+        self._values.append(normal.ravel())
+        np.add.at(self._gradient, unknowns, gradient)
+
+    def add_edges(self, edges: Edges, poses: Array, weights: Array) -> None:
+        """Add edges between nodes at `poses` (n, 3), with information times `weights` (m,)."""
+        residual, by_first, by_second = residuals_of(
+            edges.first, edges.second, edges.motions, poses
+        )
+        white = edges.whitening * np.sqrt(weights)[:, None, None]
+        jacobian = white @ np.concatenate((by_first, by_second), axis=2)
+        unknowns = np.concatenate((self._poses(edges.first), self._poses(edges.second)), axis=1)
+        self.add(unknowns, jacobian, np.einsum("mij,mj->mi", white, residual))
+
+    def add_odometry(
+        self, edges: OdometryEdges, poses: Array, wheels: Array, weights: Array | None = None
+    ) -> None:
+        """Add odometry edges, and the priors of the wheels' errors (d, 2)."""
+        motions = edges.corrected(wheels)
+        residual, by_first, by_second = residuals_of(edges.first, edges.second, motions, poses)
+        white = edges.whitening
+        if weights is not None:
+            white = white * np.sqrt(weights)[:, None, None]
+        jacobian = white @ np.concatenate((by_first, by_second, edges.by_wheels(wheels)), axis=2)
+        unknowns = np.concatenate(
+            (
+                self._poses(edges.first),
+                self._poses(edges.second),
+                self._wheels_at + 2 * edges.drive[:, None] + np.arange(2),
+            ),
+            axis=1,
+        )
+        self.add(unknowns, jacobian, np.einsum("mij,mj->mi", white, residual))
+        precision = np.array([1.0 / HEADING_BIAS_SIGMA, 1.0 / TURN_SCALE_SIGMA])
+        own = self._wheels_at + np.arange(wheels.size)[:, None]
+        spread = np.tile(precision, len(wheels))[:, None]
+        self.add(own, spread[:, :, None], spread * wheels.reshape(-1, 1))
+
+    def add_anchors(self, anchors: Anchors, poses: Array) -> None:
+        """Add priors of poses."""
+        if len(anchors.rows):
+            away = anchors.away(poses)
+            precision = 1.0 / anchors.sigmas
+            jacobian = precision[:, :, None] * np.eye(3)
+            self.add(self._poses(anchors.rows), jacobian, precision * away)
+
+    def add_attitudes(self, states: Array) -> None:
+        """Add priors of the height, pitch and roll of states (n, 6)."""
+        precision = 1.0 / np.array(ATTITUDE_SIGMA)
+        unknowns = STATES * np.arange(len(states))[:, None] + np.arange(3, STATES)
+        jacobian = np.broadcast_to(np.diag(precision), (len(states), 3, 3))
+        self.add(unknowns, jacobian, states[:, 3:] * precision)
+
+    def assembled(self) -> tuple[csc_matrix, Array]:
+        """Return the sparse normal matrix and the gradient."""
+        rows, columns = np.concatenate(self._rows), np.concatenate(self._columns)
+        values = np.concatenate(self._values)
+        shape = self._size, self._size
+        return coo_matrix((values, (rows, columns)), shape=shape).tocsc(), self._gradient
+
+    def _poses(self, nodes: Rows) -> Rows:
+        return _unknowns(nodes, self._stride)
 
 
 def _unknowns(nodes: Rows, stride: int) -> Rows:
@@ -431,7 +434,7 @@ def adjust_with_odometry(
     points = [group.points for group in groups]
     images = [(group.images[:, None] * STATES + np.arange(STATES)).ravel() for group in groups]
     for factor in ANNEALING:
-        system = System(STATES * len(states) + wheels.size)
+        system = NormalEquations(len(states), len(wheels), stride=STATES)
         parts = [
             eliminate(
                 states[group.images],
@@ -447,9 +450,9 @@ def adjust_with_odometry(
             system.add_block(unknowns[None], part.normal[None], part.gradient[None])
         poses = states[:, :3]
         robust = 1.0 / (1.0 + _corrected_chi2(odometry, wheels, poses) / ODOMETRY_CAUCHY**2)
-        add_odometry(system, odometry, poses, wheels, STATES * len(states), robust, STATES)
-        add_anchors(system, anchors, poses, STATES)
-        _add_attitudes(system, states)
+        system.add_odometry(odometry, poses, wheels, robust)
+        system.add_anchors(anchors, poses)
+        system.add_attitudes(states)
         normal, gradient = system.assembled()
         change = -factorize(normal).solve(gradient)
         by_state = change[: STATES * len(states)].reshape(-1, STATES)
@@ -463,19 +466,4 @@ def adjust_with_odometry(
 
 
 def _corrected_chi2(odometry: OdometryEdges, wheels: Array, poses: Array) -> Array:
-    corrected = OdometryEdges(
-        odometry.first,
-        odometry.second,
-        odometry.corrected(wheels),
-        odometry.whitening,
-        odometry.drive,
-        odometry.seconds,
-    )
-    return chi2_of(corrected, poses)
-
-
-def _add_attitudes(system: System, states: Array) -> None:
-    precision = 1.0 / np.array(ATTITUDE_SIGMA)
-    unknowns = STATES * np.arange(len(states))[:, None] + np.arange(3, STATES)
-    jacobian = np.broadcast_to(np.diag(precision), (len(states), 3, 3))
-    system.add(unknowns, jacobian, states[:, 3:] * precision)
+    return chi2_of(replace(odometry, motions=odometry.corrected(wheels)), poses)
