@@ -19,7 +19,7 @@ from kbf_localization.evaluation.report import Table
 from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
-from kbf_localization.experiments.trials import Trial, plus_minus, summaries
+from kbf_localization.experiments.trials import Trial, plus_minus, raw_data, summaries
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
 from kbf_localization.filters.parameters import BeliefParameters, parameters_of
 from kbf_localization.localization import Localizer
@@ -213,20 +213,10 @@ def experiment_result(trials: Sequence[Trial]) -> ExperimentResult:
     ]
     title = "Each part left out in turn, mean ± std over offices and choices"
     columns = ("Map and filter", "RMSE [m]", "Median [m]", "Beyond 1 m [%]")
-    header = ("variant", "poses", "office", "choice", *METRICS)
-    raw = (
-        (
-            trial.method,
-            trial.poses,
-            trial.place,
-            trial.choice,
-            *(trial.metrics[key] for key in METRICS),
-        )
-        for trial in trials
-    )
+    of = {"variant": "method", "poses": "poses", "office": "place", "choice": "choice"}
     return ExperimentResult(
         "Parts left out",
         metrics,
         tables=[Table(title, columns, rows)],
-        csv={"ablation.csv": (header, raw)},
+        csv={"ablation.csv": raw_data(trials, of, METRICS)},
     )

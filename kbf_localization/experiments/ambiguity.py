@@ -33,7 +33,7 @@ from kbf_localization.experiments.localization import (
     simulated_drives,
 )
 from kbf_localization.experiments.result import ExperimentResult
-from kbf_localization.experiments.trials import nested_summaries, plus_minus
+from kbf_localization.experiments.trials import nested_summaries, plus_minus, raw_data
 from kbf_localization.filters.belief_filter import Ablation, BeliefFilter
 from kbf_localization.filters.parameters import BeliefParameters
 from kbf_localization.geometry import embed
@@ -323,13 +323,10 @@ def experiment_result(trials: Sequence[AmbiguityTrial]) -> ExperimentResult:
         *("World and filter", "Last half beyond 1 m [%]", "Confident and wrong [%]"),
         *("Tracking [%]", "Tracking in a tile [%]"),
     )
-    raw = (
-        (trial.world, trial.variant, trial.office, *(trial.metrics[name] for name in METRICS))
-        for trial in trials
-    )
+    of = {name: name for name in ("world", "variant", "office")}
     return ExperimentResult(
         "Places that look alike",
         metrics,
         tables=[Table("Places that look alike, mean ± std over buildings", columns, rows)],
-        csv={"ambiguity.csv": (("world", "variant", "office", *METRICS), raw)},
+        csv={"ambiguity.csv": raw_data(trials, of, METRICS)},
     )

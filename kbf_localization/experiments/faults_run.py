@@ -23,6 +23,7 @@ from kbf_localization.evaluation.run import GROSS_ERROR_M, Run, replay
 from kbf_localization.experiments.faults import FAULT_TITLES, Building, Case, all_faults
 from kbf_localization.experiments.localization import real_paths, simulated_drives
 from kbf_localization.experiments.result import ExperimentResult
+from kbf_localization.experiments.trials import raw_data
 from kbf_localization.geometry import compose, relative
 from kbf_localization.localization import Localizer
 from kbf_localization.parallel import Workers
@@ -257,20 +258,12 @@ def experiment_result(outcomes: Sequence[Outcome], buildings: int) -> Experiment
         *("False lost", "Tracking [%]", "RMSE meanwhile [m]", "By odometry [m]"),
     )
     title = f"Faults in {buildings} simulated buildings: mean ± std, worst run"
-    runs = (
-        (
-            outcome.fault,
-            outcome.building,
-            outcome.case,
-            *(outcome.metrics[name] for name in METRICS),
-        )
-        for outcome in outcomes
-    )
+    of = {"fault": "fault", "building": "building", "run": "case"}
     return ExperimentResult(
         "Faults",
         metrics,
         tables=[Table(title, columns, rows)],
-        csv={"faults.csv": (("fault", "building", "run", *METRICS), runs)},
+        csv={"faults.csv": raw_data(outcomes, of, METRICS)},
         plots={"faults.png": (_draw(metrics), "States since the fault began, means over all runs")},
     )
 

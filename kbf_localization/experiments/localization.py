@@ -30,6 +30,7 @@ from kbf_localization.experiments.trials import (
     draw_curve,
     draw_sizes,
     plus_minus,
+    raw_data,
     summaries,
 )
 from kbf_localization.filters.methods import METHODS, TITLES
@@ -358,16 +359,7 @@ def experiment_result(outcome: Outcome, data: str) -> ExperimentResult:
         "At the end",
         "RMSE, highest weight",
     )
-    raw = (
-        (
-            trial.place,
-            trial.poses,
-            trial.method,
-            trial.choice,
-            *(trial.metrics.get(key) for key in METRICS),
-        )
-        for trial in outcome.trials
-    )
+    of = {"test_drive": "place", "poses": "poses", "method": "method", "choice": "choice"}
     tuned = (
         (fold, poses, method, found.rmse_m, name, value)
         for fold, by_size in outcome.tunings.items()
@@ -375,7 +367,7 @@ def experiment_result(outcome: Outcome, data: str) -> ExperimentResult:
         for method, found in by_method.items()
         for name, value in (*found.parameters.items(), ("defaults_rmse_m", found.default_rmse_m))
     )
-    of_drive = ("test_drive", "poses", "method")
+    header = ("test_drive", "poses", "method", "cross_validated_rmse_m", "parameter", "value")
     caption = f"Errors against the number of training poses; {data}"
     return ExperimentResult(
         "Robot localization",
@@ -385,8 +377,8 @@ def experiment_result(outcome: Outcome, data: str) -> ExperimentResult:
             _noise_table(outcome.noises),
         ],
         csv={
-            "localization.csv": ((*of_drive, "choice", *METRICS), raw),
-            "tuned.csv": ((*of_drive, "cross_validated_rmse_m", "parameter", "value"), tuned),
+            "localization.csv": raw_data(outcome.trials, of, METRICS),
+            "tuned.csv": (header, tuned),
         },
         plots={"localization.png": (_draw(metrics), caption)},
     )

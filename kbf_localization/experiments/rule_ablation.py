@@ -22,7 +22,7 @@ from kbf_localization.evaluation.run import replay
 from kbf_localization.experiments.ambiguity import with_look_alikes
 from kbf_localization.experiments.localization import Setup
 from kbf_localization.experiments.result import ExperimentResult
-from kbf_localization.experiments.trials import nested_summaries, plus_minus
+from kbf_localization.experiments.trials import nested_summaries, plus_minus, raw_data
 from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
 from kbf_localization.filters.parameters import KernelParameters
 from kbf_localization.geometry import embed
@@ -178,20 +178,12 @@ def experiment_result(trials: Sequence[RuleTrial]) -> ExperimentResult:
         _table(metrics, settings, "position_rmse_m", "RMSE [m]", 1.0, 2),
         _table(metrics, settings, "last_half_beyond_1m", "Last half beyond 1 m [%]", 100.0, 0),
     ]
-    raw = (
-        (
-            trial.condition,
-            trial.choice,
-            trial.form,
-            trial.power,
-            trial.regularization,
-            *(trial.metrics[name] for name in METRICS),
-        )
-        for trial in trials
-    )
-    header = ("condition", "choice", "form", "power", "regularization", *METRICS)
+    of = {name: name for name in ("condition", "choice", "form", "power", "regularization")}
     return ExperimentResult(
-        "Forms of the kernel Bayes' rule", metrics, tables=tables, csv={"rules.csv": (header, raw)}
+        "Forms of the kernel Bayes' rule",
+        metrics,
+        tables=tables,
+        csv={"rules.csv": raw_data(trials, of, METRICS)},
     )
 
 

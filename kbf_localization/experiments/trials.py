@@ -63,6 +63,24 @@ def summaries(trials: Iterable[Trial], names: Sequence[str]) -> dict[str, Any]:
     )
 
 
+def raw_data(
+    trials: Iterable[Any], columns: Mapping[str, str], metrics: Sequence[str]
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return the header and the rows of a CSV file with all trials.
+
+    `columns` names the attributes that come before the `metrics`; a metric that a trial does not
+    have is empty.
+    """
+    rows = [
+        (
+            *(getattr(trial, name) for name in columns.values()),
+            *(trial.metrics.get(name) for name in metrics),
+        )
+        for trial in trials
+    ]
+    return (*columns, *metrics), rows
+
+
 def trials_text(trials: int) -> str:
     return "1 trial" if trials == 1 else f"{trials} trials"
 
