@@ -52,7 +52,7 @@ CAMERA = PinholeCamera.from_focal(*SIZE, 230.0)
 MOUNT = Mount.ahead(1.1)
 MAP_POSES = np.array([[0.0, 0.0, 0.0], [0.3, 0.1, 0.1], [-0.2, -0.1, -0.1], [0.1, 0.2, 0.05]])
 PRIOR_SIGMA = np.array([0.1, 0.1, 0.05])
-"""Metres and radians from the prior's pose to the true one."""
+"""Metres and radians from the prior's pose to the true pose."""
 
 
 def run(progress: Progress = no_progress) -> dict[str, Any]:

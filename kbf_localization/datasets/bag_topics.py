@@ -65,7 +65,7 @@ def camera_info_topic(topics: Sequence[BagTopic], image: BagTopic) -> BagTopic |
 
 
 def pose_topic(bag: Path, topics: Sequence[BagTopic], wanted: str | None) -> BagTopic | None:
-    """Return the known poses: the one pose topic, else tf, else None.
+    """Return the known poses: the only pose topic, else tf, else None.
 
     An odometry topic is taken for the known pose only when it is named.
     """

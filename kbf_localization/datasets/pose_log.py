@@ -94,8 +94,8 @@ def largest_gaps(known: OdometryLog, at_ns: Stamps) -> str:
 def reckoned_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> Array:
     """Return poses (t, 3) at the times `at_ns`, carried along the odometry between known poses.
 
-    A pose between two known ones is reached by the odometry's motion from the one before and, back,
-    from the one after; the two are blended by the path length between. AMCL publishes after every
+    A pose between two known poses is reached by the odometry's motion from the earlier and, back,
+    from the later; the two are blended by the path length between. AMCL publishes after every
     0.25 m: by time alone, a stop would be smeared over the path. Where the two disagree or the
     odometry is not known, poses are those of `known_poses`.
     """

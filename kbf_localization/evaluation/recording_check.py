@@ -288,7 +288,7 @@ def revisited(poses: Array, drift: float = 0.0) -> tuple[float, float]:
 
 
 class _Sample:
-    """Some images spread over a drive, each with the one after it."""
+    """Some images spread over a drive, each with the next image."""
 
     def __init__(self, drive: Drive, progress: Progress) -> None:
         count = min(SAMPLED_IMAGES, max(len(drive) - 1, 0))

@@ -1,4 +1,4 @@
-"""A method's run over one drive, and the one replay loop that makes it."""
+"""A method's run over a drive, and the replay loop that all evaluations use."""
 
 from __future__ import annotations
 

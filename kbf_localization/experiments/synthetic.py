@@ -79,7 +79,7 @@ def draw(task: Task) -> tuple[Setting, TrainingPairs, Array, Array]:
 
 
 def run_task(task: Task) -> list[Outcome]:
-    """Tune both methods over both grids and test them; the model's η is the one of its phase."""
+    """Tune both methods over both grids and test them; the model's η is that of its phase."""
     setting, pairs, states, observations = draw(task)
     outcomes = []
     for (name, grid), method in product(GRIDS.items(), METHODS):

@@ -61,7 +61,7 @@ def curve(angles: Array) -> Array:
 
 @dataclass(frozen=True)
 class Setting:
-    """One panel: the model that the training data come from, and the one of the test."""
+    """One panel: the models of the training data and of the test."""
 
     training: StateSpaceModel
     test: StateSpaceModel

@@ -1,7 +1,7 @@
 """The belief: a kernel mean whose points are Gaussians, and the weight of the null hypothesis.
 
 m = Σ_j w_j ∫ k_X(·, x) N(x; μ_j, P_j) dx, with the rest w₀ on "elsewhere, or off the map".
-A belief never changes; what happens to it gives another belief. Of its components one is published,
+A belief never changes; what happens to it gives another belief. A single component is published,
 with hysteresis.
 """
 
@@ -30,7 +30,7 @@ MIN_NULL_PROBABILITY = 1e-6
 """The filter is never more certain than that of being on the map."""
 
 MERGE_SEPARATION = 0.15
-"""In d₀ and φ₀: components that are nearer to each other are one."""
+"""In d₀ and φ₀: nearer components are merged."""
 
 MERGE_MAHALANOBIS = 3.0
 """Squared, in the sum of both covariances: the mean for two draws of one pose."""
@@ -182,21 +182,21 @@ CONFIRMED_PROBABILITY = 0.9
 """Probability from which on a pose is confirmed, and the rest of the map rarely searched."""
 
 LOG_LEAD, FIRST_LOG_LEAD = 3.0, 1.0
-"""A confirmed pose is replaced by one that is e³ times as probable, an unconfirmed one by one that
-is e times as probable: equals would alternate."""
+"""A confirmed pose is replaced by a pose that is e³ times as probable, an unconfirmed pose by
+another that is e times as probable: equals would alternate."""
 
 MIN_COVERAGE_WEIGHT = 0.1
 """Weight of a place without map images beside a covered place, while no pose is confirmed."""
 
 EVIDENCE_MEMORY = 3.0
-"""Correlation lengths over which the running evidence averages: one odd view is not *lost*."""
+"""Correlation lengths over which the running evidence averages: a single odd view is not *lost*."""
 
 
 class EstimateSelector:
     """The published hypothesis: its `number`, whether it was `confirmed`, its running `evidence`.
 
     `changed` says that the hypothesis has just been chosen, `switched` that it replaces a confirmed
-    one.
+    hypothesis.
     """
 
     def __init__(self) -> None:

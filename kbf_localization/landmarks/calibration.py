@@ -68,11 +68,11 @@ class CovarianceModel:
 
 @dataclass(frozen=True)
 class EvidenceModel:
-    """Log-likelihood ratio of the right place against a similar one, linear in three features.
+    """Log-likelihood ratio of the right place against a similar place, linear in three features.
 
     The defaults, for maps without wrong places to learn from, are zero at 15 inliers: right places
-    have 140 in the median, similar wrong ones 7. They only ever speak for a place: `lowest` is the
-    least ratio.
+    have 140 in the median, similar wrong places 7. They only ever speak for a place: `lowest` is
+    the least ratio.
     """
 
     offset: float = -2.5 * math.log(16.0)

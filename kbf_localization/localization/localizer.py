@@ -170,7 +170,7 @@ class Localizer:
         self._lock = threading.RLock()
         self._fix: Fix | None = None
         self._was_given = False
-        """Whether the pose is a given one that no image has confirmed or refuted."""
+        """Whether the pose was given and no image has confirmed or refuted it."""
         self._failures = 0
         self._landmarks_at: OdometryReading | None = None
         self._filter.reset()

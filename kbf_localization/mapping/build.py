@@ -88,7 +88,7 @@ def build_map(
 
     Without `poses`, a map with landmarks has as many as cover the drives' paths, at most 1000, and
     one without landmarks 1000. `select` is "coverage", which spreads the poses over the drives'
-    paths, or "random". Images are resized to the first image's size, large ones halved, unless
+    paths, or "random". Images are resized to the first image's size, large images halved, unless
     `settings` give another size. `words` is the size of the visual vocabulary. `describer` is
     "sift", the spatial pyramid, a describer such as `OnnxDescriber("net.onnx")`, or a `Recipe` such
     as Recipe("sift*onnx", …). A map built `like` another has its describer and its vocabulary, so
@@ -97,9 +97,9 @@ def build_map(
     The map is calibrated with the hyper-parameters `parameters` that it will be used with.
 
     `poses_from` is "given", the drives' known poses; "odometry", poses estimated from wheel
-    odometry and images (`estimate_poses`); or "auto", given ones where all drives have some. How
+    odometry and images (`estimate_poses`); or "auto", given poses where all drives have some. How
     they were estimated is in the map's `warnings`. `poses="odometry"` says the same in short. With
-    `refine_poses` given ones are noisy: jumps, drift and gaps in them are mended, and named.
+    `refine_poses` given poses are noisy: jumps, drift and gaps in them are mended, and named.
     """
     count = poses if isinstance(poses, int) else DEFAULT_POSES
     spacing = 0.0 if isinstance(poses, int) or not landmarks else LANDMARK_SPACING

@@ -50,7 +50,7 @@ SIMILAR_ROWS = 40
 """Most similar map images among which the wrong places are."""
 
 ELSEWHERE = 1.5
-"""Separation, in the map's scales, from which on a place is another one."""
+"""Separation, in the map's scales, from which on a place is another place."""
 
 TILTING_RAD = float(np.radians(2.0))
 """Standard deviation of pitch or roll over the map's images from which on a camera tilts: a robot's

@@ -57,7 +57,7 @@ CONTRADICTION_CHI2 = 11.34
 
 
 def unlinked(groups: Sequence[PointGroup], keyframes: Keyframes, partners: Sequence[Rows]) -> Rows:
-    """Return the keyframes (e,) that share hardly a point with the next one of their piece.
+    """Return the keyframes (e,) that share hardly a point with the next keyframe of their piece.
 
     Only of neighbours that are `partners`: across a longer gap another place may look alike.
     """

@@ -485,7 +485,7 @@ def _match(
 ) -> NDArray[np.intp]:
     """Return matches (k, 1 + v) with the partners, those that are known already from there.
 
-    Of two keyframes the one of the lower row is matched with the other. The ratio test is not
+    Of two keyframes that of the lower row is matched with the other. The ratio test is not
     symmetric, and which matches are known already depends on how far other workers have come.
     """
     count, own = len(image.bearings), int(rows[0])
@@ -501,7 +501,7 @@ def _match(
 
 
 def _reversed(matches: NDArray[np.integer[Any]], count: int) -> NDArray[np.intp]:
-    """Return for each of `count` keypoints which one of `matches` (k,) it is, -1 for none."""
+    """Return for each of `count` keypoints which of `matches` (k,) it is, -1 for none."""
     back = np.full(count, -1, dtype=np.intp)
     found = np.flatnonzero(matches >= 0)
     back[matches[found]] = found

@@ -81,7 +81,7 @@ def against_anchors(
 
 
 def _placed_by_anchors(keyframes: Keyframes, local: Array, anchors: Anchors) -> tuple[Array, Array]:
-    """Return each keyframe's pose (n, 3) by its piece's nearest known one, and the path (n,) to it.
+    """Return each keyframe's pose (n, 3) by its piece's nearest anchor, and the path (n,) to it.
 
     The path is infinite where a piece has none.
     """

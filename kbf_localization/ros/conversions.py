@@ -186,7 +186,7 @@ def point_cloud(frame_id: str, stamp_ns: int, points: Array, **more: Array) -> P
 
 
 def cloud_columns(cloud: PointCloud2, count: int) -> dict[str, Array]:
-    """Return the first `count` values of a cloud's fields; ValueError where it is no such one."""
+    """Return the first `count` values of a cloud's fields; ValueError where it is no such cloud."""
     layout = {
         "names": [field.name for field in cloud.fields],
         "formats": [_FORMATS.get(field.datatype, "no number") for field in cloud.fields],

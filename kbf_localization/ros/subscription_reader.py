@@ -61,7 +61,7 @@ class SubscriptionReader:
     """Read topics, earlier topics first, until it is closed; `watches` by topic name.
 
     `stands` says whether the robot does: then nobody waits for its odometry, and each wake-up of a
-    Python thread costs several times as much as a message that is read with the previous one.
+    Python thread costs several times as much as a message that is read with the previous.
     """
 
     def __init__(

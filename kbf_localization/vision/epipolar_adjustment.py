@@ -47,7 +47,7 @@ COARSE_SCALES_PX, SCALES_PX = (12.0, 4.0), (3.0, 1.5)
 images, with margin."""
 GATES, GATE_PX, NEAREST_POINT_M = 2, 4.0, 0.2
 """How often outliers are left out: those further from their epipolar lines, behind the camera, or
-nearer to it. Along its line a wrong match lies anywhere, a right one from infinity to there."""
+nearer to it. Along its line a wrong match lies anywhere, a right match from infinity to there."""
 SCANS, SCANNED_SIGMAS = 3, np.arange(-12.0, 12.5, 1.5)
 """How often, and how far, a better minimum is looked for along the flattest direction."""
 COARSE_STEPS, STEPS, CONVERGED = 5, 12, 1e-5
