@@ -1,6 +1,8 @@
 """How many threads the numeric libraries may take."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -19,3 +21,16 @@ def limit_threads(count: int) -> None:
     import cv2
 
     cv2.setNumThreads(count)
+
+
+@contextmanager
+def one_thread_of_opencv() -> Iterator[None]:
+    """Give OpenCV a single thread within the block."""
+    import cv2
+
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(threads)

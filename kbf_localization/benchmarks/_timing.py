@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -35,16 +34,6 @@ def milliseconds(
     start = clock()
     function(*arguments)
     return 1e3 * (clock() - start)
-
-
-@contextmanager
-def one_thread_of_opencv() -> Iterator[None]:
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(threads)
 
 
 @contextmanager

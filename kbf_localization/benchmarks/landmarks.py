@@ -13,13 +13,14 @@ import cv2
 import numpy as np
 
 from kbf_localization.arrays import Array, Image
-from kbf_localization.benchmarks._timing import case, milliseconds, one_thread_of_opencv
+from kbf_localization.benchmarks._timing import case, milliseconds
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.landmarks.bearings import Bearings, bearings_of, in_base, spatial
 from kbf_localization.landmarks.pose_solver import LandmarkSolver, MapImages, match_images
 from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.simulated_drives import simulate
+from kbf_localization.threads import one_thread_of_opencv
 from kbf_localization.vision.camera.mount import Mount
 from kbf_localization.vision.camera.pinhole import PinholeCamera
 from kbf_localization.vision.keypoints import (

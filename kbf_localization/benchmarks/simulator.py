@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from kbf_localization.benchmarks._timing import case, milliseconds, one_thread_of_opencv
+from kbf_localization.benchmarks._timing import case, milliseconds
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.lighting import lighting_for
 from kbf_localization.simulator.lookup import Camera
@@ -17,6 +17,7 @@ from kbf_localization.simulator.renderer import Renderer
 from kbf_localization.simulator.scene import scene
 from kbf_localization.simulator.sensor import Sensor
 from kbf_localization.simulator.trajectory import drive_through
+from kbf_localization.threads import one_thread_of_opencv
 
 FRAMES, EVERY = 400, 8
 

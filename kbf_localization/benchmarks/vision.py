@@ -13,11 +13,12 @@ import cv2
 import numpy as np
 
 from kbf_localization.arrays import Floats, Image, Rows
-from kbf_localization.benchmarks._timing import case, milliseconds, one_thread_of_opencv
+from kbf_localization.benchmarks._timing import case, milliseconds
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.mapping.frames import select_frames
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.simulated_drives import simulate
+from kbf_localization.threads import one_thread_of_opencv
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
 from kbf_localization.vision.visual_words import (
     PyramidGallery,

@@ -59,13 +59,12 @@ class PointGroup:
 class Adjustment:
     """Adjusted states (n, 6), the groups' points, and what does not fit.
 
-    `moved_sigmas` (n,) is the root mean square movement of x, y, heading in units of the prior's σ;
-    `misfits` are the rows beyond 4.
+    `misfits` are the rows whose root mean square movement of x, y, heading is beyond 4 σ of the
+    prior.
     """
 
     states: Array
     points: list[Array]
-    moved_sigmas: Array
     misfits: Rows
 
 
@@ -115,7 +114,7 @@ def adjust(
             states, points = _step(states, prior, points, groups, factor * sigma_px, narrow)
         narrow = _tightened(sigma, states - prior, groups)
     moved = np.sqrt((((states - prior) / sigma)[:, :3] ** 2).mean(axis=1))
-    return Adjustment(states, points, moved, np.flatnonzero(moved > MISFIT_SIGMAS))
+    return Adjustment(states, points, np.flatnonzero(moved > MISFIT_SIGMAS))
 
 
 def _step(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import IO, Protocol
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +33,7 @@ from kbf_localization.landmarks.triangulation import (
 )
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
+from kbf_localization.threads import one_thread_of_opencv
 from kbf_localization.vision.keypoints import Keypoints, detect_keypoints
 
 IMAGES_AT_ONCE = 16
@@ -141,32 +141,6 @@ def needed_rows(
     return np.unique(np.concatenate([selected, *partners])).astype(np.intp), partners
 
 
-def build_landmarks(
-    poses: Array,
-    selected: Rows,
-    images: Callable[[Rows], Iterable[Numbered]],
-    camera: CameraModel,
-    mount: CameraMount,
-    workers: Workers,
-    progress: Progress,
-    pose_sigma: tuple[float, float, float] = POSE_SIGMA,
-) -> BuiltLandmarks:
-    """Return the landmarks of the map images `selected` among all images, whose poses are (n, 3).
-
-    `images` reads some rows' grey images with their rows, in any order, without those that cannot
-    be decoded. `pose_sigma` is what the source of the poses claims of x, y (m) and heading (rad).
-    """
-    needed, partners = needed_rows(poses, selected)
-    store = KeypointStore()
-    try:
-        collect_keypoints(images(needed), len(needed), store, workers, progress)
-        return triangulate_all(
-            poses, selected, partners, store, camera, mount, workers, progress, pose_sigma
-        )
-    finally:
-        store.close()
-
-
 def collect_keypoints(
     images: Iterable[Numbered],
     count: int,
@@ -184,13 +158,9 @@ def collect_keypoints(
 
 
 def _detect(images: list[Numbered]) -> list[tuple[int, Keypoints]]:
-    # OpenCV gets one thread meanwhile: there are as many workers as cores already.
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
+    # There are as many workers as cores already.
+    with one_thread_of_opencv():
         return [(row, detect_keypoints(image)) for row, image in images]
-    finally:
-        cv2.setNumThreads(threads)
 
 
 def triangulate_all(

@@ -154,13 +154,11 @@ class LandmarkFix:
 
     `pose` (3,) and `covariance` (3, 3), which is the inverse of the normal matrix, times max(1,
     chi² / dof) and matched / inliers; `LandmarkMap` turns it into that of the true error. `state`
-    (6,) adds height, pitch, roll. `inliers` of `matched` keypoints with a match agree, of `visible`
-    landmarks that the image should show. `matched_fraction` = inliers / visible. `spread` in [0, 1]
-    is the fraction of the image's cells that hold inliers. `keypoints`, `points` (i, 3),
-    `landmarks` (rows of the table's image and number in it, (i, 2)) and `residuals_px` (i, 2) are
-    the inliers. `innovation` (3,) is the pose minus the prior's: a turned mount shows as a constant
-    innovation of the heading. `log_likelihood_ratio` is that of the place against another, which
-    `LandmarkMap` knows; 0 until then.
+    (6,) adds height, pitch, roll. `inliers` of `matched` keypoints with a match agree, a
+    `matched_fraction` of the landmarks that the image should show. `spread` in [0, 1] is the
+    fraction of the image's cells that hold inliers. `keypoints`, `points` (i, 3) and `landmarks`
+    (rows of the table's image and number in it, (i, 2)) are the inliers. `log_likelihood_ratio` is
+    that of the place against another, which `LandmarkMap` knows; 0 until then.
     """
 
     pose: Array
@@ -168,15 +166,11 @@ class LandmarkFix:
     state: Array
     inliers: int
     matched: int
-    visible: int
     matched_fraction: float
     spread: float
-    chi2_per_dof: float
     keypoints: Rows
     points: Array
     landmarks: NDArray[np.intp]
-    residuals_px: Array
-    innovation: Array
     log_likelihood_ratio: float = 0.0
 
     @property
@@ -231,7 +225,7 @@ class LandmarkSolver:
         starts = np.concatenate((prior_pose[None], self.poses[rows]))
         reach = _reach(prior_covariance)
         states = spatial(starts, attitude)
-        seen = (attitude, matches, placed, bearings, rows, prior_pose)
+        seen = (attitude, matches, placed, bearings, rows)
         try:
             near = self._refine(states[0], *seen)
             if near is not None and 2 * near.inliers > near.matched:
@@ -289,7 +283,6 @@ class LandmarkSolver:
         placed: Sequence[MapImage],
         bearings: Bearings,
         rows: Rows,
-        prior_pose: Array,
     ) -> LandmarkFix | None:
         """Solve robust least squares of all six states on the inliers, chosen at every step."""
         weak = np.array([WIDE_M, WIDE_M, WIDE_RAD, *self.attitude_sigma]) ** -2.0
@@ -334,8 +327,6 @@ class LandmarkSolver:
         visible = _visible(state, placed, bearings)
         pose = state[:3].copy()
         pose[2] = wrap_angle(pose[2])
-        innovation = pose - prior_pose
-        innovation[2] = wrap_angle(innovation[2])
         keypoints = matches.keypoints[chosen]
         return LandmarkFix(
             pose=pose,
@@ -343,15 +334,11 @@ class LandmarkSolver:
             state=state,
             inliers=len(chosen),
             matched=matched,
-            visible=visible,
             matched_fraction=min(1.0, len(chosen) / max(visible, 1)),
             spread=_spread(bearings, keypoints),
-            chi2_per_dof=robust,
             keypoints=keypoints,
             points=np.ascontiguousarray(matches.pairs.points[:, chosen].T),
             landmarks=np.stack((rows[matches.images[chosen]], matches.landmarks[chosen]), axis=1),
-            residuals_px=np.ascontiguousarray(off[:, chosen].T),
-            innovation=innovation,
         )
 
 

@@ -18,6 +18,7 @@ from kbf_localization.landmarks.build import KeypointStore
 from kbf_localization.mapping.frames import Frames
 from kbf_localization.parallel import Workers
 from kbf_localization.progress import Progress
+from kbf_localization.threads import one_thread_of_opencv
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
 from kbf_localization.vision.describer import (
     Describer,
@@ -141,14 +142,10 @@ def _by_workers(
 def _decode_and(
     work: Callable[[list[Decoded]], Iterable[Result]], items: list[Encoded]
 ) -> list[Result]:
-    # OpenCV gets a single thread: there are as many workers as cores already.
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
+    # There are as many workers as cores already.
+    with one_thread_of_opencv():
         decoded = ((place, grey_from_compressed(data)) for place, data in items)
         return list(work([(place, image) for place, image in decoded if image is not None]))
-    finally:
-        cv2.setNumThreads(threads)
 
 
 def _sample(

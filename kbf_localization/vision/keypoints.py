@@ -12,7 +12,6 @@ import math
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import cv2
 import numpy as np
@@ -241,9 +240,6 @@ MAX_AREA_PX2 = 480 * 360
 """Larger images are halved: on real images half the size matched more precisely than all of it.
 By area, wide images and portraits keep as much detail as others."""
 
-DETECTION_CONTRAST = 0.015
-"""SIFT's contrast threshold; lower than OpenCV's 0.04, since the strongest are taken anyway."""
-
 MAX_RATIO = 0.85
 """Lowe's ratio of the distances to the nearest and the second nearest descriptor."""
 
@@ -274,18 +270,6 @@ def detect_keypoints(image: Image) -> Keypoints:
     return Keypoints(pixels, root_sift(bound_components(found.descriptors)))
 
 
-def detect_rotated_keypoints(image: Image) -> Keypoints:
-    """Return OpenCV's SIFT keypoints in their dominant orientation: for cameras that roll."""
-    small, halvings = _halved(image)
-    found, raw = _sift(800 if halvings else 400).detectAndCompute(small, None)
-    if not found:
-        return Keypoints.none()
-    pixels = np.asarray(cv2.KeyPoint.convert(found), dtype=np.float32)
-    # A halved pixel covers 2 by 2: its centre lies between theirs.
-    pixels = (pixels + np.float32(0.5)) * np.float32(2**halvings) - np.float32(0.5)
-    return Keypoints(pixels, root_sift(raw))
-
-
 def root_sift(descriptors: Floats) -> NDArray[np.uint8]:
     """Return roots of the L1-normalized descriptors (Arandjelović, Zisserman 2012), in bytes."""
     total = np.maximum(descriptors.sum(axis=1, keepdims=True), np.float32(1e-6))
@@ -304,15 +288,6 @@ def _halved(image: Image) -> tuple[Image, int]:
         )
         halvings += 1
     return image, halvings
-
-
-@lru_cache(maxsize=4)
-def _sift(features: int) -> Any:
-    create: Any = getattr(cv2, "SIFT_create")  # noqa: B009
-    try:
-        return create(features, 3, DETECTION_CONTRAST, 10, 1.6, enable_precise_upscale=True)
-    except (TypeError, cv2.error):  # OpenCV before 4.8
-        return create(features, 3, DETECTION_CONTRAST, 10, 1.6)
 
 
 def squared_distances(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> Floats:

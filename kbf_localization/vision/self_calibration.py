@@ -89,11 +89,6 @@ class SelfCalibration:
     warnings: tuple[str, ...]
 
     @property
-    def is_determined(self) -> bool:
-        """Whether there is no warning."""
-        return not self.warnings
-
-    @property
     def shows_turn(self) -> bool:
         """Whether the direction of view is determined."""
         certain = max(self.pitch_sigma, self.yaw_sigma) <= UNDETERMINED_RAD

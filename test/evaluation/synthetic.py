@@ -128,15 +128,11 @@ def synthetic_fix(pose: NDArray[np.float64], row: int) -> LandmarkFix:
         state=np.concatenate((pose, np.zeros(3))),
         inliers=12,
         matched=20,
-        visible=30,
         matched_fraction=0.4,
         spread=0.5,
-        chi2_per_dof=1.0,
         keypoints=np.arange(12),
         points=points,
         landmarks=np.stack((rows, np.arange(12)), axis=1),
-        residuals_px=np.zeros((12, 2)),
-        innovation=np.zeros(3),
     )
 
 

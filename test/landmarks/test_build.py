@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
 
-from kbf_localization.landmarks import build
 from kbf_localization.landmarks.bearings import bearings_of, spatial
 from kbf_localization.landmarks.build import (
     KeypointStore,
-    build_landmarks,
     needed_rows,
     triangulate_all,
 )
@@ -28,24 +26,18 @@ def drive(seed, count=40):
     )
 
 
-def test_a_map_built_of_a_drive_measures_a_pose(monkeypatch):
+def test_a_map_built_of_a_drive_measures_a_pose():
     room = Room.of_seed(30, count=300)
     poses = drive(31)
     rng = np.random.default_rng(32)
     found = [room.image(spatial(pose), 0.3, rng)[0] for pose in poses]
-    monkeypatch.setattr(build, "detect_keypoints", lambda image: found[int(image[0, 0])])
     selected = np.arange(0, 40, 8)
-    asked = []
-
-    def images(rows):
-        asked.extend(rows.tolist())
-        # The last selected image cannot be read.
-        return [(int(row), np.full((1, 1), row, np.uint8)) for row in rows if row != selected[-1]]
-
-    built = build_landmarks(poses, selected, images, CAMERA, LEVEL, Serial(), no_progress)
+    needed, partners = needed_rows(poses, selected)
+    # The last selected image cannot be read.
+    store = {row: found[row] for row in needed.tolist() if row != selected[-1]}
+    built = triangulate_all(poses, selected, partners, store, CAMERA, LEVEL, Serial(), no_progress)
     table = built.table
     assert 0.2 < built.sigma_px < 0.4 and len(built.misfits) == 0
-    assert set(asked) == set(needed_rows(poses, selected)[0].tolist())
     assert table.counts()[-1] == 0 and (table.counts()[:-1] > 100).all()
     assert (table.counts() <= 200).all()
     truth = np.array([0.05, 0.1, 0.02])
