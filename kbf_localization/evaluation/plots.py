@@ -28,7 +28,7 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 MIN_SHOWN_M = 1e-3
 """Errors below a millimetre are drawn at it, since the axis is logarithmic."""
 MIN_JUMP_M = 0.8
-"""No robot drives so far between two images."""
+"""A longer step between two images is drawn as a jump."""
 
 STATE_COLOURS = {
     "uninitialized": "#999999",

@@ -82,12 +82,6 @@ class KernelBelief:
         """Return the probability of the heaviest component; 0 without any."""
         return max((component.probability for component in self.components), default=0.0)
 
-    def find(self, number: int | None) -> Hypothesis | None:
-        """Return the component of this number."""
-        return next(
-            (component for component in self.components if component.number == number), None
-        )
-
     def followed_by(
         self, merged: Merged, births: int, *, kernel_step: bool, searched: bool
     ) -> KernelBelief:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kbf_localization.errors import KbfError, ParameterError
 from kbf_localization.filters.base import PoseFilter
@@ -15,18 +15,22 @@ from kbf_localization.filters.baselines import (
 from kbf_localization.filters.belief_filter import BeliefFilter
 from kbf_localization.filters.methods import registered, unknown_method
 from kbf_localization.filters.paper_filter import PoseKernelBayesFilter
-from kbf_localization.filters.parameters import (
-    BeliefParameters,
-    ImportanceWeightedParameters,
-    KernelParameters,
-    MonteCarloParameters,
-    NeighbourParameters,
-    NonparametricParameters,
-    ParticleParameters,
-    parameters_of,
-)
+from kbf_localization.filters.parameters import METHOD_PARAMETERS, parameters_of
 from kbf_localization.limits import ParameterValue
 from kbf_localization.training_map.training_map import TrainingMap
+
+FILTERS: Mapping[str, Callable[..., PoseFilter]] = {
+    "kbf": BeliefFilter,
+    "paper": PoseKernelBayesFilter,
+    "paper-iw": PoseKernelBayesFilter,
+    "fkbf": NonparametricFilter,
+    "kmcf": KernelMonteCarloFilter,
+    "nn": NeighbourParticleFilter,
+    "nn-paper": NeighbourParticleFilter,
+}
+"""Made of a map and of the method's parameters, those that sample also of a seed."""
+
+SAMPLING = ("kmcf", "nn", "nn-paper")
 
 
 def make_filter(
@@ -37,28 +41,13 @@ def make_filter(
 ) -> PoseFilter:
     """Make the filter called `method`; without `parameters`, with the map's own or the defaults."""
     stored = training_map.parameters if parameters is None else parameters
-    if method == "kbf":
-        return BeliefFilter(training_map, parameters_of(BeliefParameters, "kbf", stored))
-    if method == "paper":
-        return PoseKernelBayesFilter(training_map, parameters_of(KernelParameters, method, stored))
-    if method == "paper-iw":
-        weighted = parameters_of(ImportanceWeightedParameters, method, stored)
-        return PoseKernelBayesFilter(training_map, weighted)
-    if method == "fkbf":
-        learnt = parameters_of(NonparametricParameters, method, stored)
-        return NonparametricFilter(training_map, learnt)
-    if method == "kmcf":
-        sampled = parameters_of(MonteCarloParameters, method, stored)
-        return KernelMonteCarloFilter(training_map, sampled, seed=seed)
-    if method == "nn":
-        particles = parameters_of(ParticleParameters, method, stored)
-        return NeighbourParticleFilter(training_map, particles, seed=seed)
-    if method == "nn-paper":
-        described = parameters_of(NeighbourParameters, method, stored)
-        return NeighbourParticleFilter(training_map, described, seed=seed)
     if method == "nai":
         return NearestImage(training_map)
-    return _registered_filter(method, training_map, stored, seed)
+    if method not in FILTERS:
+        return _registered_filter(method, training_map, stored, seed)
+    chosen = parameters_of(METHOD_PARAMETERS[method], method, stored)
+    sampling = {"seed": seed} if method in SAMPLING else {}
+    return FILTERS[method](training_map, chosen, **sampling)
 
 
 def _registered_filter(

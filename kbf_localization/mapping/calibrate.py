@@ -221,7 +221,7 @@ def _with_statistics(
     residuals = (ratios - ratios.mean())[:, None]
     length, fraction = fit_residual_correlation(residuals, covered, pairs.probes, pairs.similarity)
     median, q005 = (float(value) for value in np.quantile(ratios, (0.5, 0.005)))
-    # Along a path there is one independent image for each integral of the correlation.
+    # The AR(1) sequence with as many independent images has the same integral of its correlation.
     correlation = max(fraction * length, VIEW_CORRELATION_LENGTH)
     return replace(
         evidence,

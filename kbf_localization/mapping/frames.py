@@ -183,8 +183,8 @@ def select_frames(poses: Array, count: int, select: str, seed: int, spacing: flo
 def cover(poses: Array, count: int, seed: int, spacing: float = 0.0) -> Rows:
     """Choose poses by farthest-point sampling; return increasing indices.
 
-    It ends with `count` poses, with more than `ENOUGH_POSES` that leave none farther than
-    `spacing`, or when only repetitions are left: a robot that stands still for minutes contributes
+    It ends with `count` poses, with `ENOUGH_POSES` or more that leave none farther than `spacing`,
+    or when only repetitions are left: a robot that stands still for minutes contributes
     a single pose.
     """
     points = embed(poses) * np.array([1.0, 1.0, METRES_PER_RADIAN, METRES_PER_RADIAN])

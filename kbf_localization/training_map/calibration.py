@@ -72,9 +72,10 @@ class LikelihoodRatioModel:
 
     A logistic regression on the contrast, on the prominence of the alignment and on the coverage,
     the relative similarity that is expected; `limit` bounds it by the number of examples. Images
-    along a short path err alike: over a scaled distance of `correlation_length` there is one
-    independent image. A fraction `bias_fraction` of the errors' variance is correlated (AR(1)), the
-    rest is white. At right poses the ratio has the median `median` and the 0.5 % quantile `q005`.
+    along a short path err alike: as many of them are independent as of an AR(1) sequence whose
+    correlation falls to 1/e over a scaled distance of `correlation_length`. A fraction
+    `bias_fraction` of the errors' variance is correlated, over as much more, and the rest is white.
+    At right poses the ratio has the median `median` and the 0.5 % quantile `q005`.
     """
 
     contrast_coefficient: float
@@ -100,10 +101,6 @@ class LikelihoodRatioModel:
     def log_ratio(self, contrast: ArrayLike, prominence: ArrayLike, coverage: ArrayLike) -> Array:
         """Return the log-likelihood ratio; 0 where the map has no image to compare with."""
         return discounted(self.log_odds(contrast, prominence, coverage), coverage)
-
-    def bias_correlation(self, scaled_distance: float) -> float:
-        """Return the correlation of the AR(1) errors of images so far apart."""
-        return float(np.exp(-scaled_distance * self.bias_fraction / self.correlation_length))
 
     def information_fraction(self, scaled_distance: float) -> float:
         """Return the information of an image, after a path, as a fraction of an independent one."""

@@ -80,4 +80,3 @@ def test_agreement_adds_indistinct_components():
         float(np.log(0.2)),
     )
     assert belief.agreement(belief.components[0]) == pytest.approx(0.7)
-    assert belief.find(3) is belief.components[2] and belief.find(7) is None
