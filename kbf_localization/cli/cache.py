@@ -1,6 +1,6 @@
 """Show or clear the descriptions of images that evaluations keep.
 
-They lie in $KBF_CACHE_DIR, else in $XDG_CACHE_HOME/kbf_localization or ~/.cache/kbf_localization,
+They are in $KBF_CACHE_DIR, else in $XDG_CACHE_HOME/kbf_localization or ~/.cache/kbf_localization,
 at most 2 GB; the least recently used leave first.
 
 Example: `kbf cache --clear`

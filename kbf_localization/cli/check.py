@@ -4,7 +4,7 @@ Topics, rates, gaps, clocks, frames, exposure, blur, odometry, known poses, and 
 comes back to a place: one table and one verdict. The exit code is 0 for a good recording, 1 for
 one with warnings, 2 for one that is unusable.
 
-Example: `kbf check drive1` looks at all of it; `kbf check time drive1` at the clocks alone.
+Example: `kbf check drive1` checks everything; `kbf check time drive1` the clocks alone.
 """
 
 from __future__ import annotations

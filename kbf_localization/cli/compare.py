@@ -1,7 +1,7 @@
 """Put two or more runs of the same drive side by side, with what is noise.
 
 Blocks of time are resampled 1000 times, the same for all runs; where 95 % of the differences
-hold zero, a difference is within noise.
+include zero, a difference is within noise.
 
 Example: `kbf compare results/old_map results/new_map --method kbf` after two runs of
 `kbf evaluate` on the same drive; the first is what the others are compared with. One folder with

@@ -45,7 +45,8 @@ class Network:
         Optional[str], Option(metavar="WxH", help="The network's input, if it fixes no size.")
     ] = None
     normalize: Annotated[
-        str, Option(help="What it wants: imagenet, none (grey levels in 0 to 1), or mean,std.")
+        str,
+        Option(help="Normalization: imagenet, none (grey levels in 0 to 1), or mean,std."),
     ] = "imagenet"
     output_name: Annotated[
         Optional[str], Option(help="The network's output to take; default: its first.")

@@ -150,7 +150,7 @@ def evaluate(
     map_path: PerhapsOnMap = None,
     method: Methods = None,
     test: Test = None,
-    seed: Annotated[int, Option(help="Seed of the methods that draw samples.")] = 0,
+    seed: Annotated[int, Option(help="Random seed of the methods that sample.")] = 0,
     smooth: Annotated[
         bool, Option("--smooth", help="Also smooth: estimate each pose from later images too.")
     ] = False,

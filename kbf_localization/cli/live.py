@@ -25,19 +25,21 @@ from kbf_localization.errors import ParameterError
 app = typer.Typer(add_completion=False)
 _BAG = Argument(metavar="[BAG]", help="Play this bag to a new localizer; needs --map.")
 _HOST = Option(help="Address to serve at; others than loopback need a token.")
-_TOKEN = Option(help="What a watcher must know. Default: none on loopback, else a random token.")
+_TOKEN = Option(help="Access token of the page. Default: none on loopback, else a random token.")
 
 
 @app.command()
 def live(
     bag: Annotated[Optional[Path], _BAG] = None,
     map_path: PerhapsOnMap = None,
-    rate: Annotated[float, Option(help="Times as fast as the bag was recorded.")] = 1.0,
+    rate: Annotated[float, Option(help="Playback speed, as a multiple of the recorded.")] = 1.0,
     node: Annotated[str, Option(metavar="NAME", help="The localizer's full name.")] = "/localizer",
     host: Annotated[str, _HOST] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="0: any that is free.")] = 8642,
+    port: Annotated[int, Option(min=0, max=65535, help="0: any free port.")] = 8642,
     token: Annotated[Optional[str], _TOKEN] = None,
-    read_only: Annotated[bool, Option("--read-only", help="No pose is set by clicks.")] = False,
+    read_only: Annotated[
+        bool, Option("--read-only", help="Do not let clicks set the pose.")
+    ] = False,
     follow_links: FollowLinks = False,
 ) -> None:
     from kbf_localization.datasets.files import check_links

@@ -43,7 +43,7 @@ FloorPlan = Annotated[
 Results = Annotated[Optional[Path], Option(metavar="DIR", help="Folder for the results.")]
 Storage = Annotated[str, Option(help="mcap or sqlite3.")]
 ImageSize = Annotated[str, Option(metavar="WxH", help="Size of rendered images.")]
-Seed = Annotated[int, Option(min=0, help="Seed of all that is drawn.")]
+Seed = Annotated[int, Option(min=0, help="Random seed.")]
 Jobs = Annotated[int, Option(help="Worker processes; -1: one for each core.")]
 
 

@@ -35,7 +35,7 @@ app = typer.Typer(add_completion=False)
 def replay(
     bag: Bag,
     map_path: OnMap,
-    rate: Annotated[float, Option(help="Times as fast as it was recorded.")] = 1.0,
+    rate: Annotated[float, Option(help="Playback speed, as a multiple of the recorded.")] = 1.0,
     loop: Annotated[bool, Option("--loop", help="Play again and again until Ctrl-C.")] = False,
     start: Annotated[float, Option(metavar="S", help="Seconds to leave out first.")] = 0.0,
     duration: Annotated[

@@ -24,7 +24,7 @@ app = typer.Typer(add_completion=False)
 _FIRST = Option(metavar="FRACTION", help="Train on this fraction of the time. Default: 0.7")
 _EVERY = Option(
     metavar="N",
-    help="Train on every N-th image, test on those between: interleaved, which flatters.",
+    help="Train on every N-th image, test on those between: interleaved, so errors are too low.",
 )
 
 

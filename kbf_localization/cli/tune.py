@@ -2,7 +2,7 @@
 
 Without --method it tunes kbf; it first says how long it will take. Each drive is localized
 on maps of each other drive. Scores are kept beside the output in FILE.journal: the same command
-takes up an interrupted search, and a finished search deletes it.
+resumes an interrupted search, and a finished search deletes it.
 
 Example: `kbf tune drives/cloudy1 drives/cloudy2 --output parameters.yaml`, then
 `kbf map build drives/cloudy1 drives/cloudy2 --parameters parameters.yaml --output office.kbfmap`

@@ -74,8 +74,9 @@ class LikelihoodRatioModel:
     the relative similarity that is expected; `limit` bounds it by the number of examples. Images
     along a short path err alike: as many of them are independent as of an AR(1) sequence whose
     correlation falls to 1/e over a scaled distance of `correlation_length`. A fraction
-    `bias_fraction` of the errors' variance is correlated, over as much more, and the rest is white.
-    At right poses the ratio has the median `median` and the 0.5 % quantile `q005`.
+    `bias_fraction` of the errors' variance is correlated, over 1 / `bias_fraction` times that
+    distance, and the rest is white. At right poses the ratio has the median `median` and the 0.5 %
+    quantile `q005`.
     """
 
     contrast_coefficient: float
