@@ -34,7 +34,7 @@ from kbf_localization.training_map.training_map import (
 )
 
 NEGLIGIBLE = 1e-7
-"""Weights below this fraction of the largest one are dropped; `exact` drops none."""
+"""Weights below this fraction of the largest are dropped."""
 
 MIN_PRIOR_SAMPLES, MAX_PRIOR_SAMPLES = 100, 2000
 """Of a given prior n samples are drawn, as many as the map has poses, within these bounds: fewer
@@ -55,21 +55,18 @@ class Belief:
 class PoseKernelBayesFilter:
     """Filters poses on a training map by hybrid kernel Bayesian inference (Algorithm 1).
 
-    `exact` computes on the whole map at every step, for reference; otherwise a step computes on the
-    part of the map where the belief is.
+    A step computes on the part of the map where the belief is.
     """
 
     def __init__(
         self,
         training_map: TrainingMap,
         parameters: KernelParameters = KernelParameters(),  # noqa: B008 (frozen)
-        exact: bool = False,
     ) -> None:
         self.space = PoseSpace(
             training_map.poses, parameters.bandwidth, parameters.heading_bandwidth
         )
         self._parameters = parameters
-        self._exact = exact
         self._power = max(1, round(parameters.power))
         kernel = self.space.kernel
         noise = np.asarray(training_map.motion_variances) * parameters.noise_inflation
@@ -77,7 +74,7 @@ class PoseKernelBayesFilter:
         unknown = GaussianNoise(np.diag((UNKNOWN_MOTION * self.space.widths) ** 2))
         self._standstill_rule = ModelBasedSumRule(_same_points, unknown, kernel)
         ridge = parameters.regularization * kernel.at_zero()
-        self._projection = MapProjection(self.space, ridge, exact)
+        self._projection = MapProjection(self.space, ridge)
         self._image_gram = ImageGramCache(training_map, self._power)
         self._min_sigma = 0.25 * self.space.widths[[0, 0, 2]]
         self.reset()
@@ -144,7 +141,7 @@ class PoseKernelBayesFilter:
 
     def _update(self, prior: Weights, observation: MapObservation) -> Weights:
         """Weight computation 2: α = R_{X|Z}(β) k_Z(z_t), on the support of β, normalized."""
-        kept = self._without_negligible(prior)
+        kept = without_negligible(prior)
         prior = Weights(kept.rows, kept.values / kept.values.sum())
         similarities = np.nan_to_num(observation.similarities(prior.rows), posinf=0.0, neginf=0.0)
         highest = float(similarities.max(initial=0.0))
@@ -163,7 +160,7 @@ class PoseKernelBayesFilter:
         if not (np.isfinite(total) and total > 1e-12 * float(np.abs(posterior).sum())):
             self._events.append(Event.UPDATE_NOT_POSITIVE)
             return prior
-        kept = self._without_negligible(Weights(prior.rows, posterior / total))
+        kept = without_negligible(Weights(prior.rows, posterior / total))
         return Weights(kept.rows, kept.values / kept.values.sum())
 
     def _samples(self, prior: GaussianPrior) -> Array:
@@ -173,12 +170,12 @@ class PoseKernelBayesFilter:
         covariance = np.asarray(prior.covariance, dtype=np.float64)
         return embed(generator.multivariate_normal(prior.pose, covariance, count, method="svd"))
 
-    def _without_negligible(self, weights: Weights) -> Weights:
-        if self._exact:
-            return weights
-        sizes = np.abs(weights.values)
-        kept = sizes > NEGLIGIBLE * sizes.max(initial=0.0)
-        return Weights(weights.rows[kept], weights.values[kept])
+
+def without_negligible(weights: Weights) -> Weights:
+    """Return the weights above a fraction of the largest."""
+    sizes = np.abs(weights.values)
+    kept = sizes > NEGLIGIBLE * sizes.max(initial=0.0)
+    return Weights(weights.rows[kept], weights.values[kept])
 
 
 def _moved_points(points: Array, motion: Array) -> Array:
@@ -215,20 +212,19 @@ class MapProjection:
     all over a large map is solved for without any inverse.
     """
 
-    def __init__(self, space: PoseSpace, ridge: float, exact: bool = False) -> None:
+    def __init__(self, space: PoseSpace, ridge: float) -> None:
         self._space = space
         self._ridge = ridge
-        self._exact = exact
         self._rows = np.zeros(0, dtype=np.intp)
         self._inverse: Array = np.zeros((0, 0))
 
     @property
     def _keeps_whole_map(self) -> bool:
-        return self._exact or len(self._space) <= WHOLE_MAP_LIMIT
+        return len(self._space) <= WHOLE_MAP_LIMIT
 
     def weights(self, mean: KernelMean) -> Weights:
         """Return β on the rows of the map where it is not zero, not normalized."""
-        if self._exact or len(self._space) <= SMALL_MAP:
+        if len(self._space) <= SMALL_MAP:
             rows = np.arange(len(self._space))
         else:
             rows = self._space.near(mean.points, REACH)
