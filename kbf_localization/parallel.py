@@ -299,11 +299,9 @@ def _apply(function: Callable[[Item], Result], item: Item) -> Result:
     return function(item)
 
 
-def in_threads(
-    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
-) -> Iterator[Result]:
-    """Yield results in the items' order, by threads (None: one per core) some items ahead."""
-    count = threads or os.cpu_count() or 1
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield results in the items' order, by a thread for each core some items ahead."""
+    count = os.cpu_count() or 1
     waiting: deque[concurrent.futures.Future[Result]] = deque()
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         for item in items:

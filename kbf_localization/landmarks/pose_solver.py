@@ -348,11 +348,11 @@ def _reach(covariance: Array) -> Array:
     return np.asarray(np.clip(sigma, MIN_REACH, MAX_REACH))
 
 
-def _nearest_attitude(attitudes: Array, poses: Array, pose: Array, count: int = 3) -> Array:
-    """Return mean height, pitch, roll (3,) of the map images nearest to the pose."""
+def _nearest_attitude(attitudes: Array, poses: Array, pose: Array) -> Array:
+    """Return mean height, pitch, roll (3,) of the three map images nearest to the pose."""
     offset = poses - pose
     distance = offset[:, 0] ** 2 + offset[:, 1] ** 2 + wrap_angle(offset[:, 2]) ** 2
-    return np.asarray(attitudes[np.argsort(distance, kind="stable")[:count]].mean(axis=0))
+    return np.asarray(attitudes[np.argsort(distance, kind="stable")[:3]].mean(axis=0))
 
 
 def _sample(rng: np.random.Generator, matches: Matches, size: int) -> NDArray[np.intp]:
