@@ -250,8 +250,8 @@ ASSOCIATION_GATE = 0.5
 """Separation, in the map's scales, within which a row is a component's."""
 
 MIN_BIRTH_FRACTION = 1e-3
-"""Of the posterior weight, on the heaviest row of a place of no component: with less no component
-is born there."""
+"""Of the posterior weight, on the heaviest row of a place of no component: with less the place
+gives no birth."""
 
 CELL_REACH = 3.0
 """Kernel widths beyond which map poses do not count as one cell."""

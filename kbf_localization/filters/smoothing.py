@@ -1,9 +1,9 @@
 """The RTS smoother over the hypotheses: each pose given the images before and after it.
 
-A backward pass over the steps of a `BeliefFilter`. Probabilities are propagated back as
-weight moved forward: a hypothesis lives on, is merged into another, leaks to the null hypothesis,
-or is born from it. Gaussians are propagated back along each hypothesis (Rauch, Tung and Striebel);
-before its birth, a hypothesis is where the odometry says that it came from.
+A backward pass over the steps of a `BeliefFilter`. Probabilities are propagated back as weight
+moved forward: by survival, merges, leaks to the null hypothesis and births from it. Gaussians are
+propagated back along each hypothesis (Rauch, Tung and Striebel); before its birth, a hypothesis is
+where the odometry says that it came from.
 """
 
 from __future__ import annotations
