@@ -60,9 +60,8 @@ class Confidence:
     standard deviation up to which a pose identifies the place. `confirmed` tells whether this image
     fits at the pose, so that it measures it; without one, odometry alone carries the pose on.
     `interrupted` tells that the image neither fits there nor continues the previous image, or that
-    landmarks contradict the pose,
-    `verified` that landmarks have measured the pose if the map has any there: words alone may take
-    a place for another.
+    landmarks contradict the pose; `verified` that landmarks have measured the pose, if the map has
+    any there: visual words alone may take a place for another.
     """
 
     probability: float
