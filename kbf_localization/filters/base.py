@@ -29,6 +29,12 @@ class Weights:
     rows: Rows
     values: Array
 
+    def heaviest(self, count: int) -> Weights:
+        """Return the `count` largest positive weights, the largest first."""
+        order = np.argsort(-self.values, kind="stable")[:count]
+        order = order[self.values[order] > 0.0]
+        return Weights(self.rows[order], self.values[order])
+
 
 @dataclass(frozen=True)
 class GaussianPrior:

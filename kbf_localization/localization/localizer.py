@@ -272,7 +272,7 @@ class Localizer:
         weights = None if last is None else last.estimate.weights
         if last is None or weights is None or observation is None:
             return np.full(2, np.nan)
-        rows = weights.rows[np.argsort(-weights.values, kind="stable")[:LANDMARK_ROWS]]
+        rows = weights.heaviest(LANDMARK_ROWS).rows
         tilt = observation.camera_tilt(rows, last.estimate.pose)
         return np.full(2, np.nan) if tilt is None else tilt
 

@@ -342,24 +342,18 @@ def occupancy_grid(header: Header, plan: FloorPlanImage) -> OccupancyGrid:
 
 def belief_poses(header: Header, poses: Array, weights: Weights, count: int) -> PoseArray:
     """Return the `count` map poses of highest positive weight, in descending order."""
-    return pose_array(header, poses[_heaviest(weights, count).rows])
+    return pose_array(header, poses[weights.heaviest(count).rows])
 
 
 def particle_cloud(header: Header, poses: Array, weights: Weights, count: int) -> Any:
     """Return the same as AMCL's particles, whose weights add up to 1."""
-    heaviest = _heaviest(weights, count)
+    heaviest = weights.heaviest(count)
     fractions = heaviest.values / max(float(heaviest.values.sum()), 1e-300)
     particles = [
         Particle(pose=pose_message(pose), weight=float(fraction))
         for pose, fraction in zip(poses[heaviest.rows], fractions, strict=True)
     ]
     return ParticleCloud(header=header, particles=particles)
-
-
-def _heaviest(weights: Weights, count: int) -> Weights:
-    order = np.argsort(-weights.values)[:count]
-    order = order[weights.values[order] > 0.0]
-    return Weights(weights.rows[order], weights.values[order])
 
 
 def pose_array(header: Header, poses: Array) -> PoseArray:
