@@ -8,19 +8,25 @@ from __future__ import annotations
 import bz2
 import importlib
 import io
-import os
-import stat
 import struct
 from array import array
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path, PosixPath
+from functools import partial
+from pathlib import Path, PosixPath, PurePath
 from typing import IO, Any, BinaryIO
 
 import lz4.frame  # type: ignore[import-untyped]
 import numpy as np
+import yaml
 
-from kbf_localization.datasets.files import check_yaml, read_regular
+from kbf_localization.datasets.files import (
+    check_regular,
+    check_yaml,
+    printable,
+    read_regular,
+)
 from kbf_localization.errors import DatasetError
 from kbf_localization.limits import MAX_METADATA_BYTES
 
@@ -47,9 +53,23 @@ def check_files(path: Path) -> None:
         if metadata.exists():
             content = read_regular(metadata, MAX_METADATA_BYTES)
             check_yaml(metadata, content, MAX_METADATA_VALUES)
+            _check_named_once(metadata, content)
     for file in files:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise DatasetError(f"{file}: is not a regular file")
+        check_regular(file)
+
+
+def _check_named_once(path: Path, metadata: bytes) -> None:
+    """Refuse a list with the same file twice: `rosbags` opens and reads each that is named."""
+    node = yaml.compose(metadata, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    for key in ("rosbag2_bagfile_information", "relative_file_paths"):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        node = next((value for name, value in pairs if name.value == key), None)
+    named = node.value if isinstance(node, yaml.SequenceNode) else []
+    # It looks for them by their names alone, in the bag's own folder.
+    names = Counter(PurePath(str(entry.value)).name for entry in named)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise DatasetError(f"{path}: names {printable(twice[0])} more than once")
 
 
 def max_unpacked_bytes(size: int) -> int:
@@ -95,10 +115,26 @@ def _too_much(size: int, limit: int) -> str:
 
 
 def _unpack(decompressor: Any, data: bytes, limit: int = MAX_CHUNK_BYTES) -> bytes:
-    """Return all that `data` unpacks to; DatasetError where that is more than `limit` bytes."""
+    """Return all that `data` unpacks to; ValueError where that is more than `limit` bytes."""
     content = bytes(decompressor.decompress(data, max_length=limit + 1))
     if len(content) > limit:
-        raise DatasetError(f"a chunk unpacks to more than the {limit / 1e6:.0f} MB that are read")
+        raise ValueError(f"a chunk unpacks to more than the {limit / 1e6:.6g} MB that are read")
+    return content
+
+
+def unpack_records(unpack: Callable[[bytes, int], bytes], data: bytes, size: int) -> bytes:
+    """Unpack an MCAP chunk; ValueError where it has more records than bytes when packed.
+
+    A record of nine bytes takes as long to pass over as an image, and its time alone leaves a byte
+    or more in a packed chunk.
+    """
+    content = unpack(data, min(size, MAX_CHUNK_BYTES))
+    left, at, end = MIN_CHUNK_RECORDS + len(data), 0, len(content) - _RECORD.size
+    while at <= end:
+        left -= 1
+        if left < 0:
+            raise ValueError("a chunk has more records than any recording's")
+        at += _RECORD.size + _LENGTH.unpack_from(content, at + 1)[0]
     return content
 
 
@@ -107,28 +143,35 @@ class _BoundedZstd:
 
     def __init__(self, module: Any) -> None:
         self._module = module
+        self._left = 0
+
+    def begin(self, size: int) -> None:
+        """Limit what all files of a bag of `size` bytes, which lie on the disk, unpack to."""
+        self._left = max_unpacked_bytes(size)
 
     def decompress(self, data: bytes, limit: int = MAX_CHUNK_BYTES) -> bytes:
         return _unpack(self._module.ZstdDecompressor(), data, limit)
 
     @contextmanager
     def open(self, file: IO[bytes], mode: str) -> Iterator[_BoundedFile]:
-        limit = max_unpacked_bytes(os.fstat(file.fileno()).st_size)
         with self._module.open(file, mode) as content:
-            yield _BoundedFile(content, limit)
+            yield _BoundedFile(content, self._spend)
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise DatasetError("compressed files unpack to more than any recording does")
 
 
 class _BoundedFile:
-    """A file that may be read up to a limit."""
+    """A file of which each part that is read is spent."""
 
-    def __init__(self, file: IO[bytes], limit: int) -> None:
-        self._file, self._left = file, limit
+    def __init__(self, file: IO[bytes], spend: Callable[[int], None]) -> None:
+        self._file, self._spend = file, spend
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise DatasetError("a compressed file unpacks to more than any recording does")
+        self._spend(len(data))
         return data
 
 
@@ -188,7 +231,8 @@ class BoundedQos:
         return profiles
 
 
-_RECORD = struct.Struct("<BQ")
+_RECORD, _LENGTH = struct.Struct("<BQ"), struct.Struct("<Q")
+MIN_CHUNK_RECORDS = 1000
 _MESSAGE, _MESSAGE_HEAD = 0x05, struct.Struct("<HIQQ")
 
 
@@ -228,8 +272,11 @@ def chunk_messages(
         yield mcap.Msg(time, chunk.chunk_start_offset, channels[channel], data)
 
 
-def install() -> None:
-    """Put the limits into `rosbags`, once; older versions of it have not all of these places."""
+def install(size: int) -> None:
+    """Put the limits into `rosbags`, once, and begin to read a bag of `size` bytes.
+
+    Older versions of it have not all of these places.
+    """
     for storage in ("storage_mcap", "storage_sqlite3", "reader"):
         module: Any = importlib.import_module(f"rosbags.rosbag2.{storage}")
         parse = getattr(module, "parse_qos", None)
@@ -245,10 +292,13 @@ def install() -> None:
     chunks = getattr(storage_mcap, "DECOMPRESSORS", {})
     zstd = getattr(ros2_reader, "zstd", None)
     if zstd is not None and not isinstance(zstd, _BoundedZstd):
-        bounded = ros2_reader.zstd = _BoundedZstd(zstd)
-        chunks["zstd"] = lambda data, size: bounded.decompress(data, min(size, MAX_CHUNK_BYTES))
-    chunks["lz4"] = lambda data, size: _unpack(
-        lz4.frame.LZ4FrameDecompressor(), data, min(size, MAX_CHUNK_BYTES)
+        zstd = ros2_reader.zstd = _BoundedZstd(zstd)
+        chunks["zstd"] = partial(unpack_records, zstd.decompress)
+    if zstd is not None:
+        zstd.begin(size)
+    chunks["lz4"] = partial(
+        unpack_records,
+        lambda data, limit: _unpack(lz4.frame.LZ4FrameDecompressor(), data, limit),
     )
     getattr(ros1_reader, "decompressors", {}).update(
         lz4=lambda data: _unpack(lz4.frame.LZ4FrameDecompressor(), data),

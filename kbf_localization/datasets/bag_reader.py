@@ -144,10 +144,10 @@ def open_bag(path: Path) -> Iterator[BagReader]:
 
     Raises DatasetError, in one line, for what is missing, truncated, damaged or of another storage.
     """
-    bag_limits.install()
     with _explained(path):
         source = _storage_of(path)
         bag_limits.check_files(source)
+        bag_limits.install(bag_size(source))
         reader = CheckedRos1(source) if source.suffix == ".bag" else CheckedReader(source)
         reader.open()
     try:

@@ -32,6 +32,8 @@ TABLES = frozenset({"schema", "metadata", "topics", "message_definitions", "mess
 MAX_TOPICS = 10_000
 MAX_TYPES = 2000
 """Definitions of messages: `rosbags` looks through them for each topic."""
+MAX_DEFINED_CHARS = 20_000_000
+"""Of all definitions of messages, or of topics, in an MCAP file."""
 MAX_SCHEMA_CHARS = 100_000
 """Of one SQL statement, those in the file included; rosbag2's longest has 200."""
 STEPS_PER_BYTE = 20
@@ -53,8 +55,33 @@ class CheckedSqlite(Sqlite3Reader):
             super().open()
 
 
+class _Definitions(dict[int, Any]):
+    """Schemas or channels of an MCAP file, up to a number of them and of characters.
+
+    One that is defined again counts too: a topic keeps the definition that it was made with.
+    """
+
+    def __init__(self, path: object, most: int) -> None:
+        super().__init__()
+        self._path, self._most, self._left = path, most, MAX_DEFINED_CHARS
+
+    def __setitem__(self, key: int, definition: Any) -> None:
+        known = self.get(key)
+        if known == definition:
+            return
+        self._left -= sum(len(text) for text in definition if isinstance(text, (str, bytes)))
+        if self._left < 0 or (known is None and len(self) == self._most):
+            raise DatasetError(f"{self._path}: defines more topics or types than any recording")
+        super().__setitem__(key, definition)
+
+
 class CheckedMcap(McapReader):
     """Reads a file whose index names each of its chunks once."""
+
+    def __init__(self, path: Any) -> None:
+        super().__init__(path)
+        self.schemas = _Definitions(path, MAX_TYPES)
+        self.channels = _Definitions(path, MAX_TOPICS)
 
     def open(self) -> None:
         check_index(Path(str(self.path)))

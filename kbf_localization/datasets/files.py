@@ -60,6 +60,16 @@ def read_regular(path: Path, limit: int) -> bytes:
             raise DatasetError(f"{path}: cannot be read: {_reason(error)}") from error
 
 
+def check_regular(path: Path) -> None:
+    """Refuse what is neither a regular file nor a link to one: a library may wait without end."""
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be read: {_reason(error)}") from error
+    if not regular:
+        raise DatasetError(f"{path}: is not a regular file")
+
+
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a text file; bytes that are not UTF-8 become replacement characters."""
     content = io.BytesIO(read_regular(path, MAX_TEXT_BYTES))

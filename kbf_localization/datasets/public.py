@@ -14,6 +14,7 @@ from kbf_localization.arrays import Array, Image, Stamps
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.datasets.files import (
     LineError,
+    check_regular,
     counted,
     in_time_order,
     parse_lines,
@@ -401,6 +402,8 @@ def _video_in(path: Path) -> Path:
 
 
 def _open_video(video: Path) -> cv2.VideoCapture:
+    # FFmpeg waits for whoever writes to a pipe, and hears no signal meanwhile.
+    check_regular(video)
     capture = cv2.VideoCapture(str(video), cv2.CAP_FFMPEG)
     if not capture.isOpened():
         raise DatasetError(f"{video}: is no video that OpenCV's FFmpeg can read")

@@ -7,6 +7,7 @@ node: topics that it publishes itself, and the bag's clock.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,12 +218,23 @@ def choose_playlist(topics: Sequence[BagTopic], needed: Sequence[BagTopic]) -> P
 
 
 def message_class_of(type_name: str) -> Any:
-    """Return the class of a type such as "nav_msgs/msg/Odometry"; None if not installed."""
-    try:
-        package, kind, name = type_name.split("/")
-        return getattr(importlib.import_module(f"{package}.{kind}"), name)
-    except (ImportError, AttributeError, ValueError):
+    """Return the class of a type such as "nav_msgs/msg/Odometry"; None if not installed.
+
+    The bag names it, so that nothing is imported but packages of messages.
+    """
+    package, _, name = type_name.partition("/msg/")
+    if not package.isidentifier():
         return None
+    try:
+        # Without importing it, as whatever asks for a part of it would.
+        spec = importlib.util.find_spec(package)
+        folders = (spec and spec.submodule_search_locations) or ()
+        if not any((Path(folder) / "msg" / "__init__.py").is_file() for folder in folders):
+            return None
+        found = getattr(importlib.import_module(f"{package}.msg"), name, None)
+    except (ImportError, ValueError):
+        return None
+    return found if hasattr(found, "get_fields_and_field_types") else None
 
 
 def without_transform_to(message: Any, frame: str) -> tuple[Any, list[str]]:

@@ -1,5 +1,6 @@
 """A video with a trajectory is a drive."""
 
+import os
 from pathlib import Path
 
 import cv2
@@ -67,4 +68,14 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         open_drive(tmp_path)
     (tmp_path / "other.mp4").touch()
     with pytest.raises(DatasetError, match="several videos"):
+        open_drive(tmp_path)
+
+
+@pytest.mark.parametrize("special", ["pipe", "folder"])
+def test_a_pipe_or_a_folder_of_a_videos_name_is_not_waited_for(
+    tmp_path: Path, special: str
+) -> None:
+    (tmp_path / "groundtruth.txt").write_text(tum_lines(planar_path(FRAMES), RATE, camera=True))
+    (os.mkfifo if special == "pipe" else os.mkdir)(tmp_path / "drive.mp4")
+    with pytest.raises(DatasetError, match=r"drive\.mp4: is not a regular file"):
         open_drive(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from kbf_localization.datasets.bag_writer import write_bag
 from kbf_localization.ros import replay as player_module
 from kbf_localization.ros.conversions import nanoseconds
 from kbf_localization.ros.node_process import spinning
-from kbf_localization.ros.replay import BagPlayer, choose_playlist
+from kbf_localization.ros.replay import BagPlayer, choose_playlist, message_class_of
 from test.datasets.bags import MemoryDrive
 
 
@@ -40,6 +41,34 @@ def test_the_playlist_leaves_out_what_would_contradict_the_node() -> None:
     assert [item.name for item, _ in playlist.topics] == ["/odom", "/ground_truth"]
     assert "/strange (nowhere_msgs/msg/Thing)" in playlist.notes[-1]
     assert len(playlist.notes) == 4
+
+
+@pytest.mark.parametrize(
+    "type_name",
+    [
+        # Imported, it opens a page in the browser.
+        "antigravity/msg/Thing",
+        "antigravity/x/y",
+        "this/s/d",
+        "os/path/join",
+        "nav_msgs/msg/rosidl_parser",
+        "nav_msgs/msg/_odometry",
+        "nav_msgs/msg/__file__",
+        "/s/t",
+        ".nav_msgs/msg/Odometry",
+        "nav_msgs.msg/msg/Odometry",
+        "__main__/msg/Thing",
+        "nav_msgs/msg/Odometry/msg/Odometry",
+        "",
+        "a" * 5000 + "/msg/b",
+    ],
+)
+def test_a_bags_type_imports_nothing_but_messages(type_name: str) -> None:
+    before = set(sys.modules)
+    assert message_class_of(type_name) is None
+    imported = {name.partition(".")[0] for name in set(sys.modules) - before}
+    assert imported <= {"nav_msgs"}
+    assert message_class_of("nav_msgs/msg/Odometry") is Odometry
 
 
 @pytest.fixture
