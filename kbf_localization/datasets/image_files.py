@@ -142,8 +142,9 @@ class ImageFilesDrive(ImageFiles):
         if self._odometry is not None:
             found = agreement(self.poses, self.stamps_ns, self._odometry)
             self._warnings += [f"{self.name}: {line}" for line in disagreements(found)]
+        seen = truth.during(self.stamps_ns)
         self._warnings.append(
-            f"{self.name}: {truth.length_m:.1f} m in {truth.duration_s:.0f} s, seen from above"
+            f"{self.name}: {seen.length_m:.1f} m in {seen.duration_s:.0f} s, seen from above"
             f"; {self.motion.described}"
         )
         if not self.motion.is_planar:

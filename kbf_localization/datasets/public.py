@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -111,7 +112,11 @@ class TumDrive(TextFilesDrive):
     recognized_by = ("rgb.txt", "groundtruth.txt")
 
     def _known_camera(self, width: int, height: int) -> tuple[Camera | None, Mount | None]:
-        return tum_camera(self.name), None
+        # A folder of another name: the list says which bag it was made from.
+        head = itertools.takewhile(
+            lambda line: line.startswith("#"), read_lines(self.path / self.image_list)
+        )
+        return tum_camera(self.name) or tum_camera(" ".join(head)), None
 
 
 class OpenLorisDrive(TextFilesDrive):

@@ -55,7 +55,12 @@ class Trajectory:
 
     @property
     def duration_s(self) -> float:
-        return float(self.stamps_ns[-1] - self.stamps_ns[0]) * 1e-9
+        return float(np.ptp(self.stamps_ns)) * 1e-9 if len(self) else 0.0
+
+    def during(self, stamps_ns: Stamps) -> Trajectory:
+        """Return the part in the time of these stamps."""
+        part = slice(*np.searchsorted(self.stamps_ns, [stamps_ns[0], stamps_ns[-1] + 1]).tolist())
+        return Trajectory(self.stamps_ns[part], self.positions[part], self.rotations[part])
 
 
 def parse_stamp(text: str) -> int:

@@ -119,13 +119,18 @@ def _images(drive: Drive) -> Iterator[Finding]:
     widest = int(np.argmax(moved))
     large = int(((gaps > MAX_GAP_S) & (moved > MAX_GAP_M)).sum())
     sparse = float(np.median(moved[moved > 0.0])) if (moved > 0.0).any() else 0.0
-    bad = large > 0 or sparse > MAX_METRES_AN_IMAGE
-    level, advice = _worse(bad, "drive slower, or record with more bandwidth or fewer topics")
+    found = []
+    if large:
+        found.append(f"{large} gaps of more than {MAX_GAP_S:g} s and {MAX_GAP_M:g} m")
+    if sparse > MAX_METRES_AN_IMAGE:
+        found.append(f"more than {MAX_METRES_AN_IMAGE:g} m from image to image")
+    advice = "drive slower, or record with more bandwidth or fewer topics"
+    level, advice = _worse(bool(found), f"{', and '.join(found)}: {advice}")
     yield Finding(
         "gaps between images",
         f"longest {gaps.max():.1f} s, farthest {moved[widest]:.2f} m; median {sparse:.2f} m",
         level,
-        f"{large} gaps of more than {MAX_GAP_S:g} s and {MAX_GAP_M:g} m: {advice}" if bad else "",
+        advice,
     )
 
 
@@ -154,18 +159,25 @@ def _odometry(drive: Drive) -> Iterator[Finding]:
     )
     yield Finding(
         "odometry",
-        f"{len(log.stamps_ns)} readings, {rate:.0f} per second, longest gap {periods.max():.2f} s, "
+        f"{len(log.stamps_ns)} readings, {rate:.3g} per second, longest gap {periods.max():.2f} s, "
         f"{drive.odometry_origin}",
         level,
         advice,
     )
     jumps = (steps > MIN_JUMP_M) & (steps > MAX_SPEED_MPS * periods)
+    reason = (
+        f"jumps {int(jumps.sum())} times, by up to {steps.max():.2f} m: does the driver reset it?"
+    )
+    speed = float(np.median((steps / periods)[steps > 0.0])) if (steps > 0.0).any() else 0.0
+    if speed > MAX_SPEED_MPS:
+        reason = (
+            f"{speed:.1f} m/s in the median, more than {MAX_SPEED_MPS:g}: the localizer takes that "
+            "for jumps, and measures each image by itself; is it in metres?"
+        )
+        jumps = np.zeros(len(steps), dtype=bool)
     turns = float(np.abs(motions[~jumps, 2]).sum())
     metres = float(steps[~jumps].sum())
-    level, advice = _worse(
-        bool(jumps.any()),
-        f"jumps {int(jumps.sum())} times, by up to {steps.max():.2f} m: does the driver reset it?",
-    )
+    level, advice = _worse(bool(jumps.any()) or speed > MAX_SPEED_MPS, reason)
     if metres < MIN_PATH_M:
         level, advice = (
             Level.UNUSABLE,

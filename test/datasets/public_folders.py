@@ -50,9 +50,9 @@ def tum_lines(poses: np.ndarray, rate: float = 30.0, *, camera: bool = True) -> 
     return "\n".join(lines) + "\n"
 
 
-def make_tum(folder: Path, frames: int = 20) -> Path:
+def make_tum(folder: Path, frames: int = 20, bag: str = "rgbd_dataset_test") -> Path:
     """rgb.txt and groundtruth.txt with TUM's headers, rgb/<stamp>.png; truth at 90 Hz."""
-    listed = ["# color images", "# file: 'rgbd_dataset_test.bag'", "# timestamp filename"]
+    listed = ["# color images", f"# file: '{bag}.bag'", "# timestamp filename"]
     for index in range(frames):
         write_image(folder / "rgb" / f"{stamp(index)}.png", index)
         listed.append(f"{stamp(index)} rgb/{stamp(index)}.png")

@@ -252,6 +252,17 @@ def test_tums_cameras_are_known_by_the_folders_name(
     )
 
 
+def test_tums_cameras_are_known_by_the_name_of_the_bag_where_the_folder_was_renamed(
+    tmp_path: Path,
+) -> None:
+    folder = public_folders.make_tum(
+        tmp_path / "data", frames=4, bag="rgbd_dataset_freiburg3_cabinet"
+    )
+    camera = open_drive(folder, odometry="simulate").camera
+    assert isinstance(camera, PinholeCamera)
+    assert camera.fx == pytest.approx(53.54)
+
+
 def test_a_cameras_own_poses_make_it_a_level_mount(tmp_path: Path) -> None:
     drive = open_drive(public_folders.make_tum(tmp_path / "desk", frames=8), odometry="simulate")
     assert drive.mount is not None

@@ -167,6 +167,14 @@ def test_lines_that_say_nothing_are_counted(tmp_path: Path) -> None:
     assert "rgb.txt: 2 lines name no image" in message
 
 
+def test_a_drive_is_as_long_as_its_images_where_the_poses_go_on(tmp_path: Path) -> None:
+    folder = make_kitti(tmp_path, frames=21)
+    for image in sorted((folder / "image_0").iterdir())[11:]:
+        image.unlink()
+    length_m = np.linalg.norm(np.diff(planar_path(21)[:11, :2], axis=0), axis=1).sum()
+    assert f"03: {length_m:.1f} m in 1 s, seen from above" in warnings(folder)
+
+
 def test_a_kitti_sequence_with_images_missing_keeps_their_numbers(tmp_path: Path) -> None:
     sequence = make_kitti(tmp_path)
     whole = open_drive(sequence, odometry="simulate")

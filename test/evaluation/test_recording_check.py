@@ -122,6 +122,13 @@ def _standing(laps: Recorded) -> Recorded:
     return replace(laps, odometry=replace(laps.odometry, poses=0 * laps.odometry.poses))
 
 
+def _fast(laps: Recorded) -> Recorded:
+    assert laps.poses is not None
+    scale = np.array([20.0, 20.0, 1.0])
+    log = replace(laps.odometry, poses=laps.odometry.poses * scale)
+    return replace(laps, poses=laps.poses * scale, odometry=log)
+
+
 def _slow_wheels(laps: Recorded) -> Recorded:
     log = laps.odometry
     return replace(laps, odometry=OdometryLog(log.stamps_ns[::4], log.poses[::4]))
@@ -164,6 +171,8 @@ def _few(laps: Recorded) -> Recorded:
         (_late, "clocks of camera and odometry", Level.WARNING, "0.2.* s too (late|early)"),
         (_other_clock, "images covered by odometry", Level.UNUSABLE, "one clock"),
         (_jumping, "path by odometry", Level.WARNING, "jumps 1 times, by up to (2.9|3.0)"),
+        (_fast, "path by odometry", Level.WARNING, r"^\d+\.\d m/s in the median, more than 5: "),
+        (_fast, "gaps between images", Level.WARNING, "^more than 0.5 m from image to image: "),
         (_standing, "path by odometry", Level.UNUSABLE, "does not move"),
         (_slow_wheels, "odometry", Level.WARNING, "10 readings/s"),
         (_in_millimetres, "known poses over odometry", Level.UNUSABLE, "in millimetres"),
