@@ -46,6 +46,20 @@ def relative(origin: ArrayLike, pose: ArrayLike) -> Array:
     return found
 
 
+def difference(pose: ArrayLike, origin: ArrayLike) -> Array:
+    """Return `pose` − `origin` (..., 3) in the frame of both, the heading wrapped."""
+    found: Array = np.asarray(pose, dtype=np.float64) - np.asarray(origin, dtype=np.float64)
+    found[..., 2] = wrap_angle(found[..., 2])
+    return found
+
+
+def blend(start: Array, end: Array, fraction: float | Array) -> Array:
+    """Return poses (..., 3) at fractions between `start` and `end`, along the shorter arc."""
+    found: Array = start + fraction * difference(end, start)
+    found[..., 2] = wrap_angle(found[..., 2])
+    return found
+
+
 def invert(pose: ArrayLike) -> Array:
     """Return the origin as seen from `pose`."""
     return relative(pose, np.zeros(3))
@@ -108,11 +122,7 @@ def interpolate(stamps_ns: Stamps, poses: Array, at_ns: ArrayLike) -> Array:
     left = np.maximum(right - 1, 0)
     span = np.maximum(stamps_ns[right] - stamps_ns[left], 1)
     fraction = np.clip((at - stamps_ns[left]) / span, 0.0, 1.0)
-    step = poses[right] - poses[left]
-    step[..., 2] = wrap_angle(step[..., 2])
-    result = poses[left] + fraction[..., None] * step
-    result[..., 2] = wrap_angle(result[..., 2])
-    return np.asarray(result)
+    return blend(poses[left], poses[right], fraction[..., None])
 
 
 def heading_of(x: float, y: float, z: float, w: float) -> float | None:

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbf_localization.geometry import (
+    blend,
     compose,
+    difference,
     embed,
     interpolate,
     invert,
@@ -63,6 +65,23 @@ def test_relative_undoes_compose(a: np.ndarray, b: np.ndarray) -> None:
 @given(poses)
 def test_invert_is_the_inverse_matrix(a: np.ndarray) -> None:
     np.testing.assert_allclose(matrix(invert(a)), np.linalg.inv(matrix(a)), atol=1e-10)
+
+
+@given(poses, poses)
+def test_difference_is_relative_in_the_frame_of_both(a: np.ndarray, b: np.ndarray) -> None:
+    there, back = difference(b, a), difference(a, b)
+    np.testing.assert_allclose(there[:2], -back[:2])
+    turned = matrix([0.0, 0.0, a[2]])[:2, :2] @ relative(a, b)[:2]
+    np.testing.assert_allclose(there[:2], turned, atol=1e-10)
+    np.testing.assert_allclose(wrap_angle(a[2] + there[2] - b[2]), 0.0, atol=1e-9)
+
+
+@given(poses, poses, st.floats(0.0, 1.0))
+def test_a_blend_divides_the_difference(a: np.ndarray, b: np.ndarray, fraction: float) -> None:
+    between = blend(a, b, fraction)
+    np.testing.assert_allclose(between[:2], (1.0 - fraction) * a[:2] + fraction * b[:2], atol=1e-9)
+    turned = wrap_angle(between[2] - a[2] - fraction * difference(b, a)[2])
+    np.testing.assert_allclose(turned, 0.0, atol=1e-9)
 
 
 @given(poses)

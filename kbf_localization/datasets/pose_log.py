@@ -16,7 +16,7 @@ from kbf_localization.arrays import Array, Rows, Stamps
 from kbf_localization.datasets.drive import OdometryLog
 from kbf_localization.datasets.trajectory import Trajectory
 from kbf_localization.errors import ParameterError
-from kbf_localization.geometry import compose, heading_of, interpolate, relative, wrap_angle
+from kbf_localization.geometry import blend, compose, heading_of, interpolate, relative
 from kbf_localization.limits import MAX_COORDINATE_M
 from kbf_localization.vision.camera.mount import Mount
 
@@ -119,11 +119,8 @@ def reckoned_poses(known: OdometryLog, odometry: OdometryLog, at_ns: Stamps) -> 
     path = _path_length(odometry, at_ns[rows]) - _path_length(odometry, first[rows])
     time = (at_ns[rows] - first[rows]) / (last[rows] - first[rows])
     fraction = np.where(moved[rows] > 1e-6, path / np.maximum(moved[rows], 1e-6), time)
-    step = backward - forward
-    step[:, 2] = wrap_angle(step[:, 2])
-    blended = forward + fraction[:, None] * step
-    blended[:, 2] = wrap_angle(blended[:, 2])
-    agreed = np.hypot(step[:, 0], step[:, 1]) <= MAX_GAP_M
+    blended = blend(forward, backward, fraction[:, None])
+    agreed = np.hypot(*(backward - forward)[:, :2].T) <= MAX_GAP_M
     result[rows[agreed]] = blended[agreed]
     return result
 

@@ -79,9 +79,7 @@ def with_truth_in(run: Run, frame: Array) -> Run:
     """Return the run with its truth moved by `frame` (3,)."""
     if run.truth is None:
         return run
-    truth = compose(frame, run.truth)
-    truth[:, 2] = wrap_angle(truth[:, 2])
-    return replace(run, truth=truth)
+    return replace(run, truth=compose(frame, run.truth))
 
 
 def truth_in_map(run: Run, training_map: TrainingMap) -> Array:

@@ -20,7 +20,7 @@ from kbf_localization.evaluation.described_drive import (
 from kbf_localization.events import Event
 from kbf_localization.filters.base import HypothesisEstimate, Weights
 from kbf_localization.filters.smoothing import Step, smooth
-from kbf_localization.geometry import compose, relative, wrap_angle
+from kbf_localization.geometry import compose, difference, relative
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.localization.result import State
 from kbf_localization.localization.state_monitor import FIRST_PROOF
@@ -255,9 +255,7 @@ def with_beliefs(node: Run, offline: Run) -> tuple[Run, float | None]:
     """
     if not np.array_equal(node.stamps_ns, offline.stamps_ns):
         return node, None
-    difference = node.estimates - offline.estimates
-    difference[:, 2] = wrap_angle(difference[:, 2])
-    largest = float(np.abs(difference).max(initial=0.0))
+    largest = float(np.abs(difference(node.estimates, offline.estimates)).max(initial=0.0))
     if largest > MAX_DIFFERENCE:
         return node, largest
     return replace(

@@ -23,7 +23,7 @@ from kbf_localization.filters.parameters import (
     NonparametricParameters,
     ParticleParameters,
 )
-from kbf_localization.geometry import embed, unembed, wrap_angle
+from kbf_localization.geometry import difference, embed, unembed
 from kbf_localization.motion.odometry_model import transition
 from kbf_localization.training_map.training_map import MapObservation, TrainingMap, map_spacing
 
@@ -154,8 +154,7 @@ class NeighbourParticleFilter:
         near = self._near_the_mode(weights)
         local = weights[near] / weights[near].sum()
         pose = unembed(local @ self._particles[near])
-        spread = unembed(self._particles) - pose
-        spread[:, 2] = wrap_angle(spread[:, 2])
+        spread = difference(unembed(self._particles), pose)
         floor = np.diag((0.1 * self._widths[[0, 0, 2]]) ** 2)
         return Estimate(
             pose=pose,

@@ -16,7 +16,7 @@ from kbf_localization.arrays import Array
 from kbf_localization.filters.association import Association
 from kbf_localization.filters.base import GaussianPrior
 from kbf_localization.filters.hypothesis import Hypothesis
-from kbf_localization.geometry import wrap_angle
+from kbf_localization.geometry import difference
 from kbf_localization.training_map.calibration import SimilarityModel
 
 MAX_COMPONENTS = 24
@@ -109,8 +109,7 @@ class KernelBelief:
         moment = self.null_probability * null_covariance
         weight = self.null_probability
         for component in self.components:
-            offset = component.pose - pose
-            offset[2] = wrap_angle(offset[2])
+            offset = difference(component.pose, pose)
             moment = moment + component.probability * (
                 component.covariance + np.outer(offset, offset)
             )

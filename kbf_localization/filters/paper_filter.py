@@ -24,7 +24,7 @@ from kbf_localization.embeddings.sum_rules import ModelBasedSumRule
 from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, Weights, is_known
 from kbf_localization.filters.parameters import KernelParameters
-from kbf_localization.geometry import embed, unembed, wrap_angle
+from kbf_localization.geometry import difference, embed, unembed
 from kbf_localization.motion.odometry_model import transition
 from kbf_localization.training_map.training_map import (
     ImageGramCache,
@@ -353,8 +353,7 @@ def _mode(points: Array, weights: Array) -> Array:
 
 def _spread(poses: Array, weights: Array, centre: Array) -> Array:
     """Return the weighted second moment (3, 3) of poses (s, 3) round `centre`."""
-    offsets = poses - centre
-    offsets[:, 2] = wrap_angle(offsets[:, 2])
+    offsets = difference(poses, centre)
     return np.asarray((weights[:, None] * offsets).T @ offsets / weights.sum())
 
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from kbf_localization.arrays import Array
 from kbf_localization.events import Event
 from kbf_localization.geometry import (
+    blend,
     compose,
     invert,
     motion_jacobian,
@@ -117,13 +118,9 @@ class OdometryBuffer:
                 return after
             before = self._readings[right - 1]
         fraction = (stamp_ns - before.stamp_ns) / (after.stamp_ns - before.stamp_ns)
-        step = after.pose - before.pose
-        step[2] = wrap_angle(step[2])
-        pose = before.pose + fraction * step
-        pose[2] = wrap_angle(pose[2])
         return OdometryReading(
             stamp_ns,
-            pose,
+            blend(before.pose, after.pose, fraction),
             before.distance_m + fraction * (after.distance_m - before.distance_m),
             before.turned_rad + fraction * (after.turned_rad - before.turned_rad),
             before.variances + fraction * (after.variances - before.variances),
