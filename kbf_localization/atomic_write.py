@@ -20,7 +20,7 @@ _SUFFIX = ".partial"
 def atomic_write(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a path of the same name to write a file or a folder to, moved to `path` at the end.
 
-    Where something is at `path` by then, a file takes its place, or raises FileExistsError without
+    Where something is at `path` by then, a file takes its place, or is refused without
     `replace`; of several such writers exactly one succeeds. A folder replaces no folder with files.
     It lies in a hidden folder beside `path`, which is removed after an error too. What a killed
     process has left there, the next to write the same path removes.
@@ -44,17 +44,22 @@ def atomic_write(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 
 def _move_to_free_name(file: Path, path: Path) -> None:
-    """Rename a file to a name that nothing has, else raise FileExistsError.
+    """Rename a file to a name that nothing has; KbfError where something has it.
 
     POSIX's rename replaces; its link does not, and neither does an exclusive opening.
     """
     try:
-        path.hardlink_to(file)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        file.replace(path)
+        try:
+            path.hardlink_to(file)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            file.replace(path)
+    except FileExistsError as error:
+        raise KbfError(
+            f"{path}: is there by now; name another file, or replace it (--force)"
+        ) from error
 
 
 def check_replaceable(path: Path) -> None:

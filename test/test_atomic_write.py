@@ -49,7 +49,7 @@ def test_of_two_writers_that_replace_nothing_the_second_is_refused(
                 first.write_text("first")
             second.write_text("second")
 
-    with pytest.raises(FileExistsError):
+    with pytest.raises(KbfError, match="map: is there by now"):
         write_twice()
     assert path.read_text() == "first"
     assert path.stat().st_nlink == 1

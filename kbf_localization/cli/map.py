@@ -438,7 +438,7 @@ def grid(
     if output.suffix not in (".yaml", ".yml"):
         raise MapError(f"{output}: name a .yaml file; the image lies beside it")
     image = output.with_suffix(".pgm")
-    for path in (output, image):
+    for path in (image, output):
         check_output(path, force)
     plan = drivable_grid(load_map(map_path), robot_radius, resolution, obstacles)
     pgm, text = plan_files(plan, image.name)

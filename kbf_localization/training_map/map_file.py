@@ -160,10 +160,6 @@ def save_map(training_map: TrainingMap, path: Path | str, *, replace: bool = Tru
         seal(image)
         with atomic_write(path, replace=replace) as temporary:
             temporary.write_bytes(image.getbuffer())
-    except FileExistsError as error:
-        raise MapError(
-            f"{path}: is there by now; name another file, or replace it (--force)"
-        ) from error
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MapError(f"{path}: the map cannot be written: {reason}") from error

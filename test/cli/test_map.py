@@ -114,19 +114,24 @@ def test_a_map_that_is_there_is_replaced_by_force_alone(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "output", "name"),
     [
-        ("build", "seq1_cloudy1", *LIKE),
-        ("merge", "office.kbfmap"),
-        ("remove", "office.kbfmap", "--thumbnails"),
+        (("build", "seq1_cloudy1", *LIKE), "raced.kbfmap", "raced.kbfmap"),
+        (("merge", "office.kbfmap"), "raced.kbfmap", "raced.kbfmap"),
+        (("remove", "office.kbfmap", "--thumbnails"), "raced.kbfmap", "raced.kbfmap"),
+        (("grid", "office.kbfmap"), "overtaken.yaml", "overtaken.pgm"),
     ],
-    ids=lambda words: words[0],
+    ids=["build", "merge", "remove", "grid"],
 )
 def test_a_map_that_another_wrote_meanwhile_is_not_replaced(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[object, ...]
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[object, ...],
+    output: str,
+    name: str,
 ) -> None:
     """Both writers found the name free when they began."""
-    raced = folder / "raced.kbfmap"
+    raced = folder / name
     raced.unlink(missing_ok=True)
 
     def check_and_be_overtaken(parent: Path) -> None:
@@ -134,9 +139,10 @@ def test_a_map_that_another_wrote_meanwhile_is_not_replaced(
         raced.write_text("of the other writer")
 
     monkeypatch.setattr("kbf_localization.cli.map_files.check_writable", check_and_be_overtaken)
-    said = kbf_map(*command, "--output", raced.name, cwd=folder, exit_code=2)
-    assert "raced.kbfmap: is there by now" in " ".join(said.split())
+    said = kbf_map(*command, "--output", output, cwd=folder, exit_code=2)
+    assert f"{name}: is there by now" in " ".join(said.split())
     assert raced.read_text() == "of the other writer"
+    assert [path.name for path in folder.glob(f"*{raced.stem}*")] == [name]
 
 
 def test_a_drive_is_added_and_removed(folder: Path) -> None:
