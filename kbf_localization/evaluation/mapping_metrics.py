@@ -134,7 +134,7 @@ def _errors(
         "raw_ate_rmse_m": _rms(np.concatenate(raw)),
         "relative_2m_rmse_m": _rms(np.concatenate(relative_errors)),
         "raw_relative_2m_rmse_m": _rms(np.concatenate(raw_relative)),
-        "nees_mean": _nees(poses[known], blocks[known], truth[known]),
+        "nees_mean": _nees(poses[known], blocks[known], truth[known], bool(estimates.anchors)),
         "closures_wrong": _wrong(estimates, truths),
     }
 
@@ -155,14 +155,16 @@ def _rms(values: Array) -> float | None:
     return float(np.sqrt(np.mean(values**2))) if len(values) else None
 
 
-def _nees(poses: Array, covariances: Array, truth: Array) -> float | None:
+def _nees(poses: Array, covariances: Array, truth: Array, anchored: bool) -> float | None:
     """Return the mean NEES of the position, 2 is right, in the frame that the graph is held in.
 
-    The truth is put into it by the pose that the covariances say is surest, in which they are 0
-    where nothing else held it.
+    Anchors hold it in the truth's. Else the truth is put into it by the pose that the covariances
+    say is surest, the first, in which they are 0.
     """
-    surest = int(np.argmin(np.trace(covariances, axis1=1, axis2=2)))
-    there = compose(poses[surest], relative(truth[surest], truth))
+    there = truth
+    if not anchored:
+        surest = int(np.argmin(np.trace(covariances, axis1=1, axis2=2)))
+        there = compose(poses[surest], relative(truth[surest], truth))
     away = (poses - there)[:, :2]
     variances = covariances[:, :2, :2]
     clear = np.trace(variances, axis1=1, axis2=2) > 1e-6

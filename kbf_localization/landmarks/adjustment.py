@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.linalg import LinearOperator, cg
 
@@ -43,16 +44,35 @@ _CG_STEPS = 300
 
 
 @dataclass(frozen=True)
+class CameraSlopes:
+    """Derivatives by k values of a camera that is adjusted too.
+
+    `rays` (2, k, v, m) are the residuals' in pixels, since the rays of pixels turn; `growth`
+    (k, v, m) are those of the log of the pixels per radian, by which residuals grow. Without it
+    longer and longer focal lengths would make noise small. `centre` (3, k) are those of the
+    camera's centre in the base frame.
+    """
+
+    rays: Array
+    growth: Array
+    centre: Array
+
+
+@dataclass(frozen=True)
 class PointGroup:
     """Points (m, 3) that the same few images see.
 
     `images` (v,) are rows of the states; `bearings` (v, m) and `seen` (v, m) are what they see.
+    `camera` is None where the camera is known. `keypoints` (v, m) are rows of the images' own, any
+    where a point is not seen.
     """
 
     images: Rows
     bearings: Bearings
     seen: Flags
     points: Array
+    camera: CameraSlopes | None = None
+    keypoints: NDArray[np.intp] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,9 +90,10 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class Eliminated:
-    """What remains of a group: (6v, 6v) and (6v,) of the states, and what gives the points back.
+    """What remains of a group: (u, u) and (u,) of the unknowns, and what gives the points back.
 
-    These move by `solved` (3, m) and, with a change of the states (6v,), by `coupling` (6v, 3m).
+    The unknowns are the states (6v,), then the values of a camera that is adjusted too (k,). Points
+    move by `solved` (3, m) and, with a change of the unknowns (u,), by `coupling` (u, 3m).
     """
 
     normal: Array
@@ -81,9 +102,9 @@ class Eliminated:
     solved: Array
 
     def moved(self, points: Array, change: Array) -> Array:
-        """Return the points (m, 3) after one step that changes the states by `change` (v, 6)."""
-        by_states = (change.ravel() @ self.coupling).reshape(self.solved.shape)
-        return np.asarray(points - (self.solved + by_states).T)
+        """Return the points (m, 3) after one step that changes the unknowns by `change` (u,)."""
+        by_unknowns = (change.ravel() @ self.coupling).reshape(self.solved.shape)
+        return np.asarray(points - (self.solved + by_unknowns).T)
 
 
 def adjust(
@@ -152,21 +173,30 @@ def eliminate(
     sigma_px: float,
     robust_chi2: float = ROBUST_CHI2,
     point_prior_m: float = POINT_PRIOR_M,
+    camera: Array | None = None,
 ) -> Eliminated:
     """Return the normal equations of a group's images after its points are eliminated.
 
     Points move by `point_prior_m` in one step (σ): where whole stretches of a drive move with their
-    points, it must be far wider than they move.
+    points, it must be far wider than they move. `camera` (k,) are the changes so far of the values
+    of a camera that is adjusted too.
     """
     views, count = group.seen.shape
     rotation = rotations_by_components(states.T)
     bearings = group.bearings
     axes = np.ascontiguousarray(bearings.axes.transpose(2, 3, 0, 1))
-    pairs = Pairs(axes, bearings.scale, points.T[:, None], bearings.centre)
+    slopes, centre = group.camera, bearings.centre
+    if slopes is not None and camera is not None:
+        centre = centre + slopes.centre @ camera
+    pairs = Pairs(axes, bearings.scale, points.T[:, None], centre)
     at = project(rotation[..., None], positions(states).T[..., None], pairs)
-    chi2 = (at.residuals**2).sum(axis=0) / sigma_px**2
+    residuals = at.residuals
+    if slopes is not None and camera is not None:
+        residuals = residuals * (1.0 + np.tensordot(camera, slopes.growth, axes=1))
+        residuals = residuals + np.tensordot(slopes.rays, camera, axes=(1, 0))
+    chi2 = (residuals**2).sum(axis=0) / sigma_px**2
     root = group.seen / (sigma_px * (1.0 + chi2 / robust_chi2))
-    off = at.residuals * root
+    off = residuals * root
     by_twist = at.by_twist() * root
     by_point = (rotation[..., None] * at.slope[:, None]).sum(axis=2) * root
 
@@ -178,18 +208,35 @@ def eliminate(
     mixed = (by_twist[:, :, None] * by_point[:, None]).sum(axis=0)
     cross = to_twists @ mixed.transpose(2, 0, 1, 3).reshape(views, STATES, 3 * count)
     cross = cross.reshape(views * STATES, 3, count)
+    pulls = gradient.ravel()
+    if slopes is not None:
+        by_centre = np.tensordot(slopes.centre, at.slope, axes=(0, 1)).swapaxes(0, 1)
+        by_camera = slopes.rays + residuals[:, None] * slopes.growth - by_centre
+        by_camera = by_camera * root
+        columns = by_camera.transpose(2, 0, 3, 1).reshape(views, 2 * count, -1)
+        with_camera = (to_twists @ (rows @ columns)).reshape(views * STATES, -1)
+        of_camera = np.einsum("vrk,vrl->kl", columns, columns)
+        pull_camera = np.einsum("vrk,vr->k", columns, off.swapaxes(0, 1).reshape(views, -1))
+        to_points = (by_camera[:, :, None] * by_point[:, None]).sum(axis=(0, 3))
+        cross = np.concatenate((cross, to_points))
+        pulls = np.concatenate((pulls, pull_camera))
 
     block = (by_point[:, :, None] * by_point[:, None]).sum(axis=(0, 3)).transpose(2, 0, 1)
     pull = (by_point * off[:, None]).sum(axis=(0, 2))
     inverse = np.linalg.inv(block + np.eye(3) / point_prior_m**2).transpose(1, 2, 0)
     coupling = sum(cross[:, axis, None] * inverse[axis] for axis in range(3))
-    coupling = np.asarray(coupling).reshape(views * STATES, 3 * count)
-    normal = -coupling @ cross.reshape(views * STATES, 3 * count).T
+    coupling = np.asarray(coupling).reshape(len(cross), 3 * count)
+    normal = -coupling @ cross.reshape(len(cross), 3 * count).T
     for view in range(views):
         part = slice(view * STATES, (view + 1) * STATES)
         normal[part, part] += own[view]
+    if slopes is not None:
+        images = views * STATES
+        normal[:images, images:] += with_camera
+        normal[images:, :images] += with_camera.T
+        normal[images:, images:] += of_camera
     solved = (inverse * pull).sum(axis=1)
-    return Eliminated(normal, gradient.ravel() - coupling @ pull.ravel(), coupling, solved)
+    return Eliminated(normal, pulls - coupling @ pull.ravel(), coupling, solved)
 
 
 def _solve(

@@ -18,9 +18,12 @@ VISUAL_M, VISUAL_RELATIVE = 0.003, 0.02
 VISUAL_RAD, VISUAL_PER_RAD = np.radians(0.12), 0.01
 """σ of the motion between keyframes after a drive's own adjustment: images hold the heading."""
 WINDOW_M, WINDOW_RAD = 2.0, 2.0
-WHEEL_NOISE = MotionNoise((0.004, 0.0045, 0.00025), (0.0003, 0.0002, 0.0008))
-"""Of wheels over windows of 2 m, without their heading bias: what covariances claim where closures
-do not measure it. Errors of wheels are correlated, so that this is more than edge by edge."""
+WHEEL_NOISE = MotionNoise((0.001, 0.0045, 0.00025), (0.0003, 0.0002, 0.0008))
+"""Of wheels over windows of 2 m, without their heading bias and scale: what covariances claim where
+closures do not measure it. Errors of wheels are correlated: this is more than edge by edge."""
+SCALE_SIGMA, SCALE_STRETCH_M = 0.05, 5.0
+"""Relative error of wheels' distances, and the path over which it is correlated: a radius is known
+to some per cent, and changes with floor and load."""
 STEP_SIGMA = 1e-3
 """m and rad: the least σ between two keyframes."""
 _TURN = np.array([[0.0, -1.0], [1.0, 0.0]])

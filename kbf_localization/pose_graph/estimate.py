@@ -10,6 +10,7 @@ import numpy as np
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError, ParameterError
+from kbf_localization.geometry import wrap_angle
 from kbf_localization.parallel import Serial, TimedWorkers, Workers
 from kbf_localization.pose_graph.anchors import Anchor
 from kbf_localization.pose_graph.closures import (
@@ -30,12 +31,8 @@ from kbf_localization.pose_graph.edges import (
 )
 from kbf_localization.pose_graph.evidence import Evidence, gather_evidence
 from kbf_localization.pose_graph.frame import framed_problem, likely_scale
-from kbf_localization.pose_graph.graph import (
-    REJECTED_CHI2,
-    Adjusted,
-    Problem,
-    adjust_with_odometry,
-)
+from kbf_localization.pose_graph.graph import REJECTED_CHI2, Problem
+from kbf_localization.pose_graph.joint_adjustment import Adjusted, adjust_with_odometry
 from kbf_localization.pose_graph.keyframes import (
     COARSE_SIGMA_PX,
     FINE_SIGMA_PX,
@@ -96,9 +93,16 @@ def estimate_poses(
     builder = None
     if prepared.camera is not None:
         builder = TrackBuilder(
-            prepared.keypoints, prepared.camera, prepared.mount, workers, progress
+            prepared.keypoints,
+            prepared.camera,
+            prepared.mount,
+            workers,
+            progress,
+            prepared.learned,
         )
     evidence = gather_evidence(prepared, builder, seed, workers, progress)
+    if builder is not None and evidence.prepared.learned is not None:
+        builder = builder.with_camera(evidence.prepared.learned)
     found = _Estimator(evidence.held_by(anchors), builder, anchors, progress).estimate()
     if unjoined == "refuse" and found.left_out:
         raise MapError(f"nothing joins {', '.join(found.left_out)} with the other drives")
@@ -175,7 +179,7 @@ class _Estimator:
         closures = [c for c, bad in zip(closures, wrong) if not bad]
         if wrong.any():
             found = self._run(used, problem, edges, closures)
-        poses, wheels = found.states[:, :3], found.wheels
+        poses = found.states[:, :3]
         if used == ODOMETRY_EDGES:
             noise = at_least_wheel_noise(noise)
         else:
@@ -183,15 +187,9 @@ class _Estimator:
         used_edges = with_noise(edges[used], noise, keyframes)
         # Closures near each other see the same points, so that they count once.
         alone = counted_once(closures, keyframes)
-        covariances = problem.covariances(used_edges, alone, poses)
-        if used != ODOMETRY_EDGES:
-            held = rows[problem.anchors.rows]
-            covariances = with_forward_error(
-                covariances, poses, held, evidence.prepared.forward_sigma_m
-            )
-        result = self._result(
-            (poses, wheels, covariances), closures, rejected, used, score, kept_pieces
-        )
+        covariances = problem.covariances(used_edges, alone, poses, keyframes.path_m)
+        covariances += found.pose_covariances
+        result = self._result((found, covariances), closures, rejected, used, score, kept_pieces)
         return replace(result, odometry_scale=scale)
 
     def _choose(
@@ -226,11 +224,27 @@ class _Estimator:
             return Adjusted(states, solution.wheels)
         if method == VISUAL_EDGES:
             # Visual edges have no drift of wheels: it shows in the graph on the wheels' own.
-            return Adjusted(states, problem.solve(edges[ODOMETRY_EDGES], closures).wheels)
-        found, odometry = Adjusted(states, np.zeros((problem.drives, 2))), edges[ODOMETRY_EDGES]
+            wheels = problem.solve(edges[ODOMETRY_EDGES], closures).wheels
+            by_camera = self._followed(problem, closures, states)
+            return Adjusted(states, wheels, self.evidence.prepared.learned, by_camera)
+        found = Adjusted(states, np.zeros((problem.drives, 2)), self.evidence.prepared.learned)
         # Points that are triangulated at adjusted poses leave out wrong matches.
         for sigma_px in (COARSE_SIGMA_PX, FINE_SIGMA_PX):
-            found = self._adjust(problem, found, odometry, closures, sigma_px)
+            found = self._adjust(problem, found, edges[ODOMETRY_EDGES], closures, sigma_px)
+        return found
+
+    def _followed(self, problem: Problem, closures: list[Closure], states: Array) -> Array | None:
+        """Return how states (n, 6) of the graph on visual edges follow a learned camera."""
+        learned, by_camera = self.evidence.prepared.learned, self.evidence.by_camera
+        if learned is None or by_camera is None:
+            return None
+        found = np.zeros_like(by_camera)
+        for number, sigma in enumerate(np.sqrt(np.diag(learned.covariance))):
+            moved = self.evidence.states + sigma * by_camera[:, :, number]
+            edges = visual_edges(self.evidence.prepared.keyframes, moved[:, :3])
+            away = problem.solve(edges, closures).poses - states[:, :3]
+            away[:, 2] = wrap_angle(away[:, 2])
+            found[:, :3, number] = away / sigma
         return found
 
     def _adjust(
@@ -242,33 +256,46 @@ class _Estimator:
         sigma_px: float,
     ) -> Adjusted:
         assert self.builder is not None
+        builder = self.builder
+        if start.camera is not None and start.camera is not builder.learned:
+            builder = builder.with_camera(start.camera)
         states, rows = start.states.copy(), problem.rows
         partners = _with_closures(neighbours(self.evidence.prepared.keyframes), closures)
         partners = [
             others if problem.kept[row] else others[:0] for row, others in enumerate(partners)
         ]
-        points = self.builder.points(states, partners, sigma_px, "joint adjustment")
+        points = builder.points(states, partners, sigma_px, "joint adjustment")
         groups = [
             replace(found.group, images=problem.local[found.group.images])
             for found in points
             if found.group is not None
         ]
         adjusted = adjust_with_odometry(
-            states[rows], start.wheels, groups, problem.edges_of(odometry), problem.anchors
+            states[rows],
+            start.wheels,
+            groups,
+            problem.edges_of(odometry),
+            problem.anchors,
+            builder.learned,
         )
         states[rows] = adjusted.states
-        return replace(adjusted, states=states)
+        by_camera = adjusted.by_camera
+        if by_camera is not None:
+            by_camera = np.full((len(states), *by_camera.shape[1:]), np.nan)
+            by_camera[rows] = adjusted.by_camera
+        return replace(adjusted, states=states, by_camera=by_camera)
 
     def _result(
         self,
-        final: tuple[Array, Array, Array],
+        final: tuple[Adjusted, Array],
         closures: list[Closure],
         rejected: list[Rejected],
         used: str,
         score: HeldOutScore | None,
         kept_pieces: Flags,
     ) -> PoseEstimates:
-        poses, wheels, covariances = final
+        found, covariances = final
+        poses, wheels = found.states[:, :3], found.wheels
         prepared = self.evidence.prepared
         keyframes = prepared.keyframes
         kept = kept_pieces[keyframes.piece_of]
@@ -303,6 +330,11 @@ class _Estimator:
         if closures:
             lines += self._wheel_lines(poses, wheels, kept)
         lines += look_alike_lines(rejected, poses)
+        camera, mount = prepared.camera, prepared.mount
+        if prepared.learned is not None:
+            learned = found.camera or prepared.learned
+            camera, mount = learned.camera, learned.mount
+            lines += learned.lines
         return PoseEstimates(
             trajectories=trajectories,
             keyframes=keyframes,
@@ -318,8 +350,8 @@ class _Estimator:
             anchors=len(self.given),
             scale_known=self.scale_known,
             held_out=score,
-            camera=prepared.camera,
-            mount=prepared.mount if prepared.camera is not None else None,
+            camera=camera,
+            mount=mount if camera is not None else None,
             warnings=(*prepared.warnings, *lines),
             joins=joins(
                 closures,
@@ -344,19 +376,6 @@ class _Estimator:
             *describe_scales(*scales, names, self.scale_known),
             *describe_slips(found, keyframes, names, begins),
         ]
-
-
-def with_forward_error(covariances: Array, poses: Array, held: Rows, sigma_m: float) -> Array:
-    """Return covariances (n, 3, 3) with those of a camera whose place ahead of the base is learned.
-
-    Images hold the camera. An error of its place moves the base along the heading, the more the
-    more this differs from that of the keyframes `held`, which do not move.
-    """
-    ahead = np.stack((np.cos(poses[:, 2]), np.sin(poses[:, 2])), axis=1)
-    ahead = ahead - ahead[held].mean(axis=0)
-    grown = covariances.copy()
-    grown[:, :2, :2] += sigma_m**2 * ahead[:, :, None] * ahead[:, None, :]
-    return np.asarray(grown)
 
 
 def _with_closures(partners: Sequence[Rows], closures: Sequence[Closure]) -> list[Rows]:

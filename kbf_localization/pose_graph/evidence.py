@@ -33,9 +33,9 @@ from kbf_localization.pose_graph.edges import OdometryEdges, odometry_edges
 from kbf_localization.pose_graph.graph import (
     GAUGE_SIGMA,
     Anchors,
-    adjust_with_odometry,
     residuals_of,
 )
+from kbf_localization.pose_graph.joint_adjustment import Adjusted, adjust_with_odometry
 from kbf_localization.pose_graph.keyframes import (
     COARSE_SIGMA_PX,
     FINE_SIGMA_PX,
@@ -180,7 +180,8 @@ class Evidence:
 
     `local` (n, 3) are poses in the frames of their pieces, by wheels or by images: those along
     which more closures agree. `support` (c,) counts the closures that agree with each. `bridges`
-    join keyframes, by their rows, with the next where these share no points.
+    join keyframes, by their rows, with the next where these share no points. `by_camera` (n, 6, k)
+    is how the states follow a camera that is learned; None where it is known.
     """
 
     prepared: PreparedDrives
@@ -190,6 +191,7 @@ class Evidence:
     rejected: list[Rejected]
     support: Rows
     bridges: Mapping[int, Closure] = field(default_factory=dict)
+    by_camera: Array | None = None
 
     def odometry_edges(self) -> OdometryEdges:
         """Return the wheels' edges, without slips that images bridge."""
@@ -214,11 +216,13 @@ class Evidence:
 
     def scaled(self, scale: float) -> Evidence:
         """Return the evidence with wheels that drive `scale` times as far: all distances grow."""
-        states = self.states * (scale, scale, 1.0, 1.0, 1.0, 1.0)
+        distances = np.array([scale, scale, 1.0, 1.0, 1.0, 1.0])
+        by_camera = None if self.by_camera is None else self.by_camera * distances[:, None]
         return replace(
             self,
             prepared=self.prepared.scaled(scale),
-            states=states,
+            states=self.states * distances,
+            by_camera=by_camera,
             local=self.local * (scale, scale, 1.0),
             closures=[closure.scaled(scale) for closure in self.closures],
             rejected=[
@@ -243,45 +247,79 @@ def gather_evidence(
     if builder is None or prepared.camera is None:
         return nothing
     partners = neighbours(keyframes)
-    points = builder.points(states, partners, COARSE_SIGMA_PX, "matching keyframes")
-    groups = [found.group for found in points if found.group is not None]
-    if not groups:
+    visual = _visual_odometry(builder, states, partners, odometry_edges(keyframes), keyframes)
+    if visual is None:
         return nothing
-    firsts = np.flatnonzero(np.r_[True, np.diff(keyframes.piece_of) != 0])
-    gauge = Anchors.certain(firsts, keyframes.odometry[firsts], GAUGE_SIGMA)
-    progress(0, 1, "visual odometry")
-    wheels = np.zeros((len(prepared.drives), 2))
-    states = adjust_with_odometry(states, wheels, groups, odometry_edges(keyframes), gauge).states
+    states, builder = visual.adjusted.states, visual.builder
     landmarks = _landmarks(builder, states, partners)
-    edges = unlinked(groups, keyframes, partners)
+    edges = unlinked(visual.groups, keyframes, partners)
     found = verify(
         bridge_pairs(edges, keyframes, landmarks),
         prepared.keypoints,
         landmarks,
-        prepared.camera,
-        prepared.mount,
+        builder.camera,
+        builder.mount,
         workers,
         no_progress,
     )
     bridges = motions_by_edge(edges, found)
     if bridges:
         states[:, :3] = bridged(states[:, :3], bridges, keyframes)
-        points = builder.points(states, partners, COARSE_SIGMA_PX, "joining keyframes")
-        groups = [found.group for found in points if found.group is not None]
         joined = without_slips(odometry_edges(keyframes), bridges)
-        states = adjust_with_odometry(states, wheels, groups, joined, gauge).states
+        visual = _visual_odometry(builder, states, partners, joined, keyframes) or visual
+        states, builder = visual.adjusted.states, visual.builder
         landmarks = _landmarks(builder, states, partners)
     progress(0, 1, "looking for closures")
     pairs = candidates(describe(prepared.keypoints, seed), keyframes)
     found = verify(
-        pairs, prepared.keypoints, landmarks, prepared.camera, prepared.mount, workers, progress
+        pairs, prepared.keypoints, landmarks, builder.camera, builder.mount, workers, progress
     )
     by_wheels = supported(found, keyframes, keyframes.odometry)
     by_images = supported(found, keyframes, states[:, :3])
     images = len(by_images[0]) > len(by_wheels[0])
     closures, rejected, support = by_images if images else by_wheels
     local = states[:, :3] if images else keyframes.odometry
-    return Evidence(prepared, states, local, closures, rejected, support, bridges)
+    prepared = replace(
+        prepared, camera=builder.camera, mount=builder.mount, learned=builder.learned
+    )
+    by_camera = visual.adjusted.by_camera
+    return Evidence(prepared, states, local, closures, rejected, support, bridges, by_camera)
+
+
+@dataclass(frozen=True)
+class _VisualOdometry:
+    """Drives adjusted by their own images, and the groups of points and the camera at the end."""
+
+    adjusted: Adjusted
+    groups: list[PointGroup]
+    builder: TrackBuilder
+
+
+def _visual_odometry(
+    builder: TrackBuilder,
+    states: Array,
+    partners: Sequence[Rows],
+    edges: OdometryEdges,
+    keyframes: Keyframes,
+) -> _VisualOdometry | None:
+    """Adjust each piece by its own images, and a learned camera with them; None without points."""
+    firsts = np.flatnonzero(np.r_[True, np.diff(keyframes.piece_of) != 0])
+    gauge = Anchors.certain(firsts, keyframes.odometry[firsts], GAUGE_SIGMA)
+    wheels = np.zeros((int(keyframes.drive_of.max()) + 1, 2))
+    found = None
+    # Points that a camera as it was learned gives are too coarse to judge it by.
+    rounds = (COARSE_SIGMA_PX,) if builder.learned is None else (COARSE_SIGMA_PX, FINE_SIGMA_PX)
+    for sigma_px in rounds:
+        points = builder.points(states, partners, sigma_px, "visual odometry")
+        groups = [each.group for each in points if each.group is not None]
+        if not groups:
+            return found
+        adjusted = adjust_with_odometry(states, wheels, groups, edges, gauge, builder.learned)
+        states = adjusted.states
+        if adjusted.camera is not None:
+            builder = builder.with_camera(adjusted.camera)
+        found = _VisualOdometry(adjusted, groups, builder)
+    return found
 
 
 def _landmarks(

@@ -16,6 +16,7 @@ from kbf_localization.pose_graph.anchors import (
 )
 from kbf_localization.pose_graph.closures import components, counted_once, place_pieces
 from kbf_localization.pose_graph.edges import (
+    SCALE_SIGMA,
     OdometryEdges,
     at_least_wheel_noise,
     fitted_noise,
@@ -26,8 +27,6 @@ from kbf_localization.pose_graph.evidence import Evidence
 from kbf_localization.pose_graph.graph import Problem
 from kbf_localization.progress import Progress
 
-SCALE_SIGMA = 0.05
-"""Relative error of wheels' distances: a radius is known to some per cent."""
 KNOWN_SIGMA = 0.5 * SCALE_SIGMA
 """Anchors that leave the scale more open do not tell it."""
 SCALES = 0.7, 1.4

@@ -3,7 +3,6 @@
 A residual of an edge (i, j) is the pose of j as seen from i, minus the measured pose. The wheels'
 heading bias (rad/s while they move) and turn scale of each drive are unknowns. Closures are robust:
 Geman and McClure's loss, annealed from a convex one (graduated non-convexity, Yang et al. 2020).
-With the points that images see, keyframes are adjusted jointly to images and wheels.
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import relative, wrap_angle
-from kbf_localization.landmarks.adjustment import PointGroup, eliminate
-from kbf_localization.landmarks.bearings import STATES
-from kbf_localization.landmarks.triangulation import ROBUST_CHI2
 from kbf_localization.pose_graph.closures import Closure, as_edges
-from kbf_localization.pose_graph.edges import Edges, OdometryEdges
+from kbf_localization.pose_graph.edges import (
+    SCALE_SIGMA,
+    SCALE_STRETCH_M,
+    Edges,
+    OdometryEdges,
+)
 
 HEADING_BIAS_SIGMA = 0.008
 """rad/s, half a degree a second; a recorded robot's wheels drift by 0.005."""
@@ -39,6 +40,8 @@ ANNEALING_RATE = 1.6
 """The loss's convexity is divided by it from step to step."""
 COVARIANCE_COLUMNS = 300
 """Columns of the inverse that are solved for at a time, for bounded memory."""
+SCALE_STEP_M = 2.0
+"""Path after which distances err by another, correlated scale: well below SCALE_STRETCH_M."""
 MAX_COVARIANCES = 1500
 """Nodes whose covariances are computed; those between them are interpolated."""
 
@@ -139,18 +142,22 @@ class PoseGraph:
         of_anchors = np.where(self.anchors.doubtful, _robust_loss(of_anchors), of_anchors)
         of_wheels = wheels / np.array([HEADING_BIAS_SIGMA, TURN_SCALE_SIGMA])
         return float(
-            _corrected_chi2(self.odometry, wheels, poses).sum()
+            corrected_chi2(self.odometry, wheels, poses).sum()
             + (of_wheels**2).sum()
             + _robust_loss(self._closure_chi2(poses)).sum()
             + of_anchors.sum()
         )
 
-    def covariances(self, solution: Solution) -> Array:
-        """Return the covariances (n, 3, 3) of the poses, relative to what holds the graph."""
+    def covariances(self, solution: Solution, scales: ScaleErrors | None = None) -> Array:
+        """Return the covariances (n, 3, 3) of the poses, relative to what holds the graph.
+
+        With `scales` they contain that distances err alike over metres of path.
+        """
         normal, _ = self._normal_equations(
             solution.poses,
             solution.wheels,
             (solution.closure_weights, solution.anchor_weights),
+            scales,
         )
         factor = factorize(normal)
         return diagonal_blocks(factor, normal.shape[0], self.nodes, 3)
@@ -171,11 +178,16 @@ class PoseGraph:
         return chi2_of(self.closures, poses)
 
     def _normal_equations(
-        self, poses: Array, wheels: Array, weights: tuple[Array, Array]
+        self,
+        poses: Array,
+        wheels: Array,
+        weights: tuple[Array, Array],
+        scales: ScaleErrors | None = None,
     ) -> tuple[csc_matrix, Array]:
-        system = NormalEquations(self.nodes, self.drives, stride=3)
+        more = 0 if scales is None else len(scales.begins)
+        system = NormalEquations(self.nodes, self.drives, stride=3, more=more)
         system.add_edges(self.closures, poses, weights[0])
-        system.add_odometry(self.odometry, poses, wheels)
+        system.add_odometry(self.odometry, poses, wheels, scales=scales)
         system.add_anchors(self.anchors.weighted(weights[1]), poses)
         return system.assembled()
 
@@ -220,11 +232,17 @@ class Problem:
         graph = self._graph(edges, closures)
         return graph.cost(graph.solve(self.start[self.rows]))
 
-    def covariances(self, edges: OdometryEdges, closures: Sequence[Closure], poses: Array) -> Array:
-        """Return covariances (n, 3, 3) at given poses (n, 3), NaN for what is not kept."""
+    def covariances(
+        self, edges: OdometryEdges, closures: Sequence[Closure], poses: Array, path_m: Array
+    ) -> Array:
+        """Return covariances (n, 3, 3) at given poses (n, 3), NaN for what is not kept.
+
+        Distances err alike along the path (n,).
+        """
         blocks = np.full((len(self.start), 3, 3), np.nan)
         graph = self._graph(edges, closures)
-        blocks[self.rows] = graph.covariances(self._at(poses, len(closures)))
+        scales = ScaleErrors.along(graph.odometry, path_m[self.rows])
+        blocks[self.rows] = graph.covariances(self._at(poses, len(closures)), scales)
         return blocks
 
     def _at(self, poses: Array, closures: int) -> Solution:
@@ -248,6 +266,40 @@ class Problem:
             doubtful=np.zeros(len(weights), dtype=bool),
         )
         return Problem(self.drives, self.rows, settled, self.start)
+
+
+@dataclass(frozen=True)
+class ScaleErrors:
+    """Relative errors of the distances along drives: a Gauss–Markov process along each.
+
+    `unknown_of` (m,) is each edge's, every `SCALE_STEP_M` of path another; `begins` (u,) tells with
+    which a drive begins.
+    """
+
+    unknown_of: Rows
+    begins: Flags
+
+    @classmethod
+    def along(cls, edges: OdometryEdges, path_m: Array) -> ScaleErrors:
+        """Return the unknowns of edges between nodes at `path_m` (n,)."""
+        unknown_of, begins = np.zeros(len(edges), dtype=np.intp), np.empty(0, dtype=bool)
+        for drive in np.unique(edges.drive):
+            own = np.flatnonzero(edges.drive == drive)
+            path = path_m[edges.first[own]]
+            step = np.floor((path - path.min()) / SCALE_STEP_M).astype(np.intp)
+            unknown_of[own] = len(begins) + step
+            begins = np.r_[begins, np.arange(step.max() + 1) == 0]
+        return cls(unknown_of, begins)
+
+    def add_priors(self, system: NormalEquations, at: int) -> None:
+        """Add the process's own equations of the unknowns, which begin at `at`."""
+        kept = float(np.exp(-SCALE_STEP_M / SCALE_STRETCH_M))
+        first, later = np.flatnonzero(self.begins), np.flatnonzero(~self.begins)
+        each = np.full((len(first), 1, 1), 1.0 / SCALE_SIGMA)
+        system.add(at + first[:, None], each, np.zeros((len(first), 1)))
+        step = np.array([[-kept, 1.0]]) / (SCALE_SIGMA * np.sqrt(1.0 - kept**2))
+        pairs = at + later[:, None] + np.array([-1, 0])
+        system.add(pairs, np.tile(step, (len(later), 1, 1)), np.zeros((len(later), 1)))
 
 
 def residuals_of(
@@ -274,20 +326,26 @@ def chi2_of(edges: Edges, poses: Array) -> Array:
     return np.asarray((white**2).sum(axis=1))
 
 
+def corrected_chi2(odometry: OdometryEdges, wheels: Array, poses: Array) -> Array:
+    """Return each odometry edge's squared whitened residual (m,), without the wheels' errors."""
+    return chi2_of(replace(odometry, motions=odometry.corrected(wheels)), poses)
+
+
 class NormalEquations:
     """Collects sparse normal equations of poses and of the wheels' errors, which follow them.
 
     The unknowns of the `nodes` are `stride` apart, each node's pose (3,) first; those of the
-    `drives` are two each.
+    `drives` are two each. `more` unknowns follow, from `more_at` on.
     """
 
-    def __init__(self, nodes: int, drives: int, stride: int) -> None:
+    def __init__(self, nodes: int, drives: int, stride: int, more: int = 0) -> None:
         self._rows: list[Rows] = []
         self._columns: list[Rows] = []
         self._values: list[Array] = []
-        self._wheels_at, self._stride = stride * nodes, stride
-        self._size = self._wheels_at + 2 * drives
-        self._gradient = np.zeros(self._size)
+        self.wheels_at, self._stride = stride * nodes, stride
+        self.more_at = self.wheels_at + 2 * drives
+        self.size = self.more_at + more
+        self._gradient = np.zeros(self.size)
 
     def add(self, unknowns: Rows, jacobians: Array, residuals: Array) -> None:
         """Add m whitened residuals (m, r) with jacobians (m, r, u) by `unknowns` (m, u)."""
@@ -317,26 +375,34 @@ class NormalEquations:
         self.add(unknowns, jacobian, np.einsum("mij,mj->mi", white, residual))
 
     def add_odometry(
-        self, edges: OdometryEdges, poses: Array, wheels: Array, weights: Array | None = None
+        self,
+        edges: OdometryEdges,
+        poses: Array,
+        wheels: Array,
+        weights: Array | None = None,
+        scales: ScaleErrors | None = None,
     ) -> None:
-        """Add odometry edges, and the priors of the wheels' errors (d, 2)."""
+        """Add odometry edges, and the priors of the wheels' errors (d, 2) and of `scales`."""
         motions = edges.corrected(wheels)
         residual, by_first, by_second = residuals_of(edges.first, edges.second, motions, poses)
         white = edges.whitening
         if weights is not None:
             white = white * np.sqrt(weights)[:, None, None]
-        jacobian = white @ np.concatenate((by_first, by_second, edges.by_wheels(wheels)), axis=2)
-        unknowns = np.concatenate(
-            (
-                self._poses(edges.first),
-                self._poses(edges.second),
-                self._wheels_at + 2 * edges.drive[:, None] + np.arange(2),
-            ),
-            axis=1,
-        )
-        self.add(unknowns, jacobian, np.einsum("mij,mj->mi", white, residual))
+        slopes = [by_first, by_second, edges.by_wheels(wheels)]
+        unknowns = [
+            self._poses(edges.first),
+            self._poses(edges.second),
+            self.wheels_at + 2 * edges.drive[:, None] + np.arange(2),
+        ]
+        if scales is not None:
+            slopes.append((-motions * (1.0, 1.0, 0.0))[:, :, None])
+            unknowns.append(self.more_at + scales.unknown_of[:, None])
+            scales.add_priors(self, self.more_at)
+        jacobian = white @ np.concatenate(slopes, axis=2)
+        residuals = np.einsum("mij,mj->mi", white, residual)
+        self.add(np.concatenate(unknowns, axis=1), jacobian, residuals)
         precision = np.array([1.0 / HEADING_BIAS_SIGMA, 1.0 / TURN_SCALE_SIGMA])
-        own = self._wheels_at + np.arange(wheels.size)[:, None]
+        own = self.wheels_at + np.arange(wheels.size)[:, None]
         spread = np.tile(precision, len(wheels))[:, None]
         self.add(own, spread[:, :, None], spread * wheels.reshape(-1, 1))
 
@@ -348,18 +414,11 @@ class NormalEquations:
             jacobian = precision[:, :, None] * np.eye(3)
             self.add(self._poses(anchors.rows), jacobian, precision * away)
 
-    def add_attitudes(self, states: Array) -> None:
-        """Add priors of the height, pitch and roll of states (n, 6)."""
-        precision = 1.0 / np.array(ATTITUDE_SIGMA)
-        unknowns = STATES * np.arange(len(states))[:, None] + np.arange(3, STATES)
-        jacobian = np.broadcast_to(np.diag(precision), (len(states), 3, 3))
-        self.add(unknowns, jacobian, states[:, 3:] * precision)
-
     def assembled(self) -> tuple[csc_matrix, Array]:
         """Return the sparse normal matrix and the gradient."""
         rows, columns = np.concatenate(self._rows), np.concatenate(self._columns)
         values = np.concatenate(self._values)
-        shape = self._size, self._size
+        shape = self.size, self.size
         return coo_matrix((values, (rows, columns)), shape=shape).tocsc(), self._gradient
 
     def _poses(self, nodes: Rows) -> Rows:
@@ -400,70 +459,3 @@ def diagonal_blocks(factor: SuperLU, size: int, nodes: int, stride: int) -> Arra
     at = np.arange(nodes)
     columns_of = [np.interp(at, chosen, column) for column in flat.T]
     return np.stack(columns_of, axis=1).reshape(-1, 3, 3)
-
-
-ATTITUDE_SIGMA = (0.01, 0.01, 0.01)
-"""Height (m), pitch and roll (rad) of a keyframe on an even floor."""
-SIGMA_PX = 1.5
-"""Of a keypoint: 1 px, and more as a keypoint counts in the groups of several keyframes."""
-ANNEALING = (5.0, 3.0, 2.0, 1.0, 1.0)
-"""Factors of the loss's width, step by step: the odometry's poses show as large residuals."""
-POINT_PRIOR_M = 1000.0
-"""σ of a point's movement in one step. A turn that is corrected moves all points behind it by
-metres: with 10 m, thousands of points hold the drift that images contradict."""
-ODOMETRY_CAUCHY = 8.0
-"""Wheels slip: beyond 8 σ an odometry edge counts less."""
-
-
-@dataclass(frozen=True)
-class Adjusted:
-    """States (n, 6) and the wheels' systematic errors (d, 2)."""
-
-    states: Array
-    wheels: Array
-
-
-def adjust_with_odometry(
-    states: Array,
-    wheels: Array,
-    groups: Sequence[PointGroup],
-    odometry: OdometryEdges,
-    anchors: Anchors,
-) -> Adjusted:
-    """Adjust states (n, 6) to the groups' points, the odometry and the anchors."""
-    points = [group.points for group in groups]
-    images = [(group.images[:, None] * STATES + np.arange(STATES)).ravel() for group in groups]
-    for factor in ANNEALING:
-        system = NormalEquations(len(states), len(wheels), stride=STATES)
-        parts = [
-            eliminate(
-                states[group.images],
-                group,
-                at,
-                SIGMA_PX,
-                factor**2 * ROBUST_CHI2,
-                POINT_PRIOR_M,
-            )
-            for group, at in zip(groups, points)
-        ]
-        for unknowns, part in zip(images, parts):
-            system.add_block(unknowns[None], part.normal[None], part.gradient[None])
-        poses = states[:, :3]
-        robust = 1.0 / (1.0 + _corrected_chi2(odometry, wheels, poses) / ODOMETRY_CAUCHY**2)
-        system.add_odometry(odometry, poses, wheels, robust)
-        system.add_anchors(anchors, poses)
-        system.add_attitudes(states)
-        normal, gradient = system.assembled()
-        change = -factorize(normal).solve(gradient)
-        by_state = change[: STATES * len(states)].reshape(-1, STATES)
-        points = [
-            part.moved(at, by_state[group.images]) for group, part, at in zip(groups, parts, points)
-        ]
-        states = states + by_state
-        states[:, 2] = wrap_angle(states[:, 2])
-        wheels = wheels + change[STATES * len(states) :].reshape(-1, 2)
-    return Adjusted(states, wheels)
-
-
-def _corrected_chi2(odometry: OdometryEdges, wheels: Array, poses: Array) -> Array:
-    return chi2_of(replace(odometry, motions=odometry.corrected(wheels)), poses)

@@ -21,8 +21,8 @@ from kbf_localization.arrays import Array, Flags, Floats, Rows, Stamps
 from kbf_localization.datasets.drive import Drive, check_drive, grey_images
 from kbf_localization.errors import MapError
 from kbf_localization.geometry import interpolate, relative
-from kbf_localization.landmarks.adjustment import PointGroup
-from kbf_localization.landmarks.bearings import CameraModel, CameraMount, bearings_of
+from kbf_localization.landmarks.adjustment import CameraSlopes, PointGroup
+from kbf_localization.landmarks.bearings import bearings_of
 from kbf_localization.landmarks.build import (
     KeypointStore,
     Numbered,
@@ -39,7 +39,9 @@ from kbf_localization.landmarks.triangulation import (
     triangulate,
 )
 from kbf_localization.parallel import Workers
+from kbf_localization.pose_graph.learned_camera import LearnedCamera
 from kbf_localization.progress import Progress
+from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared_distances
 
 KEYFRAME_M, KEYFRAME_RAD = 0.20, np.radians(8.0)
@@ -398,15 +400,27 @@ class TrackBuilder:
     def __init__(
         self,
         keypoints: Sequence[Keypoints],
-        camera: CameraModel,
-        mount: CameraMount,
+        camera: Camera,
+        mount: Mount,
         workers: Workers,
         progress: Progress,
+        learned: LearnedCamera | None = None,
     ) -> None:
-        self.keypoints = keypoints
+        self.keypoints, self.camera, self.mount, self.learned = keypoints, camera, mount, learned
         self._workers, self._progress = workers, progress
         self._bearings = [bearings_of(found.pixels, camera, mount) for found in keypoints]
         self._matches: dict[tuple[int, int], NDArray[np.int16]] = {}
+        self._slopes: list[Floats] = []
+        if learned is not None:
+            self._slopes = [learned.slopes(found.pixels) for found in keypoints]
+
+    def with_camera(self, learned: LearnedCamera) -> TrackBuilder:
+        """Return a builder of the same matches with another camera."""
+        made = TrackBuilder(
+            self.keypoints, learned.camera, learned.mount, self._workers, self._progress, learned
+        )
+        made._matches = self._matches
+        return made
 
     def points(
         self,
@@ -423,9 +437,19 @@ class TrackBuilder:
         for part in self._workers.map(_triangulate_all, chunks):
             for points in part:
                 self._keep(len(made), partners[len(made)], points.matches)
-                made.append(points)
+                made.append(self._with_camera_slopes(points))
             self._progress(len(made), len(partners), doing)
         return made
+
+    def _with_camera_slopes(self, points: Points) -> Points:
+        """Return the points, whose group also tells how a camera that is learned moves them."""
+        group = points.group
+        if self.learned is None or group is None or group.keypoints is None:
+            return points
+        own = [self._slopes[row][rows] for row, rows in zip(group.images, group.keypoints)]
+        by_pixels = np.stack(own, axis=2).transpose(1, 3, 2, 0)
+        slopes = CameraSlopes(by_pixels[:2], by_pixels[2], self.learned.by_centre)
+        return replace(points, group=replace(group, camera=slopes))
 
     def _keep(self, row: int, others: Rows, matches: NDArray[np.int16]) -> None:
         """Keep the matches with each partner, in both directions."""
@@ -473,7 +497,10 @@ def _triangulate(task: Task) -> Points:
     else:
         best = best_spread(image, found, GROUP_POINTS)
         stacked = stack_views(sightings, found.matches[best])
-        group = PointGroup(task.rows, stacked.bearings, stacked.seen, found.points[best])
+        keypoints = found.matches[best].T
+        group = PointGroup(
+            task.rows, stacked.bearings, stacked.seen, found.points[best], None, keypoints
+        )
     return Points(matches.astype(np.int16), group, landmarks)
 
 

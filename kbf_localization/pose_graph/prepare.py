@@ -26,10 +26,18 @@ from kbf_localization.pose_graph.keyframes import (
     odometry_at_images,
     still_stretches,
 )
+from kbf_localization.pose_graph.learned_camera import LearnedCamera
 from kbf_localization.progress import Progress, no_progress
 from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.camera.camera_info import fitted
-from kbf_localization.vision.epipolar import MatchedPair
+from kbf_localization.vision.epipolar import (
+    DISTORTION,
+    FOCAL,
+    FORWARD,
+    PITCH,
+    YAW,
+    MatchedPair,
+)
 from kbf_localization.vision.keypoints import Keypoints, mutual_matches, squared_distances
 from kbf_localization.vision.self_calibration import (
     LEVEL_AHEAD,
@@ -52,7 +60,7 @@ MAX_LINES = 5
 class PreparedDrives:
     """Drives with their odometry, keyframes, keypoints and camera.
 
-    `forward_sigma_m` is the σ of how far ahead of the base the camera is, 0 where that is known.
+    `learned` is the camera where wheels and images taught it, None where it is known.
     """
 
     drives: Sequence[Drive]
@@ -62,7 +70,7 @@ class PreparedDrives:
     camera: Camera | None
     mount: Mount
     warnings: tuple[str, ...]
-    forward_sigma_m: float = 0.0
+    learned: LearnedCamera | None = None
 
     def scaled(self, scale: float) -> PreparedDrives:
         """Return the drives with all distances of the wheels times `scale`."""
@@ -99,7 +107,7 @@ def prepare(
     keypoints, size = detect(drives, keyframes.drive_of, keyframes.image_of, workers, progress)
     for number in range(len(drives)):
         warnings += _blind_stretches(drives, number, keyframes, keypoints)
-    camera, mount, forward_sigma_m, lines = _camera(drives, keyframes, keypoints, size)
+    camera, mount, learned, lines = _camera(drives, keyframes, keypoints, size)
     return PreparedDrives(
         drives,
         tuple(odometry),
@@ -108,7 +116,7 @@ def prepare(
         camera,
         mount,
         (*warnings, *lines),
-        forward_sigma_m,
+        learned,
     )
 
 
@@ -193,11 +201,8 @@ def _camera(
     keyframes: Keyframes,
     keypoints: Sequence[Keypoints],
     size: tuple[int, int] | None,
-) -> tuple[Camera | None, Mount, float, list[str]]:
-    """Return the camera and the mount that the drives know, else learned from wheels and images.
-
-    The third is the σ of how far ahead of the base it is, 0 where that is known.
-    """
+) -> tuple[Camera | None, Mount, LearnedCamera | None, list[str]]:
+    """Return the camera and the mount that the drives know, else learned from wheels and images."""
     cameras = {camera_of(drive) for drive in drives} - {None}
     mounts = {mount_of(drive) for drive in drives} - {None}
     mount = next(iter(mounts)) if len(mounts) == 1 else None
@@ -205,15 +210,15 @@ def _camera(
         raise MapError("the drives have different cameras or mounts; estimate them one by one")
     camera = next(iter(cameras), None)
     if camera is not None and mount is not None:
-        return camera, mount, 0.0, []
+        return camera, mount, None, []
     if size is None:
-        return None, Mount.ahead(), 0.0, ["no image can be read; the poses are the odometry's"]
+        return None, Mount.ahead(), None, ["no image can be read; the poses are the odometry's"]
     return _learned(camera, mount, _matched_pairs(keyframes, keypoints), size)
 
 
 def _learned(
     camera: Camera | None, mount: Mount | None, pairs: list[MatchedPair], size: tuple[int, int]
-) -> tuple[Camera | None, Mount, float, list[str]]:
+) -> tuple[Camera | None, Mount, LearnedCamera | None, list[str]]:
     """Learn what is None of camera and mount, as `_camera` returns them.
 
     A known camera whose mount wheels and images do not show looks ahead and is level.
@@ -223,16 +228,25 @@ def _learned(
         learned = calibrate(pairs, *size, camera=camera, translation=place)
     except ParameterError as error:
         if camera is not None:
-            return camera, Mount.ahead(), 0.0, [f"{LEVEL_AHEAD}: {error}"]
-        return None, Mount.ahead(), 0.0, [f"{error}; the poses are the odometry's alone"]
+            return camera, Mount.ahead(), None, [f"{LEVEL_AHEAD}: {error}"]
+        return None, Mount.ahead(), None, [f"{error}; the poses are the odometry's alone"]
     if camera is not None and not learned.shows_turn:
-        return camera, Mount.ahead(), 0.0, [LEVEL_AHEAD, *learned.warnings]
+        return camera, Mount.ahead(), None, [LEVEL_AHEAD, *learned.warnings]
     what = "camera" if camera is None else "the camera's mount"
-    lines = [f"{what} learned from wheels and images: {learned.described}", *learned.warnings]
+    lines = [f"{what} learned from wheels and images: {learned.described}"]
     if learned.focal_sigma > UNDETERMINED_FOCAL:
-        return None, Mount.ahead(), 0.0, [*lines, "the poses are the odometry's alone"]
-    sigma_m = 0.0 if mount is not None else learned.forward_sigma_m
-    return fitted(learned.camera, *size), mount or learned.mount, sigma_m, lines
+        lines += learned.warnings
+        return None, Mount.ahead(), None, [*lines, "the poses are the odometry's alone"]
+    found, mounted = fitted(learned.camera, *size), mount or learned.mount
+    free = np.array(
+        [
+            *([FOCAL, DISTORTION] if camera is None else []),
+            *([PITCH, YAW, FORWARD] if mount is None else []),
+        ],
+        dtype=np.intp,
+    )
+    adjustable = LearnedCamera.of(found, mounted, free, learned.sigmas[free], learned.warnings)
+    return found, mounted, adjustable, lines
 
 
 def _matched_pairs(keyframes: Keyframes, keypoints: Sequence[Keypoints]) -> list[MatchedPair]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.geometry import compose, relative, wrap_angle
-from kbf_localization.pose_graph.edges import OdometryEdges
+from kbf_localization.pose_graph.edges import SCALE_STRETCH_M, OdometryEdges
 from kbf_localization.pose_graph.keyframes import MAX_PATH_M, Keyframes
 
 SLIP_EDGES = 6
@@ -27,8 +27,6 @@ pressure and load change its radius by less."""
 LARGE_DIFFERENCE = 0.03
 """Beyond it they differ whether the wheels err so always or on these drives only: the map knows
 what they drove to a fraction of a per cent, and 3 % of a corridor are more than it may err by."""
-SCALE_STRETCH_M = 5.0
-"""Errors of distances within this path are correlated."""
 MAX_SLIPS = 5
 """Slips of a drive that are named."""
 

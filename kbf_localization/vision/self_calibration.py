@@ -89,6 +89,12 @@ class SelfCalibration:
     warnings: tuple[str, ...]
 
     @property
+    def sigmas(self) -> Array:
+        """The deviations in the order of FOCAL to FORWARD; 0 for what is known."""
+        lens = self.focal_sigma, self.distortion_sigma
+        return np.array([*lens, self.pitch_sigma, self.yaw_sigma, self.forward_sigma_m])
+
+    @property
     def shows_turn(self) -> bool:
         """Whether the direction of view is determined."""
         certain = max(self.pitch_sigma, self.yaw_sigma) <= UNDETERMINED_RAD

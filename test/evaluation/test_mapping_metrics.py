@@ -70,6 +70,18 @@ def test_a_trajectory_in_another_frame_has_no_error() -> None:
     assert json.dumps(metrics)
 
 
+def test_anchored_poses_are_judged_in_the_frame_of_the_anchors() -> None:
+    """0.2 m of one standard deviation, everywhere: without anchors it would be a frame's shift."""
+    own = drive("one", circle(0.8), WORLD)
+    own = replace(own, poses=own.truth)
+    shifted = own.truth + np.array([0.2, 0.0, 0.0])
+    estimates = replace(_estimates(shifted, own.odometry.poses), anchors=1)
+    covariances = np.tile(np.diag([0.04, 0.04, 0.01]), (len(shifted), 1, 1))
+    trajectory = replace(estimates.trajectories[0], covariances=covariances)
+    metrics = mapping_metrics([own], replace(estimates, trajectories=(trajectory,)))
+    assert metrics["nees_mean"] == pytest.approx(1.0)
+
+
 def test_a_scaled_trajectory_errs_over_two_metres_by_the_scale() -> None:
     truth = np.column_stack((np.arange(0.0, 10.0, 0.1), np.zeros(100), np.zeros(100)))
     own = replace(drive("one", truth, WORLD), poses=truth)

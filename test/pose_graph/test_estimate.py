@@ -13,7 +13,7 @@ from kbf_localization.geometry import compose, fit_rigid, relative, wrap_angle
 from kbf_localization.parallel import Serial
 from kbf_localization.pose_graph import prepare
 from kbf_localization.pose_graph.anchors import Anchor
-from kbf_localization.pose_graph.estimate import estimate_poses, with_forward_error
+from kbf_localization.pose_graph.estimate import estimate_poses
 from kbf_localization.pose_graph.evidence import gather_evidence
 from kbf_localization.pose_graph.keyframes import TrackBuilder
 from kbf_localization.pose_graph.result import choose
@@ -277,21 +277,6 @@ def test_drives_that_images_alone_join_are_named(joined) -> None:
     assert join.closures > 10
     assert "Images alone join the drives" in mapping_verdict(found)
     assert "Images alone" not in mapping_verdict(replace(found, joins=()))
-
-
-def test_an_uncertain_place_of_the_camera_makes_poses_uncertain_along_the_change_of_heading() -> (
-    None
-):
-    poses = np.array([[0.0, 0.0, 0.0], [3.0, 1.0, 0.0], [3.0, 1.0, np.pi], [3.0, 1.0, np.pi / 2]])
-    known = np.tile(0.01 * np.eye(3), (4, 1, 1))
-    rng = np.random.default_rng(0)
-    errors = rng.normal(0.0, 0.1, 100_000)
-    for pose, found in zip(poses, with_forward_error(known, poses, np.array([0]), 0.1)):
-        # The base lies behind the camera by an error that the first base, which is held, has too.
-        ahead = np.array([np.cos(pose[2]) - 1.0, np.sin(pose[2])])
-        expected = 0.01 * np.eye(2) + np.cov(np.outer(ahead, errors))
-        assert found[:2, :2] == pytest.approx(expected, abs=1e-3)
-        assert found[2] == pytest.approx([0.0, 0.0, 0.01])
 
 
 def test_images_of_one_drive_correct_a_turn_on_the_spot_and_the_drift() -> None:

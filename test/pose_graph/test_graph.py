@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kbf_localization.geometry import compose, relative, wrap_angle
-from kbf_localization.pose_graph.edges import Edges, OdometryEdges, whitening_of
-from kbf_localization.pose_graph.graph import Anchors, PoseGraph, chi2_of, residuals_of
+from kbf_localization.pose_graph.edges import (
+    SCALE_SIGMA,
+    SCALE_STRETCH_M,
+    Edges,
+    OdometryEdges,
+    whitening_of,
+)
+from kbf_localization.pose_graph.graph import (
+    SCALE_STEP_M,
+    Anchors,
+    PoseGraph,
+    ScaleErrors,
+    chi2_of,
+    residuals_of,
+)
 
 ORIGIN = Anchors(np.zeros(1, np.intp), np.zeros((1, 3)), np.full((1, 3), 1e-4), np.zeros(1, bool))
 
@@ -129,6 +144,39 @@ def test_covariance_is_the_scatter_of_many_noisy_loops() -> None:
     assert predicted is not None
     assert sigma[0] < np.sqrt(predicted[0, 0])
     assert np.diag(predicted) == pytest.approx(np.diag(scatter), rel=0.45)
+
+
+def test_distances_that_err_alike_add_up_along_a_straight_path() -> None:
+    """The variance of a sum of correlated errors, against the double sum over all edges."""
+    count, step, white = 100, 0.2, 0.001
+    first = np.arange(count)
+    edges = OdometryEdges(
+        first,
+        first + 1,
+        np.tile([step, 0.0, 0.0], (count, 1)),
+        np.tile(np.eye(3) / white, (count, 1, 1)),
+        np.zeros(count, np.intp),
+        np.zeros(count),
+    )
+    path = step * np.arange(count + 1)
+    poses = np.column_stack((path, 0.0 * path, 0.0 * path))
+    graph = PoseGraph(count + 1, 1, edges, Edges.none(), ORIGIN)
+    scales = ScaleErrors.along(edges, path)
+    found = graph.covariances(graph.solve(poses), scales)
+    apart = np.abs(scales.unknown_of[:, None] - scales.unknown_of) * SCALE_STEP_M
+    alike = SCALE_SIGMA**2 * np.exp(-apart / SCALE_STRETCH_M)
+    for end in (10, 50, 100):
+        expected = step**2 * alike[:end, :end].sum() + end * white**2
+        assert found[end, 0, 0] == pytest.approx(expected, rel=1e-3)
+
+
+def test_distances_of_two_drives_err_independently() -> None:
+    edges = _loop(30)[1]
+    drives = np.repeat([0, 1], [14, len(edges) - 14])
+    scales = ScaleErrors.along(replace(edges, drive=drives), 0.2 * np.arange(30))
+    assert scales.begins.sum() == 2
+    assert scales.begins[scales.unknown_of[14]]
+    assert not set(scales.unknown_of[:14]) & set(scales.unknown_of[14:])
 
 
 def test_anchors_hold_the_frame() -> None:
