@@ -149,11 +149,13 @@ EVIDENCE = (
 EVENT_TEXTS = {
     "unrecognized_image": "images that fit nowhere on the map: a new view, a covered lens, or an "
     "unknown place",
-    "frozen_image": "images equal to the previous: the camera repeats itself, or nothing moves",
+    "frozen_image": "images equal to the previous, or to the last reference image: the camera "
+    "repeats itself, or nothing moves",
     "image_discontinuity": "images that do not continue the previous where odometry leads: the "
     "robot was carried, or the view was blocked for a moment",
     "landmarks_contradict": "images whose landmarks measure a pose that the published one cannot "
-    "take on: farther away than the robot has driven since they last agreed",
+    "take on: with few inliers, or farther away than the robot has driven since they last agreed",
+    "camera_turned": "images at which the camera looks turned on its mount since the map was made",
     "update_not_positive": "updates whose weights were not positive and were left out",
     "prediction_off_map": "predictions that left the map",
     "unknown_motion": "images before which odometry was missing, so that the motion is unknown",
