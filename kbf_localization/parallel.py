@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 WORKERS_LOOKED_AFTER_S, WORKERS_AWAITED_S = 2.0, 20.0
 """How often is looked whether a cluster has workers still, and how long it may have none."""
 
+ITEMS_AHEAD = 4
+"""Items for each thread that are read before their results are asked for: some steps of a filter
+take ten times as long as others."""
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -300,16 +304,27 @@ def _apply(function: Callable[[Item], Result], item: Item) -> Result:
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield results in the items' order, by a thread for each core some items ahead."""
+    """Yield results in the items' order, by a thread for each core some items ahead.
+
+    The items are read ahead too, in one more thread: whoever waits for results neither reads nor
+    decodes.
+    """
     count = os.cpu_count() or 1
-    waiting: deque[concurrent.futures.Future[Result]] = deque()
-    with concurrent.futures.ThreadPoolExecutor(count) as pool:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > 2 * count:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    unread = iter(items)
+
+    def read() -> concurrent.futures.Future[Result] | None:
+        for item in unread:
+            return pool.submit(function, item)
+        return None
+
+    with (
+        concurrent.futures.ThreadPoolExecutor(count) as pool,
+        concurrent.futures.ThreadPoolExecutor(1) as reader,
+    ):
+        waiting = deque(reader.submit(read) for _ in range(ITEMS_AHEAD * count))
+        while (found := waiting.popleft().result()) is not None:
+            waiting.append(reader.submit(read))
+            yield found.result()
 
 
 def make_workers(jobs: int = -1, dask: str | None = None) -> Workers:

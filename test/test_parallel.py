@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,14 @@ from pathlib import Path
 import pytest
 
 from kbf_localization.errors import DatasetError, KbfError
-from kbf_localization.parallel import Cores, DaskCluster, Serial, make_workers
+from kbf_localization.parallel import (
+    ITEMS_AHEAD,
+    Cores,
+    DaskCluster,
+    Serial,
+    in_threads,
+    make_workers,
+)
 from test.conftest import PROJECT
 
 
@@ -231,3 +239,46 @@ def test_an_address_without_a_scheduler_is_one_clear_error() -> None:
     pytest.importorskip("distributed", reason="Dask is optional")
     with pytest.raises(KbfError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
         DaskCluster("tcp://127.0.0.1:9", timeout_s=1.0)
+
+
+def test_threads_keep_the_order() -> None:
+    assert list(in_threads(slow_at_first, range(7))) == EXPECTED
+
+
+def test_items_are_read_in_one_thread_that_is_not_the_callers() -> None:
+    readers = []
+
+    def items() -> Iterator[int]:
+        for value in range(40):
+            readers.append(threading.get_ident())
+            yield value
+
+    assert list(in_threads(square, items())) == [value**2 for value in range(40)]
+    assert len(set(readers)) == 1
+    assert threading.get_ident() not in readers
+
+
+def test_threads_read_no_more_items_ahead_than_they_may() -> None:
+    read = []
+
+    def items() -> Iterator[int]:
+        for value in range(1000):
+            read.append(value)
+            yield value
+
+    results = in_threads(square, items())
+    assert [next(results) for _ in range(3)] == EXPECTED[:3]
+    results.close()
+    assert len(read) <= 3 + ITEMS_AHEAD * (os.cpu_count() or 1)
+
+
+def test_an_error_of_the_items_or_the_function_comes_in_its_turn() -> None:
+    def items() -> Iterator[int]:
+        yield from (0, 1)
+        raise DatasetError("the recording ends here")
+
+    for results, expected in ((in_threads(square, items()), 2), (in_threads(refuse, range(9)), 3)):
+        for _ in range(expected):
+            next(results)
+        with pytest.raises(DatasetError):
+            next(results)
