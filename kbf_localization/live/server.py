@@ -229,7 +229,9 @@ class _Guarded(RequestHandler):
 
     def prepare(self) -> None:
         try:
-            name = urlsplit(f"//{self.request.host}").hostname
+            host = urlsplit(f"//{self.request.host}")
+            # It may be no number, as in 127.0.0.1:8642.evil.example.
+            name = host.hostname if host.port != 0 else None
         except ValueError:
             name = None
         if name is None or not is_own_name(name):

@@ -119,7 +119,16 @@ def test_nothing_but_the_page_can_be_asked_for(served: Served, path: str) -> Non
     assert status == 404 and b"import" not in body
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "["])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "127.0.0.1:8642.evil.example",
+        "localhost.evil",
+        "[",
+    ],
+)
 def test_a_rebound_name_is_refused(served: Served, host: str) -> None:
     """As DNS rebinding sends it: the attacker's name, which leads to this computer."""
     status, body, _ = served.get("/", host)
