@@ -27,6 +27,8 @@ HAS_ROS = importlib.util.find_spec("rclpy") is not None
 # Set before any test module imports NumPy: two suites on two cores must not fight for threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OPENCV_FOR_THREADS_NUM", "1")
+# Messages read it when they are imported, which a folder's conftest.py does before any hook.
+os.environ["ROS_PYTHON_CHECK_FIELDS"] = "1"
 # `kbf` and the node, started as processes by tests, must be this project's own.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -71,7 +71,7 @@ def calibration_of(camera: Camera) -> tuple[str, list[float], list[float]]:
 
 
 def _matrix(fx: float, fy: float, cx: float, cy: float) -> list[float]:
-    return [fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0]
+    return [float(value) for value in (fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0)]
 
 
 def _camera(values: Mapping[str, object]) -> Camera:

@@ -9,7 +9,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from kbf_localization.datasets.camera_file import CAMERA_FILE, write_camera_file
 from kbf_localization.geometry import compose, relative
+from kbf_localization.vision.camera.pinhole import PinholeCamera
 
 Array = NDArray[np.float64]
 
@@ -27,7 +29,12 @@ class World:
     def __init__(self, length: float = 9.0, width: float = 6.0, seed: int = 1) -> None:
         self.length, self.width = length, width
         self._walls = _painting(2.0 * (length + width), np.random.default_rng(seed))
-        self._focal = 0.5 * WIDTH / np.tan(np.radians(35.0))
+        self._focal = 0.5 * WIDTH / float(np.tan(np.radians(35.0)))
+
+    @property
+    def camera(self) -> PinholeCamera:
+        centre = (0.5 * WIDTH, 0.5 * HEIGHT)
+        return PinholeCamera(WIDTH, HEIGHT, self._focal, self._focal, *centre)
 
     def route(self, metres: float) -> Array:
         """The pose (3,) after driving so far on an oval through the room."""
@@ -86,11 +93,16 @@ class World:
         offset: float,
         image: Callable[[Array], NDArray[np.uint8]] | None = None,
     ) -> Path:
-        """A drive in COLD's layout, `offset` metres beside the route, with what `image` sees."""
-        image = image or self.image
+        """A drive in COLD's layout, `offset` metres beside the route, with what `image` sees.
+
+        Without an `image` the drive has the calibration of the world's own camera, not COLD's.
+        """
+        calibrated, image = image is None, image or self.image
         images = folder / "std_cam"
         images.mkdir(parents=True)
         (folder / "odom_scans").mkdir()
+        if calibrated:
+            write_camera_file(folder / CAMERA_FILE, self.camera)
         (folder / "localization").mkdir()
         places, odometry = [], []
         origin = compose(self.route(start), (0.0, offset, 0.0))
