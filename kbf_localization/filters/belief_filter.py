@@ -31,6 +31,7 @@ from kbf_localization.filters.hypothesis import (
     ContinuityMonitor,
     Hypothesis,
     Transfer,
+    odometry_surprise,
     posterior_weights,
     transfer,
 )
@@ -437,8 +438,12 @@ class BeliefFilter:
             result = self._associator.correct(updated[number], association, new, continues)
             if result is None:
                 continue
-            updated[number], surprise = result
-            if number == self._publisher.number:
+            predicted, (updated[number], surprise) = updated[number], result
+            if number != self._publisher.number:
+                continue
+            if association.fix is not None and updated[number].since_landmarks_m == 0.0:
+                self._noise.update(*odometry_surprise(predicted, association.fix))
+            else:
                 correlation = self._calibration.relative_pose.correlation_length
                 self._noise.update(surprise, information_fraction(travel, correlation))
         return list(updated.values())

@@ -53,7 +53,8 @@ class Hypothesis:
     `pose` (3,); `state_covariance` (6, 6) of the pose and the bias. The `bias` (3,) is forward,
     left and in heading, in units of its standard deviation. `number` identifies the hypothesis
     while it lives. `since_landmarks_m` was driven since landmarks last measured it, infinite where
-    they never did.
+    they never did. `odometry_covariance` (3, 3) is what the odometry's errors have added to the
+    covariance since the last measurement.
     """
 
     pose: Array
@@ -62,6 +63,7 @@ class Hypothesis:
     log_weight: float = 0.0
     bias: Array = field(default_factory=lambda: np.zeros(3))
     since_landmarks_m: float = np.inf
+    odometry_covariance: Array = field(default_factory=lambda: np.zeros((3, 3)))
 
     @classmethod
     def from_measurement(cls, measured: MeasuredPose, number: int) -> Hypothesis:
@@ -103,13 +105,19 @@ class Hypothesis:
         """Move by `motion` (3,) with `variances` (3,)."""
         pose = compose(self.pose, motion)
         transition = transition_matrix(self.pose, pose, bias_correlation)
+        jacobian, noise = transition[:3, :3], process_noise(self.pose, pose, variances)
         covariance = transition @ self.state_covariance @ transition.T
-        covariance[:3, :3] += process_noise(self.pose, pose, variances)
+        covariance[:3, :3] += noise
         covariance[3:, 3:] += (1.0 - bias_correlation**2) * np.eye(3)
         bias = bias_correlation * self.bias
         driven = self.since_landmarks_m + float(np.hypot(motion[0], motion[1]))
         return replace(
-            self, pose=pose, state_covariance=covariance, bias=bias, since_landmarks_m=driven
+            self,
+            pose=pose,
+            state_covariance=covariance,
+            bias=bias,
+            since_landmarks_m=driven,
+            odometry_covariance=jacobian @ self.odometry_covariance @ jacobian.T + noise,
         )
 
     def inflate(self, variances: Array) -> Hypothesis:
@@ -170,6 +178,7 @@ class Hypothesis:
             pose=pose,
             state_covariance=0.5 * (posterior + posterior.T),
             bias=self.bias + change[3:],
+            odometry_covariance=np.zeros((3, 3)),
         )
 
 
@@ -226,6 +235,23 @@ def agreement(component: Hypothesis, fix: LandmarkFix, scales: Array) -> float:
     log_density = -0.5 * (float(np.linalg.slogdet(2.0 * np.pi * covariance)[1]) + squared)
     found = log_volume + log_density
     return max(found, 0.0) if np.isfinite(found) else 0.0
+
+
+def odometry_surprise(component: Hypothesis, fix: LandmarkFix) -> tuple[float, float]:
+    """Return how much a fix surprises as an error of the odometry, and its information on that.
+
+    The innovation r has the covariance S, of which N is the odometry's. Surprise is the mean square
+    rᵀS⁻¹NS⁻¹r / tr(S⁻¹N), whose expectation is one, information tr(S⁻¹N)/3: one where odometry
+    alone errs. Information times (surprise − 1) is the derivative of the log likelihood by log λ
+    for N ∝ λ, in units of its Fisher information at N = S.
+    """
+    residual, covariance, _ = innovation(component, fix)
+    noise = component.odometry_covariance
+    trace = float(np.trace(np.linalg.solve(covariance, noise)))
+    if not trace > 0.0:
+        return 1.0, 0.0
+    whitened = np.linalg.solve(covariance, residual)
+    return float(whitened @ noise @ whitened) / trace, trace / 3.0
 
 
 def contradicts(component: Hypothesis, fix: LandmarkFix) -> bool:

@@ -166,10 +166,12 @@ class Publisher:
     ) -> float:
         """Return the probability of the published pose.
 
-        Broken odometry carries no pose, a turned camera measures no heading; and where a confirmed
-        pose has just been given up, one image is not enough for the next.
+        Broken odometry carries no pose from where landmarks measured it, a turned camera measures
+        no heading; and where a confirmed pose has just been given up, one image is not enough for
+        the next.
         """
-        if self.switched or odometry_broken or self._mount.turned:
+        measured_here = self._confirmed and published.since_landmarks_m == 0.0
+        if self.switched or self._mount.turned or (odometry_broken and not measured_here):
             return 0.0
         return belief.agreement(published)
 

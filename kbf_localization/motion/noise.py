@@ -193,12 +193,16 @@ def sane_variances(reported: Array, calibrated: Array) -> Array | None:
     return np.maximum(reported, low)
 
 
-MAX_SURPRISE = 4.0
-"""Bound of a mean square whose expectation is one: larger values are outliers."""
+MAX_SURPRISE = 3.5
+"""Bound of a mean square whose expectation is one: larger values are outliers, and a single one
+breaks no odometry, for exp(MAX_SURPRISE − 1) is below BROKEN_INFLATION."""
+
+SWITCH_INFLATION = 4.0
+"""Inflation, twice the error, where a confirmed pose was wrong."""
 
 MAX_INFLATION, BROKEN_INFLATION = 100.0, 16.0
 """Bound of the adaptation, ten times the calibrated error; and the inflation, four times that
-error, from which on odometry is broken and no pose is to be relied on."""
+error, from which on odometry is broken and carries no pose."""
 
 
 class AdaptiveMotionNoise:
@@ -222,7 +226,7 @@ class AdaptiveMotionNoise:
 
     def inflate(self) -> None:
         """Inflate at once: a confirmed pose was wrong, and the robot was not carried away."""
-        self._scale(MAX_SURPRISE)
+        self._scale(SWITCH_INFLATION)
 
     def _scale(self, factor: float) -> None:
         self.inflation = float(np.clip(factor * self.inflation, 1.0, MAX_INFLATION))

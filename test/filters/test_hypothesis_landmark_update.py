@@ -15,6 +15,7 @@ from kbf_localization.filters.hypothesis import (
     from_fix,
     landmark_update,
     log_ratio,
+    odometry_surprise,
 )
 from test.filters.synthetic_world import Fix
 
@@ -116,3 +117,44 @@ def test_a_fix_where_nothing_is_predicted_or_far_from_it_does_not_agree():
     assert agreement(vague, Fix(np.zeros(3), sharp), scales) == 0.0
     assert agreement(prior(), Fix(prior().pose + np.array([3.0, 0.0, 0.0]), sharp), scales) == 0.0
     assert agreement(prior(), Fix(np.full(3, np.nan), sharp), scales) == 0.0
+
+
+def measured_and_moved(noise_factor):
+    """A component that a fix measured, moved twice with so many times the odometry's variances."""
+    component = from_fix(Fix(np.array([1.0, 2.0, 0.3]), np.diag([0.01, 0.02, 0.005]) ** 2), 4)
+    for motion in ([0.3, 0.02, 0.2], [0.2, -0.01, -0.4]):
+        variances = noise_factor * np.array([0.02, 0.01, 0.03]) ** 2
+        component = component.predict(np.array(motion), variances, 0.9)
+    return component
+
+
+@pytest.mark.parametrize("noise_factor", [0.3, 1.0, 20.0])
+def test_the_surprise_at_the_odometry_is_the_score_of_its_noise(noise_factor):
+    """∂ log N(r; 0, S)/∂ log λ in units of its Fisher information 3/2 for S ∝ λ, by differences."""
+    covariance = np.diag([0.01, 0.008, 0.004]) ** 2
+    fix = Fix(measured_and_moved(1.0).pose + np.array([0.05, -0.03, 0.02]), covariance)
+
+    def log_likelihood(log_factor):
+        component = measured_and_moved(np.exp(log_factor))
+        total = component.covariance + covariance
+        return multivariate_normal.logpdf(fix.pose, component.pose, total)
+
+    at, step = np.log(noise_factor), 1e-5
+    score = (log_likelihood(at + step) - log_likelihood(at - step)) / (2.0 * step)
+    surprise, information = odometry_surprise(measured_and_moved(noise_factor), fix)
+    assert information * (surprise - 1.0) == pytest.approx(score / 1.5, rel=1e-6)
+    assert 0.0 < information < 1.0
+
+
+def test_landmarks_say_nothing_of_an_odometry_that_reports_no_motion_since_the_last():
+    fix = Fix(np.array([0.1, 0.0, 0.0]), np.eye(3) * 1e-4)
+    component = measured_and_moved(1.0)
+    after, _ = landmark_update(component, Fix(component.pose, np.eye(3) * 1e-4))
+    for same in (after, after.predict(np.zeros(3), np.zeros(3), 1.0)):
+        assert odometry_surprise(same, fix) == (1.0, 0.0)
+
+
+def test_a_new_bias_leaves_what_the_odometry_has_added():
+    moved = measured_and_moved(1.0)
+    renewed = moved.decorrelate(0.5)
+    np.testing.assert_allclose(renewed.odometry_covariance, moved.odometry_covariance)

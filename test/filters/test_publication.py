@@ -47,6 +47,25 @@ def test_the_probability_is_that_of_the_component_unless_odometry_is_broken():
     assert said(belief, broken=True).confidence.probability == 0.0
 
 
+@pytest.mark.parametrize(
+    ("since_landmarks_m", "confirms", "probability"),
+    [(0.0, True, 0.95), (0.0, False, 0.0), (0.1, True, 0.0), (np.inf, True, 0.0)],
+)
+def test_broken_odometry_does_not_matter_where_landmarks_measure_the_pose(
+    since_landmarks_m, confirms, probability
+):
+    belief = belief_of(0.95)
+    component = replace(belief.components[0], since_landmarks_m=since_landmarks_m)
+    belief = replace(belief, components=(component,))
+    item = looked_for_in_vain(component)
+    item.confirms = confirms
+    publisher = Publisher(CALIBRATION, POSES)
+    seen = SeenNow((item,), (), 2.0, STEADY)
+    publisher.update(belief, seen, MOTION, 0.1, 1.0)
+    confidence = publisher.estimate(belief, seen, True, None).confidence
+    assert confidence.probability == pytest.approx(probability)
+
+
 def test_events_name_what_is_wrong_with_the_image():
     belief = belief_of(0.95)
     assert [event.value for event in said(belief, Continuity(0.0, frozen=True)).events] == [

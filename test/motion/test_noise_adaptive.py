@@ -7,11 +7,11 @@ from kbf_localization.motion.noise import AdaptiveMotionNoise
 
 
 def test_the_inflation_is_the_exponential_of_the_summed_surprises():
-    """exp(Σ information · (min(surprise, 4) − 1)) while within its bounds."""
+    """exp(Σ information · (min(surprise, 3.5) − 1)) while within its bounds."""
     noise, total = AdaptiveMotionNoise(), 0.0
     for surprise, information in [(3.0, 0.4), (2.5, 0.3), (50.0, 0.2), (0.6, 0.5)]:
         noise.update(surprise, information)
-        total += information * (min(surprise, 4.0) - 1.0)
+        total += information * (min(surprise, 3.5) - 1.0)
         assert total > 0.0
         assert noise.inflation == pytest.approx(np.exp(total))
 
@@ -48,6 +48,14 @@ def test_inflating_at_once_multiplies_the_variance_by_four():
     for _ in range(9):
         noise.inflate()
     assert noise.inflation == 100.0
+
+
+def test_a_single_measurement_breaks_no_odometry_two_do():
+    noise = AdaptiveMotionNoise()
+    noise.update(1e9, 1.0)
+    assert not noise.broken
+    noise.update(1e9, 1.0)
+    assert noise.broken
 
 
 def test_odometry_is_broken_beyond_sixteen_times_the_calibrated_variance():
