@@ -130,5 +130,5 @@ def test_a_covariance_is_finite_with_variances_within_the_limits(numbers: list[f
     within = ((variances >= 0.0) & (variances <= limits)).all() and variances.any()
     assert is_covariance(matrix) == bool(finite and within)
     if finite and np.abs(matrix).max() < 1e100:
-        skew = matrix + np.triu(np.full((3, 3), 1.0 + 1e-5 * np.abs(variances).max()), 1)
+        skew = matrix + np.triu(np.full((3, 3), 1.0 + 1e-5 * np.abs(matrix).max()), 1)
         assert not is_covariance(skew)
