@@ -46,7 +46,7 @@ def test_a_map_of_panoramas_measures_poses_to_a_centimetre(tmp_path: Path, kind:
     write_camera_file(driven / "camera.yaml", camera, turned)
     done("convert", driven, tmp_path / "bag")
     assert open_drive(tmp_path / "bag").camera == camera
-    built = done("map", "build", mapped, "--output", tmp_path / "round.kbfmap")
+    built = done("map", "build", mapped, "--output", tmp_path / "round.kbfmap", "--jobs", 1)
     assert "learned from the drives: calibrated PanoramaCamera, looks" in " ".join(built.split())
     training_map = load_map(tmp_path / "round.kbfmap")
     thumbnail = cv2.imdecode(np.frombuffer(training_map.thumbnails[0], np.uint8), cv2.IMREAD_COLOR)

@@ -18,7 +18,8 @@ def test_an_old_map_measures_poses_to_centimetres_once_it_has_landmarks(
     old, new = tmp_path / "old.kbfmap", tmp_path / "new.kbfmap"
     save_map(replace(office_map, landmarks=None), old)
     assert "Landmarks" in done(
-        "map", "add-landmarks", old, "--sources", office_drives[0], "--output", new
+        *("map", "add-landmarks", old, "--sources", office_drives[0]),
+        *("--output", new, "--jobs", 1),
     )
     training_map = load_map(new)
     assert training_map.landmarks is not None

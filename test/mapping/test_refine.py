@@ -26,26 +26,26 @@ def _points_for_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_points_for_images")
 def test_a_jump_and_a_gap_in_given_poses_are_mended_and_named() -> None:
-    recorded = drive("laser", circle(1.6), WORLD)
+    recorded = drive("laser", circle(1.3), WORLD)
     true = compose(FRAME, recorded.truth)
     given = true.copy()
-    given[40:55] += [0.9, -0.7, 0.0]
-    given[70:90] = np.nan
+    given[30:45] += [0.9, -0.7, 0.0]
+    given[55:70] = np.nan
     source = with_poses([replace(recorded, poses=given)], refine=True)
     found = source.drives[0].poses
     assert found is not None
     assert np.hypot(*(found - true)[:, :2].T).max() < 0.1
     jump, gap = source.mended
     assert (jump.kind, gap.kind) == ("jump", "missing")
-    assert (jump.first_s, jump.last_s) == pytest.approx((4.0, 5.4), abs=0.11)
+    assert (jump.first_s, jump.last_s) == pytest.approx((3.0, 4.4), abs=0.11)
     assert jump.metres == pytest.approx(np.hypot(0.9, 0.7), abs=0.1)
-    assert "laser: from 4.0 to 5.4 s the given poses jump by up to 1.1" in jump.described
+    assert "laser: from 3.0 to 4.4 s the given poses jump by up to 1.1" in jump.described
 
 
 @pytest.mark.usefixtures("_points_for_images")
 def test_given_poses_that_jump_back_after_the_beginning_jump() -> None:
     """As a filter's do that was started at a wrong place; odometry carries them in between."""
-    recorded = drive("laser", circle(1.6), WORLD)
+    recorded = drive("laser", circle(1.3), WORLD)
     given = compose(FRAME, recorded.truth)
     wrong = np.interp(np.arange(len(given)), [30, 34], [1.0, 0.0])
     given[:, :2] += wrong[:, None] * [0.9, -0.7]
@@ -62,7 +62,7 @@ def test_stretches_within_a_metre_of_path_are_one() -> None:
 
 @pytest.mark.usefixtures("_points_for_images")
 def test_given_poses_that_move_away_slowly_drift() -> None:
-    recorded = drive("laser", circle(1.6), WORLD)
+    recorded = drive("laser", circle(1.3), WORLD)
     given = compose(FRAME, recorded.truth)
     # From the middle on by 0.1 m a metre: what a laser does in a corridor.
     given[:, 0] += np.maximum(np.arange(len(given)) - len(given) // 2, 0) * 0.01
@@ -86,7 +86,7 @@ def test_without_given_poses_there_is_nothing_to_refine() -> None:
 
 @pytest.mark.usefixtures("_points_for_images")
 def test_a_map_names_only_the_drives_that_it_holds(number_map: TrainingMap) -> None:
-    drives = [drive("here", circle(1.6), WORLD), drive("away", circle(0.5), World.of_seed(9))]
+    drives = [drive("here", circle(1.3), WORLD), drive("away", circle(0.5), World.of_seed(9))]
     source = with_poses(drives, "odometry")
     assert source.estimates is not None and source.estimates.left_out == ("away",)
     first, *_ = source.annotated(number_map).warnings
