@@ -63,7 +63,7 @@ def scene(
             base = Rotation.from_euler("ZYX", [heading, pitch, roll]).as_matrix()
             in_base = (points - [x, y, height]) @ base
             pixels.append(camera.project(mount.to_optical(in_base)))
-        seen = np.flatnonzero(np.isfinite(np.hstack(pixels)).all(axis=1))[:40]
+        seen = np.flatnonzero(np.isfinite(np.hstack(pixels)).all(axis=1))[:24]
         first, second = (
             projected[seen] + rng.normal(0.0, 0.4, (len(seen), 2)) for projected in pixels
         )
