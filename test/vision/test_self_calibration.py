@@ -184,9 +184,13 @@ def test_wheels_that_drift_and_slip_are_not_taken_for_the_camera(lever: float) -
     assert abs(found.mount.translation[0] - lever) < 4.0 * found.forward_sigma_m < 0.2
 
 
-def test_what_the_pairs_leave_open_is_called_not_determined() -> None:
-    found = calibrate(scene(PLAIN, Mount.ahead(), straight_path()), *SIZE)
-    open_lens = replace(found, focal_sigma=120.0, distortion_sigma=5.0, yaw_sigma=9.0)
+@pytest.fixture(scope="module")
+def without_turns() -> SelfCalibration:
+    return calibrate(scene(PLAIN, Mount.ahead(), straight_path()), *SIZE)
+
+
+def test_what_the_pairs_leave_open_is_called_not_determined(without_turns: SelfCalibration) -> None:
+    open_lens = replace(without_turns, focal_sigma=120.0, distortion_sigma=5.0, yaw_sigma=9.0)
     text = replace(open_lens, forward_sigma_m=50.0).described
     assert "%" not in text.split(";")[0] and "k1" not in text
     assert text.count("not determined") == 3
@@ -227,10 +231,10 @@ def test_a_wide_image_that_is_not_declared_is_called_a_likely_panorama() -> None
     assert any("panorama" in line for line in found.warnings)
 
 
-def test_without_turns_the_focal_length_is_called_not_determined() -> None:
-    found = calibrate(scene(PLAIN, Mount.ahead(), straight_path()), *SIZE)
-    assert any("focal length is not determined" in line for line in found.warnings)
-    assert found.warnings
+def test_without_turns_the_focal_length_is_called_not_determined(
+    without_turns: SelfCalibration,
+) -> None:
+    assert any("focal length is not determined" in line for line in without_turns.warnings)
 
 
 def test_few_pairs_are_called_poor_where_the_lever_arm_is_unknown() -> None:

@@ -137,7 +137,8 @@ def test_a_hole_is_one_hole_from_whichever_side_it_is_driven_into(
 def test_a_drive_that_the_map_does_not_know_shows_the_hole(
     cut: TrainingMap, world_drive: SyntheticDrive
 ) -> None:
-    found = check_map(cut, [replace(world_drive, name="later").described])
+    later = replace(world_drive, name="later").described.part(slice(None, None, 2))
+    found = check_map(cut, [later])
     missing = [stretch for stretch in found.stretches if stretch.drives == 0]
     assert missing
     middle = [
