@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import yaml
@@ -19,6 +20,9 @@ from kbf_localization.limits import (
     PLAN_RESOLUTIONS,
     check_number,
 )
+
+if TYPE_CHECKING:
+    from PIL import Image as PillowImage
 
 MAX_YAML_BYTES = 100_000
 FLOOR_PLAN = "floor_plan.yaml"
@@ -133,9 +137,18 @@ def _read_image(path: Path) -> Image:
         with PillowImage.open(io.BytesIO(data), formats=("PPM", "PNG", "BMP")) as image:
             if image.width * image.height > MAX_PLAN_PIXELS:
                 raise PillowImage.DecompressionBombError
-            return np.asarray(image.convert("L"))
+            return _grey_levels(image)
     except PillowImage.DecompressionBombError as error:
         megapixels = MAX_PLAN_PIXELS // 1_000_000
         raise DatasetError(f"{path}: has more than {megapixels} megapixels") from error
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise DatasetError(f"{path}: is no image in PGM, PNG or BMP") from error
+
+
+def _grey_levels(image: PillowImage.Image) -> Image:
+    """Return the image in 8 bits; what it has of 16, Pillow by itself cuts off at 255."""
+    if image.mode.startswith("F"):
+        raise ValueError("an image of floating-point numbers")
+    if image.mode.startswith("I"):
+        return (np.asarray(image, dtype=np.int64) // 257).astype(np.uint8)
+    return np.asarray(image.convert("L"))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -23,6 +24,28 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(plan.image, image)
     assert plan.origin == (-0.5, 0.25, 0.0)
     assert plan.size_m == pytest.approx((3.0, 2.0))
+
+
+@pytest.mark.parametrize("suffix", ["pgm", "png"])
+def test_sixteen_bits_a_pixel_become_eight(tmp_path: Path, suffix: str) -> None:
+    """Pillow by itself makes everything above 255 of 65535 white, which is free."""
+    image = np.random.default_rng(1).integers(0, 255, (4, 6), dtype=np.uint8)
+    path = write_floor_plan(tmp_path, image, 1.0, (0.0, 0.0))
+    path.write_text(path.read_text().replace("floor_plan.pgm", f"deep.{suffix}"))
+    deep = image.astype(np.uint16) * 257
+    if suffix == "pgm":
+        content = b"P5\n6 4\n65535\n" + deep.astype(">u2").tobytes()
+        (tmp_path / "deep.pgm").write_bytes(content)
+    else:
+        assert cv2.imwrite(str(tmp_path / "deep.png"), deep)
+    np.testing.assert_array_equal(read_floor_plan(path, POSES).image, image)
+
+
+def test_floating_point_numbers_are_no_plan(tmp_path: Path) -> None:
+    path = write_floor_plan(tmp_path, np.zeros((4, 6), np.uint8), 1.0, (0.0, 0.0))
+    (tmp_path / "floor_plan.pgm").write_bytes(b"Pf\n6 4\n-1.0\n" + np.zeros(24, "<f4").tobytes())
+    with pytest.raises(DatasetError, match="is no image in PGM"):
+        read_floor_plan(path, POSES)
 
 
 def test_a_turned_plan_knows_what_lies_on_it(tmp_path: Path) -> None:
