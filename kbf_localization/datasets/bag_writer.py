@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -110,13 +112,25 @@ def write_bag(
     if storage not in STORAGES:
         raise DatasetError(f"--storage {storage}: choose one of {', '.join(STORAGES)}")
     _check_stamps(drive)
-    with new_folder(path) as folder:
-        plugin = StoragePlugin[storage.upper()]
-        with _BagWriter(folder, version=Writer.VERSION_LATEST, storage_plugin=plugin) as writer:
-            if drive.condition is not None:
-                writer.set_custom_data(CONDITION_NOTE, drive.condition)
-            writer.set_custom_data(ODOMETRY_NOTE, drive.odometry_origin)
-            _Messages(writer, raw, names or {}).write(drive, progress)
+    plugin = StoragePlugin[storage.upper()]
+    with (
+        new_folder(path) as folder,
+        _explained(path),
+        _BagWriter(folder, version=Writer.VERSION_LATEST, storage_plugin=plugin) as writer,
+    ):
+        if drive.condition is not None:
+            writer.set_custom_data(CONDITION_NOTE, drive.condition)
+        writer.set_custom_data(ODOMETRY_NOTE, drive.odometry_origin)
+        _Messages(writer, raw, names or {}).write(drive, progress)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite says of a full disk, which is no OSError, into a line."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DatasetError(f"{path}: cannot be written ({error})") from error
 
 
 def _check_stamps(drive: Drive) -> None:

@@ -64,8 +64,13 @@ class ResultsFolder:
         It has the suffix of `name`, by which some libraries choose the format.
         """
         path = self.file(name)
-        with atomic_write(path) as temporary:
-            yield temporary
+        try:
+            with atomic_write(path) as temporary:
+                yield temporary
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
     def write_text(self, name: str, text: str) -> Path:
         with self.writing(name) as temporary:

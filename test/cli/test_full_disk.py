@@ -30,11 +30,11 @@ def kbf_without_room(*words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def assert_one_line(done: subprocess.CompletedProcess[str]) -> None:
+def assert_one_line(done: subprocess.CompletedProcess[str], reason: str = "File too large") -> None:
     assert done.returncode == 2, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("Error")]
     assert len(lines) == 1, done.stderr
-    assert "File too large" in done.stderr
+    assert reason in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
 
 
@@ -67,7 +67,20 @@ def test_evaluate_leaves_no_partial_results(
         "evaluate", short_drive, "--map", path, "--method", "nai", "--output", output
     )
     assert_one_line(done)
-    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
+    assert str(output) in done.stderr.replace("\n", "")
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".partial")]
+
+
+@pytest.mark.parametrize(
+    ("storage", "reason"), [("mcap", "File too large"), ("sqlite3", "disk I/O error")]
+)
+def test_convert_leaves_no_part_of_a_bag(
+    short_drive: Path, tmp_path: Path, storage: str, reason: str
+) -> None:
+    bag = tmp_path / "bag"
+    done = kbf_without_room("convert", short_drive, bag, "--storage", storage)
+    assert_one_line(done, f"bag: cannot be written ({reason})")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_map_info_leaves_no_part_of_its_plot(tiny_map: TrainingMap, tmp_path: Path) -> None:
