@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit
@@ -90,7 +91,7 @@ class Association:
         ratio = log_ratio(self.fix)
         return ratio if ratio >= 0.0 else min(ratio + self.agreement, 0.0)
 
-    @property
+    @cached_property
     def contradicted(self) -> bool:
         """Tell whether landmarks speak for another pose, which the hypothesis cannot take on."""
         return (

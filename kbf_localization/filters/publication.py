@@ -235,6 +235,11 @@ class MountMonitor:
     to move askew: its displacements in the measured frame are turned by −ψ against the odometry's.
     """
 
+    yaw: float
+    """ψ in radians, to the left; 0 as long as nothing is known."""
+    turned: bool
+    """Whether the camera is turned on its mount, beyond doubt."""
+
     def __init__(self) -> None:
         self.reset()
 
@@ -243,25 +248,7 @@ class MountMonitor:
         self._last: LandmarkFix | None = None
         self._moved = np.zeros(3)
         self._angles: deque[float] = deque(maxlen=MAX_PAIRS)
-
-    @property
-    def yaw(self) -> float:
-        """ψ in radians, to the left; 0 as long as nothing is known."""
-        return float(np.median(self._angles)) if self._angles else 0.0
-
-    @property
-    def turned(self) -> bool:
-        """Tell whether the camera is turned on its mount, beyond doubt.
-
-        The median stands against single wrong fixes. Displacements against each other's direction
-        are those of reversed wheels.
-        """
-        if len(self._angles) < MIN_PAIRS:
-            return False
-        yaw = self.yaw
-        deviation = NORMAL_MAD * float(np.median(np.abs(np.array(self._angles) - yaw)))
-        doubt = CERTAIN_SIGMAS * deviation / np.sqrt(len(self._angles))
-        return bool(TURNED_RAD + doubt < abs(yaw) < np.pi / 2.0)
+        self.yaw, self.turned = 0.0, False
 
     def update(self, motion: Array | None, fix: LandmarkFix | None) -> None:
         """Take the odometry's motion (3,) since the last image, and this image's fix if any."""
@@ -278,4 +265,17 @@ class MountMonitor:
             seen = relative(self._last.pose, fix.pose)
             turn = np.arctan2(self._moved[1], self._moved[0]) - np.arctan2(seen[1], seen[0])
             self._angles.append(float(wrap_angle(turn)))
+            self._measure()
         self._last, self._moved = fix, np.zeros(3)
+
+    def _measure(self) -> None:
+        """Compare the median angle with its deviation: it stands against single wrong fixes.
+
+        Displacements against each other's direction are those of reversed wheels.
+        """
+        angles = np.array(self._angles)
+        self.yaw = float(np.median(angles))
+        deviation = NORMAL_MAD * float(np.median(np.abs(angles - self.yaw)))
+        doubt = CERTAIN_SIGMAS * deviation / np.sqrt(len(angles))
+        certain = TURNED_RAD + doubt < abs(self.yaw) < np.pi / 2.0
+        self.turned = bool(len(angles) >= MIN_PAIRS and certain)

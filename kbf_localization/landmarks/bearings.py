@@ -184,9 +184,6 @@ def rotate_to_map(headings: Array, vectors: Array) -> Array:
     return np.stack((cos * x - sin * y, sin * x + cos * y, z), axis=1)
 
 
-_NEXT, _AFTER = np.array([1, 2, 0]), np.array([2, 0, 1])
-
-
 @dataclass(frozen=True)
 class Pairs:
     """Points (3, ...) of the map with the bearings that see them.
@@ -242,8 +239,9 @@ class Projection:
         found = np.empty((2, STATES, *base.shape[1:]))
         found[:, :3] = slope
         # slope · (base × axis) = axis · (slope × base)
-        np.multiply(slope[:, _NEXT], base[_AFTER], out=found[:, 3:])
-        found[:, 3:] -= slope[:, _AFTER] * base[_NEXT]
+        for axis, (i, j) in enumerate(((1, 2), (2, 0), (0, 1)), start=3):
+            np.multiply(slope[:, i], base[j], out=found[:, axis])
+            found[:, axis] -= slope[:, j] * base[i]
         return found
 
 
@@ -269,19 +267,24 @@ def gnomonic(axes: Array, scale: Array, seen: Array) -> tuple[Array, Array]:
     `axes` (3, 3, ...) has the unit ray and two tangents in its first axis.
     """
     along = (axes * seen).sum(axis=1)
-    ahead = along[0] > NEAREST_M
-    depth = np.where(ahead, along[0], 1.0)
-    gain = np.where(ahead, scale / depth, 0.0)
+    depth = along[0]
+    ahead = depth > NEAREST_M
+    everything = bool(ahead.all())
+    depth = depth if everything else np.where(ahead, depth, 1.0)
+    gain = scale / depth if everything else np.where(ahead, scale / depth, 0.0)
     found = along[1:] * gain
     slope = axes[1:] * gain
     slope -= axes[0] * (found / depth)[:, None]
-    return found if ahead.all() else np.where(ahead, found, BEHIND), slope
+    return found if everything else np.where(ahead, found, BEHIND), slope
 
 
 def rotations_by_components(states: Array) -> Array:
     """Return Rz(heading) Ry(pitch) Rx(roll) (3, 3, ...) of states (6, ...)."""
     angles = states[[HEADING, PITCH, ROLL]]
-    (cy, cp, cr), (sy, sp, sr) = np.cos(angles), np.sin(angles)
+    cosines, sines = np.cos(angles), np.sin(angles)
+    if states.ndim == 1:  # Python's numbers take less time than NumPy's single ones.
+        cosines, sines = cosines.tolist(), sines.tolist()
+    (cy, cp, cr), (sy, sp, sr) = cosines, sines
     found = np.empty((3, 3, *states.shape[1:]))
     found[0, 0], found[1, 0], found[2, 0] = cy * cp, sy * cp, -sp
     found[0, 1], found[1, 1] = cy * sp * sr - sy * cr, sy * sp * sr + cy * cr
@@ -302,8 +305,8 @@ def twists(states: Array, rotation: Array) -> Array:
 
 def residual_information(
     slope: Array, covariances: Array, rotation: Array, variance: float
-) -> tuple[Array, Array, Array]:
-    """Return the entries (00, 01, 11), each (m,), of (σ² I + J_P C_P J_Pᵀ)⁻¹.
+) -> Array:
+    """Return (σ² I + J_P C_P J_Pᵀ)⁻¹, (2, 2, m).
 
     `slope` (2, 3, m) is by the points in the base frame, `covariances` (3, 3, m) are in the map's.
     """
@@ -311,5 +314,6 @@ def residual_information(
     spread = (covariances * by_point[:, None]).sum(axis=2)
     a, d = (spread * by_point).sum(axis=1) + variance
     b = (spread[0] * by_point[1]).sum(axis=0)
-    determinant = a * d - b * b
-    return d / determinant, -b / determinant, a / determinant
+    found = np.stack((d, -b, -b, a))
+    found /= a * d - b * b
+    return found.reshape(2, 2, -1)
