@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import Generic, TypeVar
 
@@ -25,21 +25,20 @@ class Admitted(Generic[Item]):
     strays: int = 0
 
 
-@dataclass
 class Timeline(Generic[Item]):
     """Tell stray stamps of one topic from jumps of its clock.
 
-    A stamp within `tolerance_ns` of the newest one is used at once (whether it is late is the
-    localizer's business). One further off is held back: when `confirmations` of them follow each
-    other in order, the clock has jumped, or the topic was silent, and all of them are used; when
-    the next one is normal again, the odd ones were stray and are dropped and counted. So one
-    message from the year 2100 does not make all later messages look old.
+    A stamp within `tolerance_ns` of the newest is used at once (whether it is late is the
+    localizer's business). A stamp further off is held back: when `confirmations` of them follow
+    each other in order, the clock has jumped, or the topic was silent, and all of them are used;
+    when the next is normal again, those held back were stray and are dropped and counted. So a
+    single message from the year 2100 does not make all later messages look old.
     """
 
-    tolerance_ns: int = 500_000_000
-    confirmations: int = 4
-    _newest_ns: int | None = None
-    _held: list[tuple[int, Item]] = field(default_factory=list)
+    def __init__(self, tolerance_ns: int = 500_000_000, confirmations: int = 4) -> None:
+        self.tolerance_ns, self.confirmations = tolerance_ns, confirmations
+        self._newest_ns: int | None = None
+        self._held: list[tuple[int, Item]] = []
 
     def admit(self, stamp_ns: int, item: Item) -> Admitted[Item]:
         """Return what to use, now that this item has arrived."""
