@@ -12,7 +12,7 @@ from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError, ParameterError
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.parallel import Serial, TimedWorkers, Workers
-from kbf_localization.pose_graph.anchors import Anchor
+from kbf_localization.pose_graph.anchors import Anchor, anchor_rows
 from kbf_localization.pose_graph.closures import (
     OUTLIER,
     Closure,
@@ -62,6 +62,8 @@ from kbf_localization.progress import Progress, no_progress
 
 CLOSURE_PARTNERS = 4
 """Keyframes of other visits that a keyframe's points are seen from in the joint adjustment."""
+GIVEN_UP_WEIGHT = 0.25
+"""Of a known pose that may be wrong: Geman and McClure's weight at the 99 % bound of its χ²."""
 UNJOINED = ("leave_out", "refuse")
 
 
@@ -145,7 +147,7 @@ class _Estimator:
     ) -> None:
         self.evidence, self.builder = evidence, builder
         self.given, self.progress = anchors, progress
-        self.scale_known = False
+        self.scale_known, self.lines = False, list[str]()
 
     def estimate(self) -> PoseEstimates:
         scale = 1.0
@@ -165,6 +167,7 @@ class _Estimator:
             )
             odometry = with_noise(odometry, noise, keyframes)
             solution = problem.solve(odometry, closures)
+        self.lines = self._given_up(kept, problem.anchors.doubtful, solution.anchor_weights)
         # What contradicts all else is given up for good before images decide the rest.
         problem = problem.with_anchor_weights(solution.anchor_weights)
         fits = solution.closure_chi2 < REJECTED_CHI2
@@ -191,6 +194,22 @@ class _Estimator:
         covariances += found.pose_covariances
         result = self._result((found, covariances), closures, rejected, used, score, kept_pieces)
         return replace(result, odometry_scale=scale)
+
+    def _given_up(self, kept: Flags, doubtful: Flags, weights: Array) -> list[str]:
+        """Name drives some of whose known poses contradict all else."""
+        drives, keyframes = self.evidence.prepared.drives, self.evidence.prepared.keyframes
+        held = kept[anchor_rows(self.given, keyframes)]
+        drive_of = np.array([anchor.drive for anchor in self.given], dtype=np.intp)[held]
+        lines = []
+        for number in np.unique(drive_of[doubtful]) if held.any() else ():
+            own = weights[(drive_of == number) & doubtful]
+            given_up = int((own < GIVEN_UP_WEIGHT).sum())
+            if given_up:
+                lines.append(
+                    f"{drives[number].name}: {given_up} of {len(own)} known poses contradict the "
+                    "wheels and images, and do not hold the map"
+                )
+        return lines
 
     def _choose(
         self, problem: Problem, edges: dict[str, OdometryEdges], folds: Sequence[HeldOut]
@@ -310,7 +329,10 @@ class _Estimator:
             for number, drive in enumerate(prepared.drives)
             if not kept[keyframes.drive_of == number].any()
         ]
-        lines = [f"{name}: nothing joins it with the other drives; left out" for name in left_out]
+        lines = [
+            *self.lines,
+            *(f"{name}: nothing joins it with the other drives; left out" for name in left_out),
+        ]
         for piece in np.flatnonzero(~kept_pieces):
             own = np.flatnonzero(keyframes.piece_of == piece)
             drive = prepared.drives[int(keyframes.drive_of[own[0]])]

@@ -8,7 +8,7 @@ tracks are the points that several keyframes see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -226,8 +226,11 @@ def choose_keyframes(drives: Sequence[Drive], odometry: Sequence[DriveOdometry])
 def detect(
     drives: Sequence[Drive], drive_of: Rows, image_of: Rows, workers: Workers, progress: Progress
 ) -> tuple[list[Keypoints], tuple[int, int] | None]:
-    """Return the keypoints of some images, none for those that cannot be read; and their size."""
-    sizes: list[tuple[int, int]] = []
+    """Return the keypoints of some images, none for those that cannot be read; and their size.
+
+    MapError where the drives' first images have different sizes: they are not of one camera.
+    """
+    sizes: dict[str, tuple[int, int]] = {}
 
     def images() -> Iterator[Numbered]:
         for number, drive in enumerate(drives):
@@ -235,14 +238,26 @@ def detect(
             wanted = [int(image) for image in image_of[rows]]
             for row, (_, image) in zip(rows, grey_images(drive, wanted)):
                 if image is not None:
-                    if not sizes:
-                        sizes.append((image.shape[1], image.shape[0]))
+                    if drive.name not in sizes:
+                        sizes[drive.name] = image.shape[1], image.shape[0]
+                        _check_one_size(sizes)
                     yield int(row), image
 
     with KeypointStore() as store:
         collect_keypoints(images(), len(drive_of), store, workers, progress)
         found = [store[row] if row in store else Keypoints.none() for row in range(len(drive_of))]
-    return found, sizes[0] if sizes else None
+    return found, next(iter(sizes.values()), None)
+
+
+def _check_one_size(sizes: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse drives whose images have not all one size."""
+    if len(set(sizes.values())) > 1:
+        found = " and ".join(
+            f"{name} of {width}x{height}" for name, (width, height) in sizes.items()
+        )
+        raise MapError(
+            f"the drives have images of different sizes, {found}; bring them to one size"
+        )
 
 
 WORDS = 64

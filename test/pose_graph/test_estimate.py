@@ -11,7 +11,7 @@ from kbf_localization.errors import MapError
 from kbf_localization.evaluation.mapping_metrics import mapping_verdict
 from kbf_localization.geometry import compose, fit_rigid, relative, wrap_angle
 from kbf_localization.parallel import Serial
-from kbf_localization.pose_graph import prepare
+from kbf_localization.pose_graph import keyframes, prepare
 from kbf_localization.pose_graph.anchors import Anchor
 from kbf_localization.pose_graph.estimate import estimate_poses
 from kbf_localization.pose_graph.evidence import gather_evidence
@@ -213,6 +213,39 @@ def test_an_anchor_puts_the_map_into_its_frame() -> None:
     pose = (10.0, -4.0, 1.0)
     found = estimate_poses([lap], anchors=[Anchor(0, int(lap.stamps_ns[12]), pose)])
     assert found.trajectories[0].poses[12] == pytest.approx(pose, abs=1e-3)
+
+
+def test_known_poses_that_all_else_contradicts_are_named_and_do_not_hold_the_map() -> None:
+    lap = drive("lap", circle(1.3), WORLD)
+    sigma = (0.05, 0.05, 0.02)
+    poses = {image: lap.truth[image] for image in (0, 15, 30, 45, 60)}
+    poses[45] = poses[45] + np.array([1.0, 0.0, 0.0])
+    anchors = [
+        Anchor(0, int(lap.stamps_ns[image]), (x, y, turn), sigma, doubtful=True)
+        for image, (x, y, turn) in poses.items()
+    ]
+    found = estimate_poses([lap], anchors=anchors)
+    assert any("lap: 1 of 5 known poses contradict" in line for line in found.warnings)
+    away = found.trajectories[0].poses[:, :2] - lap.truth[:, :2]
+    assert np.hypot(*away.T).max() < 0.15
+    sound = [anchors[number] for number in (0, 1, 2, 4)]
+    assert not any("contradict" in line for line in estimate_poses([lap], anchors=sound).warnings)
+
+
+def test_drives_of_different_image_sizes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"small": (24, 32), "large": (48, 64)}
+
+    def images(own, wanted):
+        return ((index, np.zeros(sizes[own.name], dtype=np.uint8)) for index in wanted)
+
+    monkeypatch.setattr(keyframes, "grey_images", images)
+    monkeypatch.setattr(prepare, "detect", keyframes.detect)
+    drives = [
+        drive(name, circle(0.2), WORLD, seed=number, first_ns=HOUR * number)
+        for number, name in enumerate(sizes)
+    ]
+    with pytest.raises(MapError, match="small of 32x24 and large of 64x48"):
+        estimate_poses(drives)
 
 
 def test_odometry_that_is_too_long_is_scaled() -> None:
