@@ -43,6 +43,13 @@ MAPS = (
 )
 
 
+class Named(dict):
+    """What fixtures give by name. Hypothesis writes the arguments of each example."""
+
+    def __repr__(self):
+        return f"Named({', '.join(self)})"
+
+
 def calibrated(training_map):
     """The map with no more than a calibration on its own poses."""
     return replace(training_map, fitted=calibrate_from_map(training_map))
@@ -54,17 +61,19 @@ def maps(world, world_map):
     along = np.column_stack((np.linspace(-3.0, 3.0, 80), np.ones(80), np.zeros(80)))
     few = drive(world, loop(120), 11)
     with learning_quickly():
-        return {
-            "plain": world_map,
-            "one pose": subset(world_map, np.array([7])),
-            "one pose, calibrated on itself": calibrated(subset(world_map, np.array([7]))),
-            "two equal poses": calibrated(subset(world_map, np.array([7, 7]))),
-            "one line": map_of([drive(world, along, 12)], 40),
-            "no words": without_words(world_map),
-            "one drive": map_of([few], 60),
-            "stood still": map_of([drive(world, np.tile(few.poses[3], (30, 1)), 13)], 20),
-            "five poses": map_of([few], 5),
-        }
+        return Named(
+            {
+                "plain": world_map,
+                "one pose": subset(world_map, np.array([7])),
+                "one pose, calibrated on itself": calibrated(subset(world_map, np.array([7]))),
+                "two equal poses": calibrated(subset(world_map, np.array([7, 7]))),
+                "one line": map_of([drive(world, along, 12)], 40),
+                "no words": without_words(world_map),
+                "one drive": map_of([few], 60),
+                "stood still": map_of([drive(world, np.tile(few.poses[3], (30, 1)), 13)], 20),
+                "five poses": map_of([few], 5),
+            }
+        )
 
 
 @pytest.fixture(scope="session")
@@ -73,18 +82,20 @@ def descriptions(world, world_drive):
     generator = np.random.default_rng(3)
     noise = generator.integers(0, SETTINGS.words, SETTINGS.patches)
     one_word = np.full(SETTINGS.bins, 255, dtype=np.uint8)
-    return {
-        "black": BLACK,
-        "full": ImageDescription(one_word, np.zeros(SETTINGS.patches, dtype=np.uint8)),
-        "strange": World(seed=5).view(world_drive.poses[9], generator),
-        "noise": ImageDescription(
-            generator.integers(0, 9, SETTINGS.bins, dtype=np.uint8), noise.astype(np.uint8)
-        ),
-        "wordless": ImageDescription(world_drive.views[30].features),
-        "good": world_drive.views[0],
-        "next": world_drive.views[1],
-        "far": world_drive.views[100],
-    }
+    return Named(
+        {
+            "black": BLACK,
+            "full": ImageDescription(one_word, np.zeros(SETTINGS.patches, dtype=np.uint8)),
+            "strange": World(seed=5).view(world_drive.poses[9], generator),
+            "noise": ImageDescription(
+                generator.integers(0, 9, SETTINGS.bins, dtype=np.uint8), noise.astype(np.uint8)
+            ),
+            "wordless": ImageDescription(world_drive.views[30].features),
+            "good": world_drive.views[0],
+            "next": world_drive.views[1],
+            "far": world_drive.views[100],
+        }
+    )
 
 
 motions = st.one_of(
