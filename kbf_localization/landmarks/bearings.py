@@ -314,6 +314,7 @@ def residual_information(
     spread = (covariances * by_point[:, None]).sum(axis=2)
     a, d = (spread * by_point).sum(axis=1) + variance
     b = (spread[0] * by_point[1]).sum(axis=0)
+    # No eigenvalue is below the variance; where rounding takes that away, none comes out as zero.
     found = np.stack((d, -b, -b, a))
-    found /= a * d - b * b
+    found /= np.maximum(a * d - b * b, variance * np.maximum(a, d))
     return found.reshape(2, 2, -1)

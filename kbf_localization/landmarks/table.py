@@ -23,6 +23,9 @@ _MAX_OFFSET_MM = 32767
 _SIGMA_M = (1e-4, 3e4)
 """What half-precision numbers represent of a standard deviation."""
 _LOWER = np.tril_indices(3)
+_UNKNOWN = _SIGMA_M[1] * np.eye(3)[_LOWER]
+_MAX_ATTITUDE = 1e3
+"""Of a height in metres, or an angle in radians."""
 
 COLUMNS: dict[str, tuple[str, tuple[int, ...]]] = {
     "descriptors": ("|u1", (128,)),
@@ -146,7 +149,9 @@ class LandmarkTable:
             raise MapError("the landmark table's row offsets do not increase as they must")
         if int(starts[-1]) != total.pop():
             raise MapError("the landmark table's row offsets do not fit its length")
-        if self.attitudes.shape != (len(counts), 3) or not np.isfinite(self.attitudes).all():
+        fits = self.attitudes.shape == (len(counts), 3)
+        # A comparison with NaN is false.
+        if not (fits and (np.abs(self.attitudes) <= _MAX_ATTITUDE).all()):
             raise MapError("the landmark table's heights and tilts are damaged")
         for name, (kind, shape) in COLUMNS.items():
             column = self.columns[name]
@@ -182,13 +187,10 @@ class LandmarkTable:
         """Return the landmarks of one image."""
         part = slice(int(self.starts[row]), int(self.starts[row + 1]))
         lower = np.zeros((part.stop - part.start, 3, 3))
-        # What is not finite in a damaged table becomes a landmark that measures nothing.
-        stored = np.nan_to_num(
-            np.asarray(self.columns["factors"][part], dtype=np.float64),
-            nan=_SIGMA_M[1],
-            posinf=_SIGMA_M[1],
-            neginf=_SIGMA_M[1],
-        )
+        stored = np.asarray(self.columns["factors"][part], dtype=np.float64)
+        # What a damaged table says of a landmark is all or nothing: it measures nothing.
+        known = np.isfinite(stored).all(axis=1, keepdims=True)
+        stored = np.where(known, stored, _UNKNOWN)
         lower[:, _LOWER[0], _LOWER[1]] = stored
         return ImageLandmarks(
             np.asarray(self.columns["descriptors"][part]),

@@ -77,3 +77,15 @@ def test_information_of_residuals_is_the_inverse_of_their_covariance():
     slope = at.slope
     found = residual_information(slope, covariances.transpose(1, 2, 0), rotation, 0.7**2)
     np.testing.assert_allclose(found.transpose(2, 0, 1), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_no_direction_is_known_better_than_the_keypoint_however_badly_the_landmark_is():
+    """30 km in one direction and 0.1 mm across it: the determinant's digits cancel."""
+    rng = np.random.default_rng(4)
+    far = rng.normal(size=(200, 3))
+    covariances = 1e9 * far[:, :, None] * far[:, None] + 1e-8 * np.eye(3)
+    slope = rng.normal(scale=1e5, size=(2, 3, 200))  # a few millimetres from the camera
+    variance = 0.7**2
+    found = residual_information(slope, covariances.transpose(1, 2, 0), np.eye(3), variance)
+    largest = np.linalg.eigvalsh(found.transpose(2, 0, 1)).max(axis=1)
+    assert (largest <= 2.0 / variance).all()
