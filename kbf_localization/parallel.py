@@ -10,8 +10,8 @@ import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from queue import SimpleQueue
@@ -303,6 +303,22 @@ def _apply(function: Callable[[Item], Result], item: Item) -> Result:
     return function(item)
 
 
+def read_ahead(items: Iterable[Item], count: int) -> Generator[Item, None, None]:
+    """Yield the items, of which one thread reads `count` before they are asked for."""
+    unread = iter(items)
+
+    def read() -> tuple[Item] | None:
+        for item in unread:
+            return (item,)
+        return None
+
+    with concurrent.futures.ThreadPoolExecutor(1) as reader:
+        waiting = deque(reader.submit(read) for _ in range(count))
+        while (found := waiting.popleft().result()) is not None:
+            waiting.append(reader.submit(read))
+            yield found[0]
+
+
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield results in the items' order, by a thread for each core some items ahead.
 
@@ -310,21 +326,11 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Ite
     decodes.
     """
     count = os.cpu_count() or 1
-    unread = iter(items)
-
-    def read() -> concurrent.futures.Future[Result] | None:
-        for item in unread:
-            return pool.submit(function, item)
-        return None
-
-    with (
-        concurrent.futures.ThreadPoolExecutor(count) as pool,
-        concurrent.futures.ThreadPoolExecutor(1) as reader,
-    ):
-        waiting = deque(reader.submit(read) for _ in range(ITEMS_AHEAD * count))
-        while (found := waiting.popleft().result()) is not None:
-            waiting.append(reader.submit(read))
-            yield found.result()
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        submitted = (pool.submit(function, item) for item in items)
+        with closing(read_ahead(submitted, ITEMS_AHEAD * count)) as futures:
+            for future in futures:
+                yield future.result()
 
 
 def make_workers(jobs: int = -1, dask: str | None = None) -> Workers:

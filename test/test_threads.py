@@ -3,7 +3,7 @@
 import cv2
 import pytest
 
-from kbf_localization.threads import limit_threads
+from kbf_localization.threads import THREAD_VARIABLES, limit_threads
 
 
 def test_opencv_and_blas_get_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -11,17 +11,18 @@ def test_opencv_and_blas_get_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
     before = cv2.getNumThreads()
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    unset = [name for name in THREAD_VARIABLES if name != "OPENBLAS_NUM_THREADS"]
+    for name in unset:
+        monkeypatch.delenv(name, raising=False)
     try:
         limit_threads(1)
         assert cv2.getNumThreads() == 1
-        assert os.environ["OMP_NUM_THREADS"] == "1"
+        assert {os.environ[name] for name in unset} == {"1"}
         assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
     finally:
         cv2.setNumThreads(before)
-        os.environ.pop("OMP_NUM_THREADS", None)
-        os.environ.pop("MKL_NUM_THREADS", None)
+        for name in unset:
+            os.environ.pop(name, None)
 
 
 def test_a_count_below_one_is_refused() -> None:

@@ -228,6 +228,7 @@ def evaluate(
             seed=seed,
             smooth=smooth,
             cache=cache,
+            workers=make_workers(-1),
             stopwatch=stopwatch,
             progress=progress,
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -17,15 +18,17 @@ from kbf_localization.datasets.drive import (
     grey_images,
     mount_of,
 )
-from kbf_localization.evaluation.description_cache import CachedDescriber
+from kbf_localization.evaluation.description_cache import (
+    CachedDescriber,
+    Outcome,
+    describe,
+    describe_for_cache,
+)
 from kbf_localization.evaluation.stopwatch import Stopwatch
-from kbf_localization.parallel import in_threads
+from kbf_localization.parallel import Workers, in_threads, read_ahead
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.vision.camera import Camera, Mount
 from kbf_localization.vision.describer import ImageDescriber, ImageDescription
-
-Outcome = tuple["ImageDescription | None", float]
-"""An image's description, None where it cannot be decoded, with its milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -72,25 +75,52 @@ class DescribedDrive:
         return replace(part, odometry=self.odometry.covering(*ends))
 
 
+MIN_IMAGES_APART = 50
+"""Images of a drive from which on processes for them are worth their start, a fifth of a second of
+processor time each: beside threads the filter waits some milliseconds an image."""
+
+IMAGES_AHEAD = 16
+"""Images that processes describe before the filter asks for them: some of its steps take ten times
+as long as others."""
+
+
 def describe_images(
     drive: Drive,
     describer: ImageDescriber | CachedDescriber,
     indices: Rows | None = None,
+    workers: Workers | None = None,
 ) -> Iterator[Outcome]:
-    """Return a drive's images, or those of `indices`, described on all cores some images ahead."""
+    """Return a drive's images, or those of `indices`, described some images ahead.
 
-    def describe(image: Image | None) -> Outcome:
-        if image is None:
-            return None, 0.0
-        if isinstance(describer, CachedDescriber):
-            return describer.describe(image)
-        start = time.perf_counter()
-        description = describer.describe(image)
-        return description, 1e3 * (time.perf_counter() - start)
-
+    Threads on all cores describe them; those of a long drive that is not in the cache `workers`,
+    where they are given: beside threads a filter waits for Python's lock.
+    """
     check_drive(drive)
-    images = grey_images(drive, None if indices is None else indices.tolist())
-    return in_threads(describe, (image for _, image in images))
+    wanted = list(range(len(drive))) if indices is None else indices.tolist()
+    images = (image for _, image in grey_images(drive, wanted))
+    if workers is None or len(wanted) < MIN_IMAGES_APART:
+        return in_threads(partial(describe, describer), images)
+    return _described_apart(describer, images, workers)
+
+
+def _described_apart(
+    describer: ImageDescriber | CachedDescriber, images: Iterator[Image | None], workers: Workers
+) -> Iterator[Outcome]:
+    if not isinstance(describer, CachedDescriber):
+        found = workers.map(partial(describe, describer), images)
+        yield from read_ahead(found, IMAGES_AHEAD)
+        return
+    first = next(images)
+    images = chain([first], images)
+    # A drive that has been described before has been so as a whole.
+    if first is not None and describer.knows(first):
+        yield from in_threads(partial(describe, describer), images)
+        return
+    entries = workers.map(partial(describe_for_cache, describer.describer), images)
+    for outcome, made in read_ahead(entries, IMAGES_AHEAD):
+        for key, arrays in made:
+            describer.cache.put(key, arrays)
+        yield outcome
 
 
 def describe_drive(
@@ -120,17 +150,22 @@ def describe_drive(
 class DriveDescribedAhead:
     """A drive whose images are described on all cores ahead of the replay that reads them.
 
-    Descriptions are kept for the next replay. `watch` measures how long a replay waits for them.
+    Descriptions are kept for the next replay; `workers` as for `describe_images`. `watch` measures
+    how long a replay waits for them.
     """
 
     def __init__(
-        self, drive: Drive, describer: ImageDescriber | CachedDescriber, watch: Stopwatch
+        self,
+        drive: Drive,
+        describer: ImageDescriber | CachedDescriber,
+        watch: Stopwatch,
+        workers: Workers | None = None,
     ) -> None:
         self.name, self.odometry = drive.name, drive.odometry
         self.camera, self.mount = camera_of(drive), mount_of(drive)
         self.stamps_ns: Stamps = np.asarray(drive.stamps_ns)
         self.truth = None if drive.poses is None else np.asarray(drive.poses)
-        self._source = describe_images(drive, describer)
+        self._source = describe_images(drive, describer, workers=workers)
         self._watch = watch
         self._kept: list[Outcome] = []
 

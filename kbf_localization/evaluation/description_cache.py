@@ -44,6 +44,9 @@ _TYPES = ("uint8", "uint16", "float32", "float64")
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
+Outcome = tuple["ImageDescription | None", float]
+"""An image's description, None where it cannot be decoded, with its milliseconds."""
+
 
 class CacheError(KbfError):
     """The cache's file cannot be opened: a full disk, or another process that keeps it locked."""
@@ -173,18 +176,33 @@ class DescriptionCache:
             self._connection.close()
 
 
+class NewEntries:
+    """Collects `entries` for the cache of another process; of those there it knows none."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[bytes, Arrays]] = []
+
+    def get(self, key: bytes) -> None:
+        """Find nothing."""
+
+    def put(self, key: bytes, arrays: Arrays) -> None:
+        self.entries.append((key, arrays))
+
+
 @dataclass(frozen=True)
 class CachedDescriber:
     """Describes images as `describer` does; those described before come from the `cache`."""
 
     describer: ImageDescriber
-    cache: DescriptionCache
+    cache: DescriptionCache | NewEntries
+
+    def knows(self, image: Image) -> bool:
+        """Tell whether the image's description is in the cache."""
+        return self.cache.get(self._key(_content(image))) is not None
 
     def describe(self, image: Image) -> tuple[ImageDescription, float]:
         """Return the description with the milliseconds that it took when it was made."""
-        pixels = hashlib.blake2b(f"{image.shape} ".encode(), digest_size=32)
-        pixels.update(np.ascontiguousarray(image).data)
-        content = pixels.digest()
+        content = _content(image)
         described, milliseconds = self._described(image, content)
         if not self.describer.detect:
             return described, milliseconds
@@ -195,14 +213,17 @@ class CachedDescriber:
             milliseconds + more,
         )
 
-    def _described(self, image: Image, content: bytes) -> tuple[ImageDescription, float]:
+    def _key(self, content: bytes) -> bytes:
         describer = self.describer.describer
-        key = _key("description", content, identity_of(describer).encode(), _words(describer))
+        return _key("description", content, identity_of(describer).encode(), _words(describer))
+
+    def _described(self, image: Image, content: bytes) -> tuple[ImageDescription, float]:
+        key = self._key(content)
         found = self.cache.get(key)
         if found is not None and {"features", "ms"} <= set(found):
             return ImageDescription(found["features"], found.get("words")), float(found["ms"])  # type: ignore[arg-type]
         start = time.perf_counter()
-        described = describer.describe(image)
+        described = self.describer.describer.describe(image)
         milliseconds = 1e3 * (time.perf_counter() - start)
         words = {} if described.words is None else {"words": described.words}
         kept = {"features": described.features, "ms": np.array(milliseconds), **words}
@@ -226,6 +247,32 @@ class CachedDescriber:
             },
         )
         return keypoints, milliseconds
+
+
+def describe(describer: ImageDescriber | CachedDescriber, image: Image | None) -> Outcome:
+    """Describe one image."""
+    if image is None:
+        return None, 0.0
+    if isinstance(describer, CachedDescriber):
+        return describer.describe(image)
+    start = time.perf_counter()
+    description = describer.describe(image)
+    return description, 1e3 * (time.perf_counter() - start)
+
+
+def describe_for_cache(
+    describer: ImageDescriber, image: Image | None
+) -> tuple[Outcome, list[tuple[bytes, Arrays]]]:
+    """Describe one image, also as the entries of another process's cache."""
+    new = NewEntries()
+    return describe(CachedDescriber(describer, new), image), new.entries
+
+
+def _content(image: Image) -> bytes:
+    """Return a digest of the image's pixels."""
+    pixels = hashlib.blake2b(f"{image.shape} ".encode(), digest_size=32)
+    pixels.update(np.ascontiguousarray(image).data)
+    return pixels.digest()
 
 
 def _words(describer: object) -> bytes:

@@ -153,6 +153,7 @@ def evaluate_drives(
     seed: int = 0,
     smooth: bool = False,
     cache: DescriptionCache | None = None,
+    workers: Workers | None = None,
     stopwatch: Stopwatch | None = None,
     progress: Progress = no_progress,
 ) -> list[SourceResult]:
@@ -160,7 +161,7 @@ def evaluate_drives(
 
     Images are described on all cores ahead of the first method's filter, which does not wait.
     With `smooth` the default filter's runs are also given smoothed, as "kbf_smoothed". Images whose
-    descriptions are in the `cache` are not described again.
+    descriptions are in the `cache` are not described again; `workers` describe the others.
     """
     watch = stopwatch or Stopwatch()
     if smooth and "kbf" not in methods:
@@ -169,7 +170,10 @@ def evaluate_drives(
     for drive in drives:
         describer = training_map.image_describer
         described = DriveDescribedAhead(
-            drive, describer if cache is None else CachedDescriber(describer, cache), watch
+            drive,
+            describer if cache is None else CachedDescriber(describer, cache),
+            watch,
+            workers,
         )
         runs = {}
         for name in methods:
@@ -393,6 +397,7 @@ def evaluate_describers(
             methods,
             seed=seed,
             smooth=smooth,
+            workers=workers,
             stopwatch=watch,
             progress=progress,
         )

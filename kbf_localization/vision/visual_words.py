@@ -22,7 +22,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from kbf_localization.arrays import Array, Counts, Flags, Floats, Image, Rows
 from kbf_localization.progress import Progress, no_progress
@@ -68,6 +67,8 @@ def learn_vocabulary(
     """Cluster descriptors (n, length) by k-means, started by k-means++ from `seed`."""
     if len(descriptors) == 0:
         raise ValueError("descriptors must not be empty")
+    from scipy.sparse import csr_matrix  # Processes that only describe images start sooner.
+
     rng = np.random.default_rng(seed)
     centres = _spread_start(descriptors, words, rng)
     previous: Rows | None = None

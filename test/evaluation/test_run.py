@@ -1,22 +1,33 @@
 """The replay: nothing is lost, threads do not change the result, and the node gives the same."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from kbf_localization.arrays import Image
-from kbf_localization.evaluation.described_drive import DriveDescribedAhead, describe_drive
+from kbf_localization.evaluation.described_drive import (
+    MIN_IMAGES_APART,
+    DriveDescribedAhead,
+    describe_drive,
+    describe_images,
+)
+from kbf_localization.evaluation.description_cache import CachedDescriber, DescriptionCache
 from kbf_localization.evaluation.evaluate import evaluate_drives
 from kbf_localization.evaluation.run import Run, localize_drive, replay, with_beliefs
 from kbf_localization.evaluation.stopwatch import Stopwatch
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.localization.localizer import Localizer
 from kbf_localization.mapping import build_map
+from kbf_localization.parallel import Cores
 from kbf_localization.training_map import TrainingMap
 from kbf_localization.vision.describer import ImageDescriber, ImageDescription
+from kbf_localization.vision.visual_words import PyramidDescriber
 from test.conftest import learning_quickly
 from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
 
@@ -106,6 +117,55 @@ def test_described_ahead_of_the_filter_or_before_it_gives_the_same_to_the_bit(
         np.testing.assert_array_equal(run.evidence, before.evidence)
         assert run.states == before.states and run.counts == before.counts
     assert len(ahead.descriptions) == len(drive)
+
+
+class NoWorkers:
+    """Workers that are given nothing."""
+
+    def map(self, function: Callable[..., object], items: Iterable[object]) -> Iterator[object]:
+        raise AssertionError("nothing is left to describe")
+
+
+def test_processes_describe_a_long_drive_as_this_process_does(training_map: TrainingMap) -> None:
+    long, describer = SyntheticDrive(MIN_IMAGES_APART), ImageDescriber(training_map.described_by)
+    found = describe_images(long, describer, workers=Cores(2))
+    expected = describe_drive(long, describer).descriptions
+    for (description, _), own in zip(found, expected, strict=True):
+        assert_same_description(description, own)
+
+
+def test_what_processes_describe_is_in_the_cache_of_this_process(
+    training_map: TrainingMap, tmp_path: Path
+) -> None:
+    long, describer = SyntheticDrive(MIN_IMAGES_APART), ImageDescriber(training_map.described_by)
+    with closing(DescriptionCache(tmp_path / "cache")) as cache:
+        made = list(describe_images(long, CachedDescriber(describer, cache), workers=Cores(2)))
+    with (
+        closing(DescriptionCache(tmp_path / "cache")) as cache,
+        mock.patch.object(PyramidDescriber, "describe_all", side_effect=AssertionError),
+    ):
+        kept = list(describe_images(long, CachedDescriber(describer, cache), workers=NoWorkers()))
+    for (description, _), (own, _) in zip(kept, made, strict=True):
+        assert_same_description(description, own)
+
+
+def assert_same_description(found: ImageDescription | None, own: ImageDescription | None) -> None:
+    """Assert that two descriptions are equal to the bit."""
+    assert found is not None and own is not None
+    assert found.keypoints is not None and own.keypoints is not None
+    assert found.image_size == own.image_size
+    np.testing.assert_array_equal(found.features, own.features)
+    np.testing.assert_array_equal(found.words, own.words)
+    np.testing.assert_array_equal(found.keypoints.pixels, own.keypoints.pixels)
+    np.testing.assert_array_equal(found.keypoints.descriptors, own.keypoints.descriptors)
+
+
+def test_processes_are_not_started_for_a_short_drive(
+    drive: SyntheticDrive, training_map: TrainingMap
+) -> None:
+    assert len(drive) < MIN_IMAGES_APART
+    found = describe_images(drive, training_map.image_describer, workers=NoWorkers())
+    assert len(list(found)) == len(drive)
 
 
 def test_all_methods_read_images_that_are_described_once(
