@@ -30,7 +30,7 @@ def cache(
         return
     kept = DescriptionCache(folder)
     try:
-        size = f"{len(kept)} entries, {kept.bytes / 1e6:.1f} MB"
+        size = kept.described()
         if clear:
             kept.clear()
             print_line(f"{folder}: deleted {size}")

@@ -40,6 +40,11 @@ FLUSHED_ENTRIES = 64
 LOCK_TIMEOUT_S = 2.0
 _FORMAT = 1
 """Changes when the same entry would mean something else."""
+_TABLE = (
+    "entries (key BLOB PRIMARY KEY, value BLOB NOT NULL, "
+    "size INTEGER NOT NULL, used INTEGER NOT NULL)"
+)
+_DIMENSIONS = {"features": 1, "words": 1, "pixels": 2, "descriptors": 2, "ms": 0}
 _TYPES = ("uint8", "uint16", "float32", "float64")
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -98,8 +103,14 @@ class DescriptionCache:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise CacheError(f"{path}: the cache cannot be opened: {error}") from error
-            path.unlink()  # not a database: it holds nothing that could not be computed again
+            path.unlink()  # not such a database: it holds nothing that could not be computed again
             return _connect(path)
+
+    def _replace(self) -> None:
+        """Begin with an empty file in place of a damaged one."""
+        self._connection.close()
+        (self.folder / FILE_NAME).unlink(missing_ok=True)
+        self._connection = self._open()
 
     def get(self, key: bytes) -> Arrays | None:
         """Return the arrays of an entry; None where there is none that can be read."""
@@ -138,8 +149,11 @@ class DescriptionCache:
                 self._connection.executemany("UPDATE entries SET used = ? WHERE key = ?", seen)
                 self._prune()
             self._connection.execute("PRAGMA incremental_vacuum")
-        except sqlite3.Error:
+        except sqlite3.OperationalError:
             return  # a full disk, or a file that another process keeps locked
+        except sqlite3.DatabaseError:  # damaged, as after a power cut
+            with suppress(OSError, CacheError, sqlite3.Error):
+                self._replace()
 
     def _prune(self) -> None:
         """Delete the least recently used entries beyond the bound."""
@@ -157,6 +171,13 @@ class DescriptionCache:
         (total,) = self._connection.execute("SELECT TOTAL(size) FROM entries").fetchone()
         return int(total)
 
+    def described(self) -> str:
+        """Return how much it holds, in words."""
+        try:
+            return f"{len(self)} entries, {self.bytes / 1e6:.1f} MB"
+        except sqlite3.DatabaseError as error:
+            return f"entries that cannot be counted ({error})"
+
     def __len__(self) -> int:
         (count,) = self._connection.execute("SELECT COUNT(*) FROM entries").fetchone()
         return int(count)
@@ -165,9 +186,14 @@ class DescriptionCache:
         """Delete all entries and give their space back."""
         with self._lock:
             self._pending.clear()
-            with self._connection:
-                self._connection.execute("DELETE FROM entries")
-            self._connection.execute("VACUUM")
+            try:
+                with self._connection:
+                    self._connection.execute("DELETE FROM entries")
+                self._connection.execute("VACUUM")
+            except sqlite3.OperationalError as error:
+                raise CacheError(f"{self.folder}: the cache cannot be cleared: {error}") from error
+            except sqlite3.DatabaseError:
+                self._replace()
 
     def close(self) -> None:
         """Write what is pending."""
@@ -305,7 +331,7 @@ def _unpacked(value: object) -> Arrays | None:
         for name, dtype, shape in json.loads(head):
             count = math.prod(shape)
             # `frombuffer` takes -1 for all that is left.
-            if dtype not in _TYPES or count < 0:
+            if dtype not in _TYPES or count < 0 or len(shape) != _DIMENSIONS.get(name):
                 return None
             array = np.frombuffer(body, dtype, count).reshape(shape)
             arrays[str(name)], body = array, body[array.nbytes :]
@@ -329,10 +355,11 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA synchronous = OFF")  # what a crash loses is computed again
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL, "
-            "size INTEGER NOT NULL, used INTEGER NOT NULL)"
-        )
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {_TABLE}")
+        # A view of this name, or a table that computes what it holds, could take for ever.
+        ask = "SELECT type, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+        if connection.execute(ask).fetchall() != [("table", f"CREATE TABLE {_TABLE}")]:
+            raise sqlite3.DatabaseError("its tables are others")
     except sqlite3.DatabaseError:
         connection.close()
         raise

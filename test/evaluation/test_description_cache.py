@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import zlib
+from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -102,9 +105,64 @@ def test_damaged_entries_and_files_are_computed_again(tmp_path: Path) -> None:
     connection.close()
     for (new, _), (kept, _) in zip(first, described(tmp_path / "cache", describer), strict=True):
         assert_equal(new, kept)
+    # Entries with the right checksum, whose arrays have a dimension too many.
+    with sqlite3.connect(tmp_path / "cache" / FILE_NAME) as connection:
+        for key, value in connection.execute("SELECT key, value FROM entries").fetchall():
+            head, _, body = value[4:].partition(b"\n")
+            (name, kind, shape), *others = json.loads(head)
+            changed = json.dumps([(name, kind, [1, *shape]), *others]).encode() + b"\n" + body
+            sealed = zlib.crc32(changed).to_bytes(4, "little") + changed
+            connection.execute("UPDATE entries SET value = ? WHERE key = ?", (sealed, key))
+    connection.close()
+    for (new, _), (kept, _) in zip(first, described(tmp_path / "cache", describer), strict=True):
+        assert_equal(new, kept)
     (tmp_path / "cache" / FILE_NAME).write_bytes(b"no database at all" * 100)
     for (new, _), (kept, _) in zip(first, described(tmp_path / "cache", describer), strict=True):
         assert_equal(new, kept)
+
+
+def damage_pages(path: Path) -> None:
+    """What a power cut may leave: the file's first page alone is right."""
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+
+
+def put_view(path: Path) -> None:
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE VIEW entries AS SELECT x'00' AS key, 1 AS value, 1 AS size")
+    connection.close()
+
+
+def put_computed_column(path: Path) -> None:
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute(
+        "CREATE TABLE entries (key BLOB PRIMARY KEY, size INTEGER, used INTEGER, "
+        "value BLOB AS (zeroblob(1000)) VIRTUAL)"
+    )
+    connection.close()
+
+
+@pytest.mark.parametrize("damage", [damage_pages, put_view, put_computed_column])
+@pytest.mark.parametrize("cleared", [False, True])
+def test_a_damaged_file_is_replaced(tmp_path: Path, damage, cleared: bool) -> None:
+    describer = ImageDescriber(pyramid())
+    first = described(tmp_path / "cache", describer)
+    damage(tmp_path / "cache" / FILE_NAME)
+    with closing(DescriptionCache(tmp_path / "cache")) as cache:
+        assert "entries" in cache.described()
+        if cleared:
+            cache.clear()
+            assert cache.described() == "0 entries, 0.0 MB"
+    # Damaged pages are found when something is written; then the file is another.
+    for _ in range(2):
+        again = described(tmp_path / "cache", describer)
+        for (new, _), (kept, _) in zip(first, again, strict=True):
+            assert_equal(new, kept)
+    with closing(DescriptionCache(tmp_path / "cache")) as cache:
+        assert len(cache) > 0
 
 
 def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
