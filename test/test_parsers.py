@@ -159,7 +159,7 @@ def split_of_a_scene(path: Path) -> None:
 
 
 def cached_entry(_: Path) -> bytes:
-    return _packed({"features": np.ones((3, 2), np.float32), "ms": np.array(1.5)})[4:]
+    return _packed({"features": np.ones(6, np.float32), "ms": np.array(1.5)})[4:]
 
 
 def cached(body: bytes) -> None:

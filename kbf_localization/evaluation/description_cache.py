@@ -331,7 +331,7 @@ def _unpacked(value: object) -> Arrays | None:
         for name, dtype, shape in json.loads(head):
             count = math.prod(shape)
             # `frombuffer` takes -1 for all that is left.
-            if dtype not in _TYPES or count < 0 or len(shape) != _DIMENSIONS.get(name):
+            if dtype not in _TYPES or count < 0 or len(shape) != _DIMENSIONS.get(name, len(shape)):
                 return None
             array = np.frombuffer(body, dtype, count).reshape(shape)
             arrays[str(name)], body = array, body[array.nbytes :]
