@@ -123,7 +123,10 @@ def odometry_at_images(drive: Drive, scale: float = 1.0, offset_s: float = 0.0) 
     log = drive.odometry
     stamps = drive.stamps_ns + round(offset_s * 1e9)
     if len(log.stamps_ns) < 2:
-        raise MapError(f"{drive.path}: has no wheel odometry, so its poses cannot be estimated")
+        why = "".join(f"; {warning}" for warning in drive.warnings)
+        raise MapError(
+            f"{drive.path}: has no wheel odometry, so its poses cannot be estimated{why}"
+        )
     poses = interpolate(log.stamps_ns, log.poses, stamps)
     poses = poses * np.array([scale, scale, 1.0])
     covered = (stamps >= log.stamps_ns[0]) & (stamps <= log.stamps_ns[-1])

@@ -232,6 +232,15 @@ def test_known_poses_that_all_else_contradicts_are_named_and_do_not_hold_the_map
     assert not any("contradict" in line for line in estimate_poses([lap], anchors=sound).warnings)
 
 
+def test_a_drive_without_odometry_is_refused_with_what_was_passed_over() -> None:
+    lap = drive("one", circle(0.2), WORLD)
+    log = lap.odometry
+    passed = "passed over 40 unusable readings on /odom"
+    lone = replace(lap, odometry=replace(log, stamps_ns=log.stamps_ns[:1], poses=log.poses[:1]))
+    with pytest.raises(MapError, match=f"no wheel odometry.*; {passed}"):
+        estimate_poses(replace(lone, warnings=(passed,)))
+
+
 def test_drives_of_different_image_sizes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"small": (24, 32), "large": (48, 64)}
 
