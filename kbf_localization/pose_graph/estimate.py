@@ -33,12 +33,6 @@ from kbf_localization.pose_graph.evidence import Evidence, gather_evidence
 from kbf_localization.pose_graph.frame import framed_problem, likely_scale
 from kbf_localization.pose_graph.graph import REJECTED_CHI2, Problem
 from kbf_localization.pose_graph.joint_adjustment import Adjusted, adjust_with_odometry
-from kbf_localization.pose_graph.keyframes import (
-    COARSE_SIGMA_PX,
-    FINE_SIGMA_PX,
-    TrackBuilder,
-    neighbours,
-)
 from kbf_localization.pose_graph.look_alikes import joins, look_alike_lines
 from kbf_localization.pose_graph.prepare import prepare, seconds_into
 from kbf_localization.pose_graph.result import (
@@ -50,6 +44,12 @@ from kbf_localization.pose_graph.result import (
     PoseEstimates,
     choose,
     trajectory_of,
+)
+from kbf_localization.pose_graph.tracks import (
+    COARSE_SIGMA_PX,
+    FINE_SIGMA_PX,
+    TrackBuilder,
+    neighbours,
 )
 from kbf_localization.pose_graph.wheels import (
     WheelErrors,

@@ -36,18 +36,15 @@ from kbf_localization.pose_graph.graph import (
     residuals_of,
 )
 from kbf_localization.pose_graph.joint_adjustment import Adjusted, adjust_with_odometry
-from kbf_localization.pose_graph.keyframes import (
-    COARSE_SIGMA_PX,
-    FINE_SIGMA_PX,
-    MAX_PATH_M,
-    Keyframes,
-    TrackBuilder,
-    candidates,
-    describe,
-    neighbours,
-)
+from kbf_localization.pose_graph.keyframes import MAX_PATH_M, Keyframes, candidates, describe
 from kbf_localization.pose_graph.look_alikes import against_anchors
 from kbf_localization.pose_graph.prepare import PreparedDrives
+from kbf_localization.pose_graph.tracks import (
+    COARSE_SIGMA_PX,
+    FINE_SIGMA_PX,
+    TrackBuilder,
+    neighbours,
+)
 from kbf_localization.progress import Progress, no_progress
 
 MIN_SHARED_POINTS = 8

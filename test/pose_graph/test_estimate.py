@@ -15,8 +15,8 @@ from kbf_localization.pose_graph import keyframes, prepare
 from kbf_localization.pose_graph.anchors import Anchor
 from kbf_localization.pose_graph.estimate import estimate_poses
 from kbf_localization.pose_graph.evidence import gather_evidence
-from kbf_localization.pose_graph.keyframes import TrackBuilder
 from kbf_localization.pose_graph.result import choose
+from kbf_localization.pose_graph.tracks import TrackBuilder
 from kbf_localization.progress import no_progress
 from test.pose_graph.world import (
     CAMERA,

@@ -15,8 +15,8 @@ from kbf_localization.pose_graph.edges import odometry_edges
 from kbf_localization.pose_graph.evidence import gather_evidence
 from kbf_localization.pose_graph.graph import GAUGE_SIGMA, Anchors
 from kbf_localization.pose_graph.joint_adjustment import Adjusted, adjust_with_odometry
-from kbf_localization.pose_graph.keyframes import FINE_SIGMA_PX, TrackBuilder, neighbours
 from kbf_localization.pose_graph.learned_camera import LearnedCamera
+from kbf_localization.pose_graph.tracks import FINE_SIGMA_PX, TrackBuilder, neighbours
 from kbf_localization.progress import no_progress
 from kbf_localization.vision.camera import Mount, PinholeCamera
 from kbf_localization.vision.epipolar import DISTORTION, FOCAL, FORWARD, PITCH, YAW
