@@ -102,7 +102,9 @@ def demo(
         save_map(built, map_path)
         training_map = load_map(map_path)
     with _stage(numbers, "Replaying the third drive offline, to compare with") as progress:
-        (offline,) = evaluate_drives([drive], training_map, ["kbf", "nai"], progress=progress)
+        (offline,) = evaluate_drives(
+            [drive], training_map, ["kbf", "nai"], workers=workers, progress=progress
+        )
     with _stage(
         numbers, "Playing the bag to the ROS 2 node, which does not know where"
     ) as progress:
