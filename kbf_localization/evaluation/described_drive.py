@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
 import numpy as np
 
@@ -100,27 +99,27 @@ def describe_images(
     images = (image for _, image in grey_images(drive, wanted))
     if workers is None or len(wanted) < MIN_IMAGES_APART:
         return in_threads(partial(describe, describer), images)
-    return _described_apart(describer, images, workers)
+    return read_ahead(_described_apart(describer, images, workers), IMAGES_AHEAD)
 
 
 def _described_apart(
     describer: ImageDescriber | CachedDescriber, images: Iterator[Image | None], workers: Workers
 ) -> Iterator[Outcome]:
-    if not isinstance(describer, CachedDescriber):
-        found = workers.map(partial(describe, describer), images)
-        yield from read_ahead(found, IMAGES_AHEAD)
-        return
     first = next(images)
-    images = chain([first], images)
     # A drive that has been described before has been so as a whole.
-    if first is not None and describer.knows(first):
+    known = isinstance(describer, CachedDescriber) and first is not None and describer.knows(first)
+    # Here, so that a describer that warns of the images' size has done so once.
+    yield describe(describer, first)
+    if known:
         yield from in_threads(partial(describe, describer), images)
-        return
-    entries = workers.map(partial(describe_for_cache, describer.describer), images)
-    for outcome, made in read_ahead(entries, IMAGES_AHEAD):
-        for key, arrays in made:
-            describer.cache.put(key, arrays)
-        yield outcome
+    elif isinstance(describer, CachedDescriber):
+        entries = workers.map(partial(describe_for_cache, describer.describer), images)
+        for outcome, made in entries:
+            for key, arrays in made:
+                describer.cache.put(key, arrays)
+            yield outcome
+    else:
+        yield from workers.map(partial(describe, describer), images)
 
 
 def describe_drive(
