@@ -234,6 +234,7 @@ def test_every_form_of_the_rule_tracks(world_map, world_drive, parameters):
     assert np.median(position_errors(run(pose_filter, world_map, part), part.poses)) < 0.3
 
 
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("count", [1, 2])
 def test_maps_of_one_or_two_equal_poses_work(count, world_drive):
     world = World()
@@ -241,6 +242,7 @@ def test_maps_of_one_or_two_equal_poses_work(count, world_drive):
     _survives(map_of([still], count, select="random"), world_drive)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_a_map_on_a_line_works(world_drive):
     line = np.column_stack((np.linspace(-2.0, 2.0, 40), np.full(40, 2.0), np.zeros(40)))
     _survives(map_of([drive(World(), line, seed=3)], 30), world_drive)
