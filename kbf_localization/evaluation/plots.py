@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -77,7 +78,9 @@ def make_figure(width: float = 8.0, height: float = 5.0) -> tuple[Figure, Axes]:
 
 
 def save_figure(folder: ResultsFolder, name: str, figure: Figure) -> Path:
-    with folder.writing(name) as path:
+    with folder.writing(name) as path, warnings.catch_warnings():
+        # Of each character in a name that no font has, a line with the character itself.
+        warnings.filterwarnings("ignore", "Glyph ")
         figure.savefig(path, dpi=110)
     return folder.file(name)
 

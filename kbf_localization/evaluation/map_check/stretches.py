@@ -18,6 +18,9 @@ from kbf_localization.training_map.training_map import TrainingMap
 MIN_STRETCH = 0.5
 """A stretch shorter than this, in d₀, makes no difference to a robot that drives through."""
 
+MAX_FILLED = 20_000
+"""Poses that fill a path's gaps; a map's poses may lie anywhere within 1,000 km."""
+
 MAX_GAP = 1.0
 """Stretches with less than this between them, in d₀, are joined."""
 
@@ -73,7 +76,7 @@ def badly_known(
 
     Unless `once`, stretches that only this drive shows are left out.
     """
-    path = _filled(path, scale_m(training_map))
+    path = filled(path, scale_m(training_map))
     known = covers(training_map, path)
     for run in runs_where(~known, path, training_map):
         looks = covers(training_map, _all_round(path[run]))
@@ -92,15 +95,17 @@ def badly_known(
         yield make_stretch(training_map, path[run], "light")
 
 
-def _filled(path: Array, scale: float) -> Array:
+def filled(path: Array, scale: float) -> Array:
     """Return the path (m, 3), straight where consecutive poses lie far apart; `scale` is d₀."""
     steps = np.hypot(*np.diff(path[:, :2], axis=0).T)
+    gaps = steps > MIN_STRETCH * scale
+    spacing = max(scale / 8, float(steps[gaps].sum()) / MAX_FILLED)
     parts = []
     for place, step in enumerate(steps):
         parts.append(path[place : place + 1])
-        if step > MIN_STRETCH * scale:
+        if gaps[place]:
             along = path[place + 1, :2] - path[place, :2]
-            fraction = np.linspace(0.0, 1.0, 3 + int(8 * step / scale))[1:-1, None]
+            fraction = np.linspace(0.0, 1.0, 3 + int(step / spacing))[1:-1, None]
             between = np.full((len(fraction), 3), np.arctan2(along[1], along[0]))
             between[:, :2] = path[place, :2] + fraction * along
             parts.append(between)

@@ -21,9 +21,11 @@ from kbf_localization.evaluation.map_check.held_out import MIN_COVERAGE, make_fo
 from kbf_localization.evaluation.map_check.page import write_check
 from kbf_localization.evaluation.map_check.stretches import (
     DIRECTIONS,
+    MAX_FILLED,
     Stretch,
     badly_known,
     drift_m,
+    filled,
     make_stretch,
     sees_nothing,
     without_repeats,
@@ -67,6 +69,17 @@ def cut(world_map: TrainingMap) -> TrainingMap:
 @pytest.fixture(scope="module")
 def checked(world_map: TrainingMap, quick_check: None) -> MapCheck:
     return check_map(world_map)
+
+
+@pytest.mark.parametrize(("gap", "spacing"), [(10.0, 0.125), (1e6, 2e6 / MAX_FILLED)])
+def test_gaps_of_a_path_are_filled_by_a_bounded_number_of_poses(gap: float, spacing: float) -> None:
+    path = np.array([[0.0, 0.0, 0.0], [gap, 0.0, 0.0], [gap, 0.3, 1.0], [gap, 0.3 + gap, 0.0]])
+    found = filled(path, scale=1.0)
+    assert len(found) <= len(path) + MAX_FILLED + 4
+    steps = np.hypot(*np.diff(found[:, :2], axis=0).T)
+    assert steps.sum() == pytest.approx(2.0 * gap + 0.3)
+    # Two poses more than needed at most, and the gap below half of d₀ is left.
+    assert steps.max() == pytest.approx(max(spacing, 0.3), rel=0.05)
 
 
 def test_the_check_promises_no_more_than_a_later_drive_gets(
