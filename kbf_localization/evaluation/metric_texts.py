@@ -93,7 +93,8 @@ METRIC_TEXTS = {
     "confident_wrong_beyond_m": MetricText(
         "… that is, farther off than",
         "From this error on a pose counts as wrong: 1 m, or the distance d₀ over which the map's "
-        "images change where that is less. A setting: neither good nor bad.",
+        "images change where that is less, but no less than 0.3 m. A setting: neither good nor "
+        "bad.",
     ),
     "seconds_to_first_fix": MetricText(
         "time to the first fix",

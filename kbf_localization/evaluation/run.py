@@ -43,11 +43,8 @@ GROSS_ERROR_M = 1.0
 
 
 def wrong_beyond_m(training_map: TrainingMap) -> float:
-    """Return the error from which on a pose is wrong: 1 m, or d₀ on a map of a smaller scale.
-
-    Images d₀ apart look different, so that a pose further off is another place.
-    """
-    return min(GROSS_ERROR_M, float(training_map.calibration.similarity.distance_m))
+    """Return the error from which on a pose is of another place: 1 m, or less on a smaller map."""
+    return min(GROSS_ERROR_M, training_map.calibration.similarity.place_m)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from kbf_localization.filters.hypothesis import (
     log_ratio,
 )
 from kbf_localization.filters.kernel_step import Birthplace, LocalKernelBayes, LocalPosterior
-from kbf_localization.landmarks.calibration import MIN_INLIERS
+from kbf_localization.landmarks.calibration import MIN_INLIERS, REACH
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.calibration import Calibration, discounted
 from kbf_localization.training_map.training_map import MapObservation
@@ -41,7 +41,8 @@ class Association:
 
     `fix` is the pose that landmarks measure there, None where they do not; `agreement` how far it
     speaks for the hypothesis by being where that predicts it, a log ratio ≥ 0. `unmeasured` tells
-    that landmarks of the map's images there were looked for, and measure nothing.
+    that landmarks of the map's images there were looked for, and measure nothing; `from_afar` that
+    the fix is on landmarks of images farther than whole images look alike.
     """
 
     hypothesis: Hypothesis
@@ -50,6 +51,7 @@ class Association:
     fix: LandmarkFix | None = None
     agreement: float = 0.0
     unmeasured: bool = False
+    from_afar: bool = False
 
     @property
     def fit(self) -> float:
@@ -169,6 +171,16 @@ def best_fit(
     return Fit(best, recognized, renewal, by_landmarks)
 
 
+def is_known(component: Hypothesis, fix: LandmarkFix) -> bool:
+    """Tell whether a component's position is as sure as a fix from afar, which then adds nothing.
+
+    The error of such a fix is that of landmarks seen from where the map's images did not. The next
+    image repeats it, so that the mean of several fixes is no better than one.
+    """
+    known, measured = component.covariance[:2, :2], fix.covariance[:2, :2]
+    return bool(np.trace(known) <= np.trace(measured))
+
+
 def _heaviest_rows(posterior: LocalPosterior) -> Rows:
     """Return the map's rows whose landmarks are matched."""
     return posterior.rows[np.argsort(-posterior.weights, kind="stable")[:LANDMARK_ROWS]]
@@ -194,7 +206,11 @@ class Associator:
             rows = _heaviest_rows(posterior)
             expected = by_landmarks and observation.landmarks_shown(rows) >= MIN_INLIERS
             return replace(found, unmeasured=expected)
-        return replace(found, agreement=agreement(component, fix, self._similarity.scales))
+        return replace(
+            found,
+            agreement=agreement(component, fix, self._similarity.scales),
+            from_afar=len(posterior.rows) == 0,
+        )
 
     def birth(
         self, place: Birthplace, observation: MapObservation, number: int, thorough: bool
@@ -240,7 +256,9 @@ class Associator:
         With it comes how much that surprises, a mean square with expectation one.
         """
         result = None
-        if association.fix is not None:
+        if association.fix is not None and not (
+            association.from_afar and is_known(component, association.fix)
+        ):
             result = landmark_update(component, association.fix, reanchor=continues)
         if result is not None or not new > 0.0:
             return result
@@ -267,13 +285,22 @@ class Associator:
     def _landmark_fix(
         self, observation: MapObservation, posterior: LocalPosterior, component: Hypothesis
     ) -> LandmarkFix | None:
-        """Return the pose by the landmarks of the posterior's heaviest rows, if there are any."""
-        if not observation.has_landmarks or len(posterior.rows) == 0:
+        """Return the pose by the landmarks of map images at a component, if there are any."""
+        if not observation.has_landmarks:
             return None
-        fix = observation.landmark_fix(
-            _heaviest_rows(posterior), component.pose, component.covariance
-        )
+        rows = self._landmark_rows(posterior, component.pose)
+        if len(rows) == 0:
+            return None
+        fix = observation.landmark_fix(rows, component.pose, component.covariance)
         return fix if fix is not None and is_sound(fix) else None
+
+    def _landmark_rows(self, posterior: LocalPosterior, pose: Array) -> Rows:
+        """Return the posterior's heaviest rows; where they are few, also the nearest in reach."""
+        rows = _heaviest_rows(posterior)
+        if len(rows) == LANDMARK_ROWS:
+            return rows
+        near = self._local.nearest_rows(pose, LANDMARK_ROWS, REACH)
+        return np.concatenate((rows, near[~np.isin(near, rows)]))[:LANDMARK_ROWS]
 
     def _measured(self, posterior: LocalPosterior, new: float, trust: float) -> MeasuredPose | None:
         """Return the pose that a local posterior measures; less trust gives larger variances."""

@@ -92,12 +92,13 @@ class LocalKernelBayes:
         self.poses = training_map.poses
         self.similarity = similarity
         self.parameters = parameters
-        spacing = map_spacing(embed(self.poses))
+        places = embed(self.poses)
+        spacing = map_spacing(places)
         width = max(parameters.bandwidth * spacing, MIN_WIDTH * similarity.distance_m)
         heading = parameters.heading_bandwidth * similarity.angle_rad
         self.widths = np.array([width, width, heading, heading])
-        self._points = embed(self.poses) / self.widths
-        self._tree = cKDTree(self._points)
+        self._points = places / self.widths
+        self._tree, self._places = cKDTree(self._points), cKDTree(places)
         self._gram = ImageGramCache(training_map, max(1, round(parameters.power)))
 
     def prepare(self) -> None:
@@ -176,6 +177,17 @@ class LocalKernelBayes:
         if without is not None:
             rows = rows[~np.isin(rows, without)][:MAX_ROWS]
         return rows
+
+    def nearest_rows(self, pose: Array, count: int, reach: float) -> Rows:
+        """Return at most `count` rows of the map, the nearest in metres and radians.
+
+        None is farther than `reach` in either.
+        """
+        count = min(count, len(self.poses))
+        distances, rows = self._places.query(
+            embed(pose), k=np.arange(1, count + 1), distance_upper_bound=reach
+        )
+        return np.asarray(rows, dtype=np.intp)[np.isfinite(distances)]
 
     def posterior_weights(self, observation: MapObservation, rows: Rows, prior: Array) -> Array:
         """Return α ≥ 0 (s,) on these rows, which sums to one, by the KBR from β `prior` (s,)."""

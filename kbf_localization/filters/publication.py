@@ -20,7 +20,7 @@ from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.calibration import VIEW_CORRELATION_LENGTH, Calibration
 
 MAX_SIGMA = 0.3
-"""In d₀: a pose less certain than that does not say where the robot is."""
+"""Of the size of a place: a pose less certain than that does not say where the robot is."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Publisher:
     def __init__(self, calibration: Calibration, poses: Array) -> None:
         self._min_evidence = calibration.likelihood_ratio.q005
         self._distance_m = calibration.similarity.distance_m
+        self._place_m = calibration.similarity.place_m
         self._poses = poses
         self._centre, self._variance = poses[:, :2].mean(axis=0), poses[:, :2].var(axis=0)
         self.reset()
@@ -143,7 +144,7 @@ class Publisher:
                 # A single image proves nothing.
                 evidence=0.0 if self._selector.changed else self._selector.evidence,
                 min_evidence=self._min_evidence,
-                max_sigma_m=MAX_SIGMA * self._distance_m,
+                max_sigma_m=MAX_SIGMA * self._place_m,
                 confirmed=self._confirmed,
                 interrupted=self._contradicted
                 or (seen.continuity.discontinuity > MIN_DISCONTINUITY and not self._confirmed),

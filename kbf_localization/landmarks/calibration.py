@@ -22,6 +22,9 @@ from kbf_localization.landmarks.triangulation import HEADING_METRES
 
 LEFT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Radii within which map views are left out, one drawn for each image, in the map's own scales."""
+REACH = 1.0
+"""Metres, or radians, from a map image within which its landmarks are matched: keypoints outlast
+the likeness of whole images, and farther views share few."""
 COVERED = 1.0
 """Distance to the nearest view, in the map's own scales, within which the map shows a place."""
 ROWS_PER_FIX = 4

@@ -24,6 +24,11 @@ VIEW_CORRELATION_LENGTH = 0.2
 """Scaled distance over which images show the same view: their white errors are equal within it."""
 
 
+MIN_PLACE_M = 0.3
+"""About the size of a small robot. Close to what it looks at, images cease to look alike within
+less, but landmarks measure the pose there, and an error of less is no other place."""
+
+
 @dataclass(frozen=True)
 class SimilarityModel:
     """Predicts the contrast of images taken d metres and φ radians apart.
@@ -41,6 +46,11 @@ class SimilarityModel:
     def scales(self) -> Array:
         """Return (d₀, d₀, φ₀), which make offsets (x, y, heading) comparable."""
         return np.array([self.distance_m, self.distance_m, self.angle_rad])
+
+    @property
+    def place_m(self) -> float:
+        """Return the size of a place: d₀, or that of a robot where the view changes sooner."""
+        return max(self.distance_m, MIN_PLACE_M)
 
     def separation(self, offsets: ArrayLike) -> Array:
         """Return r (...,) of offsets (..., 3) between poses."""

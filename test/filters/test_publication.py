@@ -66,6 +66,18 @@ def test_broken_odometry_does_not_matter_where_landmarks_measure_the_pose(
     assert confidence.probability == pytest.approx(probability)
 
 
+@pytest.mark.parametrize(("scale_m", "sigma_m"), [(2.0, 0.6), (0.3, 0.09), (0.05, 0.09)])
+def test_a_pose_is_certain_within_a_fraction_of_a_place_but_no_less_than_of_a_robot(
+    scale_m, sigma_m
+):
+    scaled = SimpleNamespace(
+        similarity=replace(SIMILARITY, distance_m=scale_m),
+        likelihood_ratio=CALIBRATION.likelihood_ratio,
+    )
+    estimate = said(belief_of(0.95), publisher=Publisher(scaled, POSES))
+    assert estimate.confidence.max_sigma_m == pytest.approx(sigma_m)
+
+
 def test_events_name_what_is_wrong_with_the_image():
     belief = belief_of(0.95)
     assert [event.value for event in said(belief, Continuity(0.0, frozen=True)).events] == [
