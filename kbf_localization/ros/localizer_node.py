@@ -14,7 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from kbf_localization.errors import KbfError
-from kbf_localization.limits import MIN_NODE_BYTES, check_address_space
+from kbf_localization.limits import (
+    MAX_PARAMETER_FILE_BYTES,
+    MIN_NODE_BYTES,
+    check_address_space,
+)
 
 MAX_SHUTDOWN_S = 1.6
 """Then the process ends as it is: what it writes is on the disk whole or not at all."""
@@ -156,6 +160,10 @@ def check_start(arguments: Sequence[str]) -> None:
         # To open a pipe waits for whoever writes into it, and a device never ends.
         if not stat.S_ISREG(mode):
             raise KbfError(f"{PARAMETER_FILE_OPTION} {value}: is not a regular file")
+        from kbf_localization.datasets.files import check_yaml, read_regular
+
+        # rcl's parser takes minutes for a hundred kilobytes of "[", and hears no signal meanwhile.
+        check_yaml(Path(value), read_regular(Path(value), MAX_PARAMETER_FILE_BYTES))
 
 
 if __name__ == "__main__":

@@ -132,3 +132,13 @@ def test_a_pipe_as_parameter_file_is_one_line(tmp_path: Path) -> None:
     said, _ = node.communicate(timeout=PATIENCE)
     assert node.returncode == 2
     assert said == f"localizer: --params-file {tmp_path / 'pipe.yaml'}: is not a regular file\n"
+
+
+def test_a_parameter_file_that_keeps_rcls_parser_busy_is_one_line(tmp_path: Path) -> None:
+    """It takes minutes for these hundred kilobytes, and hears no signal meanwhile."""
+    file = tmp_path / "deep.yaml"
+    file.write_text("/**:\n  ros__parameters:\n    map: " + "[" * 100_000)
+    node = start_node("--params-file", str(file))
+    said, _ = node.communicate(timeout=PATIENCE)
+    assert node.returncode == 2
+    assert said == f"localizer: {file}: is nested deeper than 50 levels\n"
