@@ -101,19 +101,24 @@ class LearnedCamera:
         pixels per radian.
         """
         here = bearings_of(pixels, self.camera, self.mount)
+        seen = here.axes[:, 0] @ self.mount.rotation
         found = np.zeros((len(here), 3, len(self.free)), dtype=np.float32)
         for column, value in enumerate(self.free):
             if value == FORWARD:
                 continue
             step = _DIFFERENCE * (self.free == value)
-            ends = [self.changed(sign * step) for sign in (1.0, -1.0)]
-            ahead, back = (bearings_of(pixels, end.camera, end.mount) for end in ends)
-            turned = (ahead.axes[:, 0] - back.axes[:, 0]) / (2.0 * _DIFFERENCE)
-            sound = (ahead.scale > 0.0) & (back.scale > 0.0) & (here.scale > 0.0)
-            across = np.einsum("ptc,pc->pt", here.axes[sound, 1:], turned[sound])
+            ahead, back = (self.changed(sign * step) for sign in (1.0, -1.0))
+            if value in (FOCAL, DISTORTION):
+                ends = [bearings_of(pixels, end.camera, end.mount) for end in (ahead, back)]
+                sound = (ends[0].scale > 0.0) & (ends[1].scale > 0.0) & (here.scale > 0.0)
+                turned = ends[0].axes[sound, 0] - ends[1].axes[sound, 0]
+                growth = np.log(ends[0].scale[sound] / ends[1].scale[sound])
+                found[sound, 2, column] = growth / (2.0 * _DIFFERENCE)
+            else:
+                sound = here.scale > 0.0
+                turned = seen[sound] @ (ahead.mount.rotation - back.mount.rotation).T
+            across = np.einsum("ptc,pc->pt", here.axes[sound, 1:], turned / (2.0 * _DIFFERENCE))
             found[sound, :2, column] = -here.scale[sound, None] * across
-            growth = np.log(ahead.scale[sound] / back.scale[sound])
-            found[sound, 2, column] = growth / (2.0 * _DIFFERENCE)
         return found
 
     @property

@@ -112,7 +112,9 @@ class TrackBuilder:
         self._matches: dict[tuple[int, int], NDArray[np.int16]] = {}
         self._slopes: list[Floats] = []
         if learned is not None:
-            self._slopes = [learned.slopes(found.pixels) for found in keypoints]
+            pixels = np.concatenate([found.pixels for found in keypoints])
+            ends = np.cumsum([len(found) for found in keypoints])
+            self._slopes = np.split(learned.slopes(pixels), ends[:-1])
 
     def with_camera(self, learned: LearnedCamera) -> TrackBuilder:
         """Return a builder of the same matches with another camera."""
