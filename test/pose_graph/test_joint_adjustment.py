@@ -12,8 +12,9 @@ from kbf_localization.landmarks.bearings import Pairs, bearings_of, project
 from kbf_localization.parallel import Serial
 from kbf_localization.pose_graph import joint_adjustment, prepare
 from kbf_localization.pose_graph.edges import odometry_edges
+from kbf_localization.pose_graph.estimate import _Estimator
 from kbf_localization.pose_graph.evidence import gather_evidence
-from kbf_localization.pose_graph.graph import GAUGE_SIGMA, Anchors
+from kbf_localization.pose_graph.graph import GAUGE_SIGMA, Anchors, Problem
 from kbf_localization.pose_graph.joint_adjustment import Adjusted, adjust_with_odometry
 from kbf_localization.pose_graph.learned_camera import LearnedCamera
 from kbf_localization.pose_graph.tracks import FINE_SIGMA_PX, TrackBuilder, neighbours
@@ -158,3 +159,20 @@ def test_a_camera_that_is_uncertain_makes_far_poses_uncertain() -> None:
     for row in (0, len(poses) // 3, len(poses) // 2):
         expected = np.cov(np.outer(ahead[row], draws))
         assert found[row, :2, :2] == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_graph_without_closures_follows_the_camera_as_the_visual_odometry_does() -> None:
+    prepared = _prepared(detect_in_worlds)
+    learned = LearnedCamera.of(CAMERA, MOUNT, ALL, SIGMAS)
+    prepared = replace(prepared, learned=learned)
+    builder = TrackBuilder(prepared.keypoints, CAMERA, MOUNT, Serial(), no_progress, learned)
+    evidence = gather_evidence(prepared, builder, 0, Serial(), no_progress)
+    assert evidence.by_camera is not None
+    count = len(prepared.keyframes)
+    first = Anchors.certain(np.zeros(1, np.intp), evidence.states[:1, :3], GAUGE_SIGMA)
+    problem = Problem(1, np.arange(count), first, evidence.states[:, :3])
+    found = _Estimator(evidence, builder, (), no_progress)._followed(problem, [], evidence.states)
+    assert found is not None
+    sigma = np.sqrt(np.diag(evidence.prepared.learned.covariance))
+    moved = (found - evidence.by_camera)[:, :3] * sigma
+    assert np.abs(moved).max() < 0.03 * np.abs(evidence.by_camera[:, :3] * sigma).max()
