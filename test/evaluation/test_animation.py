@@ -11,7 +11,7 @@ from kbf_localization.evaluation import video as video_files
 from kbf_localization.evaluation.animation import SIZE
 from kbf_localization.evaluation.metrics import kidnapping
 from kbf_localization.evaluation.run import Run
-from test.evaluation.chromium import chromium, find_chromium
+from test.evaluation.chromium import Chromium
 from test.evaluation.synthetic import SyntheticDrive, synthetic_map, synthetic_run
 
 DRIVE, MAP = SyntheticDrive(24), synthetic_map(50)
@@ -75,11 +75,8 @@ def test_the_video_takes_fifteen_seconds_and_dwells_on_what_is_uncertain() -> No
 
 
 @pytest.mark.browser
-def test_the_video_plays_in_a_browser(tmp_path: Path) -> None:
+def test_the_video_plays_in_a_browser(tmp_path: Path, browser: Chromium) -> None:
     pytest.importorskip("av", reason="without PyAV the video is VP9, which takes long")
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("no Chromium here: install the package chromium to see the video play")
     frames = [np.full((SIZE[1], SIZE[0], 3), 20 * number, dtype=np.uint8) for number in range(8)]
     video, small = tmp_path / "video.mp4", tmp_path / "video.gif"
     assert video_files.save_video(video, small, frames) == "H.264"
@@ -88,9 +85,8 @@ def test_the_video_plays_in_a_browser(tmp_path: Path) -> None:
         assert moving.width == video_files.GIF_WIDTH
     page = tmp_path / "page.html"
     page.write_text('<video id="video" src="video.mp4" muted autoplay></video>', encoding="ascii")
-    with chromium(executable) as browser:
-        browser.open(page)
-        browser.wait_for("document.getElementById('video').ended", 60.0)
-        assert browser.run("document.getElementById('video').videoWidth") == SIZE[0]
-        length = browser.run("document.getElementById('video').duration")
+    browser.open(page)
+    browser.wait_for("document.getElementById('video').ended", 60.0)
+    assert browser.run("document.getElementById('video').videoWidth") == SIZE[0]
+    length = browser.run("document.getElementById('video').duration")
     assert length == pytest.approx(len(frames) / animation.VIDEO_HZ)
