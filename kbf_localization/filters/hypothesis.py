@@ -18,7 +18,14 @@ import numpy as np
 from scipy.special import expit, logit
 
 from kbf_localization.arrays import Array
-from kbf_localization.geometry import compose, motion_jacobian, process_noise, rotation, wrap_angle
+from kbf_localization.geometry import (
+    compose,
+    difference,
+    motion_jacobian,
+    process_noise,
+    rotation,
+    wrap_angle,
+)
 from kbf_localization.landmarks.calibration import MIN_INLIERS
 from kbf_localization.landmarks.landmark_map import MAX_LOG_RATIO
 from kbf_localization.landmarks.pose_solver import LandmarkFix
@@ -94,8 +101,7 @@ class Hypothesis:
 
     def mahalanobis(self, other: Hypothesis) -> float:
         """Return the squared distance of two hypotheses in units of their summed covariance."""
-        offset = other.pose - self.pose
-        offset[2] = wrap_angle(offset[2])
+        offset = difference(other.pose, self.pose)
         return float(offset @ np.linalg.solve(self.covariance + other.covariance, offset))
 
     def with_log_weight(self, log_weight: float) -> Hypothesis:
@@ -138,9 +144,7 @@ class Hypothesis:
         )
         white = (1.0 - measured.bias_fraction) / max(measured.information_fraction, 1e-6)
         noise = turn @ np.diag((white + MIN_WHITE_FRACTION) * measured.variances) @ turn.T
-        offset = measured.pose - self.pose
-        offset[2] = wrap_angle(offset[2])
-        residual = offset - design[:, 3:] @ self.bias
+        residual = difference(measured.pose, self.pose) - design[:, 3:] @ self.bias
         return residual, design, noise, design @ self.state_covariance @ design.T + noise
 
     def update(self, measured: MeasuredPose) -> tuple[Hypothesis, float]:
@@ -158,12 +162,12 @@ class Hypothesis:
         covariance = covariance + (inflation - 1.0) * covariance
         gain = np.linalg.solve(covariance, design @ self.state_covariance).T
         kept = np.eye(6) - gain @ design
-        updated = self.corrected(gain, kept, residual, noise)
+        updated = self.kalman_step(gain, kept, residual, noise)
         known = np.clip(1.0 - np.diag(updated.state_covariance)[3:], 0.0, 1.0)
         surprise = (squared + float(updated.bias @ updated.bias)) / (3.0 + float(known.sum()))
         return updated, surprise
 
-    def corrected(self, gain: Array, kept: Array, residual: Array, noise: Array) -> Hypothesis:
+    def kalman_step(self, gain: Array, kept: Array, residual: Array, noise: Array) -> Hypothesis:
         """Return the state after a Kalman correction, its covariance in Joseph's form.
 
         `gain` (6, 3), `residual` (3,) and its `noise` (3, 3); `kept` (6, 6) is I less gain times
@@ -219,8 +223,7 @@ def is_sound(fix: LandmarkFix) -> bool:
 
 def innovation(component: Hypothesis, fix: LandmarkFix) -> tuple[Array, Array, float]:
     """Return a fix's residual (3,), its covariance (3, 3) and squared Mahalanobis length."""
-    residual = fix.pose - component.pose
-    residual[2] = wrap_angle(residual[2])
+    residual = difference(fix.pose, component.pose)
     covariance = component.covariance + fix.covariance
     return residual, covariance, float(residual @ np.linalg.solve(covariance, residual))
 
@@ -291,7 +294,7 @@ def landmark_update(
     kept = np.eye(6)
     kept[:, :3] -= gain
     inflated = replace(component, state_covariance=covariance, since_landmarks_m=0.0)
-    return inflated.corrected(gain, kept, residual, fix.covariance), squared / 3.0
+    return inflated.kalman_step(gain, kept, residual, fix.covariance), squared / 3.0
 
 
 def from_fix(fix: LandmarkFix, number: int) -> Hypothesis:
