@@ -49,7 +49,7 @@ from kbf_localization.filters.kernel_step import (
     Projection,
 )
 from kbf_localization.filters.parameters import BeliefParameters
-from kbf_localization.filters.publication import Publisher, SeenNow
+from kbf_localization.filters.publication import ImageAssociations, Publisher
 from kbf_localization.filters.smoothing import Step
 from kbf_localization.motion.noise import AdaptiveMotionNoise
 from kbf_localization.training_map.calibration import VIEW_CORRELATION_LENGTH, information_fraction
@@ -106,7 +106,7 @@ class Reweighted:
     """Components and `births` with new weights, not yet normalized, and the null weight.
 
     `survival` is the log factor on each component's weight, `leaks` the fraction that left it, by
-    numbers; `reservoir` is the weight of all that left and of the null hypothesis before.
+    numbers; `log_reservoir` is the log weight of all that left and of the null hypothesis before.
     `best_fit` is that of the place where the image fits best; `searched` whether the
     whole map was searched.
     """
@@ -229,7 +229,7 @@ class BeliefFilter:
     def _kernel_step_is_due(self, belief: KernelBelief, continuity: Continuity) -> bool:
         if continuity.frozen:
             return False
-        confirmed = belief.heaviest > CONFIRMED_PROBABILITY
+        confirmed = belief.max_probability > CONFIRMED_PROBABILITY
         needed = KERNEL_STEP_TRAVEL if confirmed else DOUBTFUL_STEP_TRAVEL
         return continuity.jumps or belief.travel >= needed
 
@@ -285,7 +285,7 @@ class BeliefFilter:
             [*prior.own, *births.values()],
             self._renewal(belief.travel, continuity),
             observation.has_landmarks,
-            continuity.jumps or belief.heaviest < CONFIRMED_PROBABILITY,
+            continuity.jumps or belief.max_probability < CONFIRMED_PROBABILITY,
         )
         birth_mass = fit.recognized * prior.moved.map_mass if births else 0.0
         weights = self._weights(prior, posterior, births, fit, birth_mass)
@@ -398,7 +398,7 @@ class BeliefFilter:
         map is searched more rarely while all is well, so that a step costs no more.
         """
         best = max((association.fit for association in seen), default=-1.0)
-        if continuity.jumps or belief.heaviest < CONFIRMED_PROBABILITY or best < 0.0:
+        if continuity.jumps or belief.max_probability < CONFIRMED_PROBABILITY or best < 0.0:
             return True
         if any(association.landmark_ratio > 0.0 for association in seen):
             return False
@@ -406,11 +406,9 @@ class BeliefFilter:
 
     def _renewal(self, travel: float, continuity: Continuity) -> float:
         """Return the fraction of an image's evidence that is new after `travel`."""
-        return (
-            1.0
-            if continuity.jumps
-            else information_fraction(travel, self._calibration.likelihood_ratio.correlation_length)
-        )
+        if continuity.jumps:
+            return 1.0
+        return self._calibration.likelihood_ratio.information_fraction(travel)
 
     def _verification(self, everything: Sequence[Association]) -> Array:
         """Return the log likelihood ratios ≤ 0 of places by how well their images align."""
@@ -457,12 +455,14 @@ class BeliefFilter:
         record: Step,
     ) -> Estimate:
         """Return the estimate; inflate the motion noise where a confirmed pose was wrong."""
-        seen_now = SeenNow(tuple(seen), weighted.births, weighted.best_fit, continuity)
+        associations = ImageAssociations(
+            tuple(seen), weighted.births, weighted.best_fit, continuity
+        )
         renewal = self._renewal(moved.travel, continuity)
-        self._publisher.update(self._belief, seen_now, moved.motion, moved.travel, renewal)
+        self._publisher.update(self._belief, associations, moved.motion, moved.travel, renewal)
         if self._publisher.switched and continuity.discontinuity <= MIN_DISCONTINUITY:
             self._noise.inflate()
-        return self._publisher.estimate(self._belief, seen_now, self._noise.broken, record)
+        return self._publisher.estimate(self._belief, associations, self._noise.broken, record)
 
     def _record(
         self,

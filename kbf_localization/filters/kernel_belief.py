@@ -78,8 +78,8 @@ class KernelBelief:
         return np.exp([component.log_weight for component in self.components])
 
     @property
-    def heaviest(self) -> float:
-        """Return the probability of the heaviest component; 0 without any."""
+    def max_probability(self) -> float:
+        """Return the probability of the most probable component; 0 without any."""
         return max((component.probability for component in self.components), default=0.0)
 
     def followed_by(

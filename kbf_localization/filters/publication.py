@@ -24,7 +24,7 @@ MAX_SIGMA = 0.3
 
 
 @dataclass(frozen=True)
-class SeenNow:
+class ImageAssociations:
     """What an image shows round the components and at the births, and how well it fits at best."""
 
     components: tuple[Association, ...]
@@ -82,7 +82,7 @@ class Publisher:
     def update(
         self,
         belief: KernelBelief,
-        seen: SeenNow,
+        seen: ImageAssociations,
         motion: Array | None,
         travel: float,
         renewal: float,
@@ -98,7 +98,7 @@ class Publisher:
             self._mount.reset()
         self._confirm(seen, travel)
 
-    def _confirm(self, seen: SeenNow, travel: float) -> None:
+    def _confirm(self, seen: ImageAssociations, travel: float) -> None:
         """Note whether the image confirms the published pose; a repeated one does as before.
 
         Unless the robot moves: a camera that repeats one image then says nothing.
@@ -117,7 +117,7 @@ class Publisher:
         self._contradicted = any(item.contradicted for item in published)
 
     def estimate(
-        self, belief: KernelBelief, seen: SeenNow, odometry_broken: bool, record: Step
+        self, belief: KernelBelief, seen: ImageAssociations, odometry_broken: bool, record: Step
     ) -> Estimate:
         """Return the published component with all that is known about it."""
         published = self._published
@@ -176,7 +176,7 @@ class Publisher:
             return 0.0
         return belief.agreement(published)
 
-    def _events(self, seen: SeenNow, recognized: bool) -> tuple[Event, ...]:
+    def _events(self, seen: ImageAssociations, recognized: bool) -> tuple[Event, ...]:
         """Return what is wrong with the image."""
         departures = {
             Event.CAMERA_TURNED: self._mount.turned,

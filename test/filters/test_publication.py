@@ -9,7 +9,7 @@ import pytest
 from kbf_localization.events import Event
 from kbf_localization.filters.hypothesis import Continuity, Hypothesis
 from kbf_localization.filters.kernel_belief import KernelBelief
-from kbf_localization.filters.publication import Publisher, SeenNow
+from kbf_localization.filters.publication import ImageAssociations, Publisher
 from kbf_localization.training_map.calibration import SimilarityModel
 
 SIMILARITY = SimilarityModel(amplitude=1.0, distance_m=1.0, angle_rad=0.4, exponent=2.0)
@@ -27,7 +27,7 @@ def belief_of(probability, number=4):
 
 def said(belief, continuity=STEADY, broken=False, publisher=None, travel=0.1):
     publisher = publisher or Publisher(CALIBRATION, POSES)
-    seen = SeenNow((), (), 0.0, continuity)
+    seen = ImageAssociations((), (), 0.0, continuity)
     publisher.update(belief, seen, MOTION, travel, 1.0)
     return publisher.estimate(belief, seen, broken, None)
 
@@ -60,7 +60,7 @@ def test_broken_odometry_does_not_matter_where_landmarks_measure_the_pose(
     item = looked_for_in_vain(component)
     item.confirms = confirms
     publisher = Publisher(CALIBRATION, POSES)
-    seen = SeenNow((item,), (), 2.0, STEADY)
+    seen = ImageAssociations((item,), (), 2.0, STEADY)
     publisher.update(belief, seen, MOTION, 0.1, 1.0)
     confidence = publisher.estimate(belief, seen, True, None).confidence
     assert confidence.probability == pytest.approx(probability)
@@ -113,7 +113,7 @@ def test_a_pose_is_verified_once_landmarks_that_the_map_has_there_measured_it(
     component = replace(belief.components[0], since_landmarks_m=since_landmarks_m)
     belief = replace(belief, components=(component,))
     publisher = Publisher(CALIBRATION, POSES)
-    seen = SeenNow((looked_for_in_vain(component),), (), 2.0, STEADY)
+    seen = ImageAssociations((looked_for_in_vain(component),), (), 2.0, STEADY)
     publisher.update(belief, seen, MOTION, 0.1, 1.0)
     assert publisher.estimate(belief, seen, False, None).confidence.verified == verified
 
@@ -128,7 +128,7 @@ def test_landmarks_that_contradict_the_pose_interrupt_its_confirmation():
     for contradicted in (False, True):
         item.confirms, item.contradicted = not contradicted, contradicted
         publisher = Publisher(CALIBRATION, POSES)
-        seen = SeenNow((item,), (), 2.0, STEADY)
+        seen = ImageAssociations((item,), (), 2.0, STEADY)
         publisher.update(belief, seen, MOTION, 0.1, 1.0)
         estimate = publisher.estimate(belief, seen, False, None)
         assert estimate.confidence.confirmed != contradicted
