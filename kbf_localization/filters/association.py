@@ -34,6 +34,9 @@ from kbf_localization.training_map.training_map import MapObservation
 MIN_CONFIRMING_COVERAGE = 0.5
 """Coverage from which on the map shows a place, so that an image may fit there."""
 
+MAX_ALIGNMENT_RATIO = 8.0
+"""Bound of the log likelihood ratio between places by the alignment of their images."""
+
 
 @dataclass(frozen=True)
 class Association:
@@ -211,6 +214,28 @@ class Associator:
             agreement=agreement(component, fix, self._similarity.scales),
             from_afar=len(posterior.rows) == 0,
         )
+
+    def alignment_ratios(self, associations: Sequence[Association]) -> Array:
+        """Return the log likelihood ratios (j,) ≤ 0 of places by how well their images align."""
+        prominence = np.array([association.posterior.prominence for association in associations])
+        below = self._evidence.prominence_coefficient * (prominence - prominence.max(initial=0.0))
+        return np.asarray(np.maximum(below, -MAX_ALIGNMENT_RATIO))
+
+    def births(
+        self,
+        places: Sequence[Birthplace],
+        observation: MapObservation,
+        first_number: int,
+        thorough: bool,
+    ) -> dict[Birthplace, Association]:
+        """Return the components of the places that measure a pose, numbered from the first."""
+        births: dict[Birthplace, Association] = {}
+        for place in places:
+            number = first_number + len(births)
+            birth = self.birth(place, observation, number, thorough)
+            if birth is not None:
+                births[place] = birth
+        return births
 
     def birth(
         self, place: Birthplace, observation: MapObservation, number: int, thorough: bool

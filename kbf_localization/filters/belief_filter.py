@@ -65,9 +65,6 @@ SEARCHED_POSES = 5000
 MAX_FIRST_BIRTHS, MAX_BIRTHS = 16, 4
 """New components of an image where nothing is known, and of any other image."""
 
-MAX_VERIFICATION = 8.0
-"""Bound of the log likelihood ratio between places by the alignment of their images."""
-
 UNVERIFIED_BIRTH = -2.0
 """Log factor on a birth that the map's landmarks do not confirm."""
 
@@ -278,7 +275,7 @@ class BeliefFilter:
             observation,
             _max_births(search, continuity.jumps),
         )
-        births = self._births(
+        births = self._associator.births(
             posterior.births, observation, belief.next_number, thorough=continuity.jumps
         )
         fit = best_fit(
@@ -352,7 +349,9 @@ class BeliefFilter:
         parts = np.array([place.posterior for place in births])
         new = birth_mass * parts / max(parts.sum(), MIN_WEIGHT)
         before = np.array([*posterior.before, *(place.prior for place in births)])
-        after = np.array([*posterior.after, *parts]) * np.exp(self._verification(everything))
+        after = np.array([*posterior.after, *parts]) * np.exp(
+            self._associator.alignment_ratios(everything)
+        )
         weights = posterior_weights(
             np.where(measured, 0.0, before),
             after,
@@ -372,22 +371,6 @@ class BeliefFilter:
             ]
         )
         return np.where(measured, by_landmarks, weights)
-
-    def _births(
-        self,
-        places: Sequence[Birthplace],
-        observation: MapObservation,
-        first_number: int,
-        thorough: bool,
-    ) -> dict[Birthplace, Association]:
-        """Return the components of the places that measure a pose."""
-        births: dict[Birthplace, Association] = {}
-        for place in places:
-            number = first_number + len(births)
-            birth = self._associator.birth(place, observation, number, thorough)
-            if birth is not None:
-                births[place] = birth
-        return births
 
     def _search_is_due(
         self, belief: KernelBelief, seen: Sequence[Association], continuity: Continuity
@@ -409,16 +392,6 @@ class BeliefFilter:
         if continuity.jumps:
             return 1.0
         return self._calibration.likelihood_ratio.information_fraction(travel)
-
-    def _verification(self, everything: Sequence[Association]) -> Array:
-        """Return the log likelihood ratios ≤ 0 of places by how well their images align."""
-        prominence = np.array([association.posterior.prominence for association in everything])
-        below = prominence - prominence.max(initial=0.0)
-        return np.asarray(
-            np.maximum(
-                self._calibration.likelihood_ratio.prominence_coefficient * below, -MAX_VERIFICATION
-            )
-        )
 
     def _update(
         self,
