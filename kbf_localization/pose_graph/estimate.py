@@ -10,7 +10,7 @@ import numpy as np
 from kbf_localization.arrays import Array, Flags, Rows
 from kbf_localization.datasets.drive import Drive
 from kbf_localization.errors import MapError, ParameterError
-from kbf_localization.geometry import wrap_angle
+from kbf_localization.geometry import difference
 from kbf_localization.parallel import Serial, TimedWorkers, Workers
 from kbf_localization.pose_graph.anchors import Anchor, anchor_rows
 from kbf_localization.pose_graph.closures import (
@@ -261,9 +261,8 @@ class _Estimator:
         for number, sigma in enumerate(np.sqrt(np.diag(learned.covariance))):
             moved = self.evidence.states + sigma * by_camera[:, :, number]
             edges = visual_edges(self.evidence.prepared.keyframes, moved[:, :3])
-            away = problem.solve(edges, closures).poses - states[:, :3]
-            away[:, 2] = wrap_angle(away[:, 2])
-            found[:, :3, number] = away / sigma
+            followed = problem.solve(edges, closures).poses
+            found[:, :3, number] = difference(followed, states[:, :3]) / sigma
         return found
 
     def _adjust(

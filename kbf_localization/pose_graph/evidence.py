@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kbf_localization.arrays import Array, Rows
-from kbf_localization.geometry import compose, relative, wrap_angle
+from kbf_localization.geometry import compose, difference, relative
 from kbf_localization.landmarks.adjustment import PointGroup
 from kbf_localization.landmarks.bearings import spatial
 from kbf_localization.landmarks.build import relative_to
@@ -162,8 +162,7 @@ def without_slips(edges: OdometryEdges, bridges: Mapping[int, Closure]) -> Odome
     for number, row in enumerate(edges.first.tolist()):
         if row not in bridges:
             continue
-        away = bridges[row].motion - motions[number]
-        away[2] = wrap_angle(away[2])
+        away = difference(bridges[row].motion, motions[number])
         information = edges.whitening[number].T @ edges.whitening[number]
         both = bridges[row].covariance + np.linalg.inv(information)
         if away @ np.linalg.solve(both, away) > CONTRADICTION_CHI2:

@@ -15,7 +15,7 @@ from scipy.sparse import coo_matrix, csc_matrix
 from scipy.sparse.linalg import SuperLU, splu
 
 from kbf_localization.arrays import Array, Flags, Rows
-from kbf_localization.geometry import relative, wrap_angle
+from kbf_localization.geometry import difference, relative, wrap_angle
 from kbf_localization.pose_graph.closures import Closure, as_edges
 from kbf_localization.pose_graph.edges import (
     SCALE_SIGMA,
@@ -74,9 +74,7 @@ class Anchors:
 
     def away(self, poses: Array) -> Array:
         """Return the differences (a, 3) of poses (n, 3) to the known poses."""
-        away = poses[self.rows] - self.poses
-        away[:, 2] = wrap_angle(away[:, 2])
-        return np.asarray(away)
+        return difference(poses[self.rows], self.poses)
 
 
 @dataclass(frozen=True)
@@ -291,15 +289,20 @@ class ScaleErrors:
             begins = np.r_[begins, np.arange(step.max() + 1) == 0]
         return cls(unknown_of, begins)
 
-    def add_priors(self, system: NormalEquations, at: int) -> None:
-        """Add the process's own equations of the unknowns, which begin at `at`."""
+    def priors(self, at: int) -> tuple[tuple[Rows, Array, Array], ...]:
+        """Return the process's own equations of the unknowns, which begin at `at`.
+
+        Unknowns, jacobians and whitened residuals, as `NormalEquations.add` takes them.
+        """
         kept = float(np.exp(-SCALE_STEP_M / SCALE_STRETCH_M))
         first, later = np.flatnonzero(self.begins), np.flatnonzero(~self.begins)
         each = np.full((len(first), 1, 1), 1.0 / SCALE_SIGMA)
-        system.add(at + first[:, None], each, np.zeros((len(first), 1)))
         step = np.array([[-kept, 1.0]]) / (SCALE_SIGMA * np.sqrt(1.0 - kept**2))
         pairs = at + later[:, None] + np.array([-1, 0])
-        system.add(pairs, np.tile(step, (len(later), 1, 1)), np.zeros((len(later), 1)))
+        return (
+            (at + first[:, None], each, np.zeros((len(first), 1))),
+            (pairs, np.tile(step, (len(later), 1, 1)), np.zeros((len(later), 1))),
+        )
 
 
 def residuals_of(
@@ -307,8 +310,7 @@ def residuals_of(
 ) -> tuple[Array, Array, Array]:
     """Return residuals (m, 3) and jacobians (m, 3, 3) by the first and the second pose."""
     seen = relative(poses[first], poses[second])
-    residual = seen - motions
-    residual[:, 2] = wrap_angle(residual[:, 2])
+    residual = difference(seen, motions)
     cos, sin = np.cos(poses[first, 2]), np.sin(poses[first, 2])
     by_second = np.zeros((len(first), 3, 3))
     by_second[:, 0, 0], by_second[:, 0, 1] = cos, sin
@@ -397,7 +399,8 @@ class NormalEquations:
         if scales is not None:
             slopes.append((-motions * (1.0, 1.0, 0.0))[:, :, None])
             unknowns.append(self.more_at + scales.unknown_of[:, None])
-            scales.add_priors(self, self.more_at)
+            for equations in scales.priors(self.more_at):
+                self.add(*equations)
         jacobian = white @ np.concatenate(slopes, axis=2)
         residuals = np.einsum("mij,mj->mi", white, residual)
         self.add(np.concatenate(unknowns, axis=1), jacobian, residuals)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kbf_localization.arrays import Array
+from kbf_localization.arrays import Array, Rows
 from kbf_localization.geometry import wrap_angle
 from kbf_localization.landmarks.adjustment import PointGroup, eliminate
 from kbf_localization.landmarks.bearings import STATES
@@ -103,7 +103,7 @@ def adjust_with_odometry(
         robust = 1.0 / (1.0 + corrected_chi2(odometry, wheels, poses) / ODOMETRY_CAUCHY**2)
         system.add_odometry(odometry, poses, wheels, robust)
         system.add_anchors(anchors, poses)
-        _add_attitudes(system, states)
+        system.add(*_attitudes(states))
         pulls = (moved + values) * precision
         system.add(of_camera[:, None], precision[:, None, None], pulls[:, None])
         normal, gradient = system.assembled()
@@ -128,8 +128,9 @@ def adjust_with_odometry(
     return Adjusted(states, wheels, camera.changed(values).with_covariance(covariance), by_camera)
 
 
-def _add_attitudes(system: NormalEquations, states: Array) -> None:
+def _attitudes(states: Array) -> tuple[Rows, Array, Array]:
+    """Return the priors of height, pitch and roll: unknowns (n, 3), jacobians and residuals."""
     precision = 1.0 / np.array(ATTITUDE_SIGMA)
     unknowns = STATES * np.arange(len(states))[:, None] + np.arange(3, STATES)
     jacobian = np.broadcast_to(np.diag(precision), (len(states), 3, 3))
-    system.add(unknowns, jacobian, states[:, 3:] * precision)
+    return unknowns, jacobian, states[:, 3:] * precision

@@ -105,11 +105,13 @@ class TrackBuilder:
         workers: Workers,
         progress: Progress,
         learned: LearnedCamera | None = None,
+        matches: dict[tuple[int, int], NDArray[np.int16]] | None = None,
     ) -> None:
+        """Builders of the same keypoints may share their `matches`."""
         self.keypoints, self.camera, self.mount, self.learned = keypoints, camera, mount, learned
         self._workers, self._progress = workers, progress
         self._bearings = [bearings_of(found.pixels, camera, mount) for found in keypoints]
-        self._matches: dict[tuple[int, int], NDArray[np.int16]] = {}
+        self._matches = {} if matches is None else matches
         self._slopes: list[Floats] = []
         if learned is not None:
             pixels = np.concatenate([found.pixels for found in keypoints])
@@ -118,11 +120,15 @@ class TrackBuilder:
 
     def with_camera(self, learned: LearnedCamera) -> TrackBuilder:
         """Return a builder of the same matches with another camera."""
-        made = TrackBuilder(
-            self.keypoints, learned.camera, learned.mount, self._workers, self._progress, learned
+        return TrackBuilder(
+            self.keypoints,
+            learned.camera,
+            learned.mount,
+            self._workers,
+            self._progress,
+            learned,
+            self._matches,
         )
-        made._matches = self._matches
-        return made
 
     def points(
         self,
