@@ -312,11 +312,14 @@ def read_ahead(items: Iterable[Item], count: int) -> Generator[Item, None, None]
             return (item,)
         return None
 
-    with concurrent.futures.ThreadPoolExecutor(1) as reader:
+    reader = concurrent.futures.ThreadPoolExecutor(1)
+    try:
         waiting = deque(reader.submit(read) for _ in range(count))
         while (found := waiting.popleft().result()) is not None:
             waiting.append(reader.submit(read))
             yield found[0]
+    finally:
+        reader.shutdown(cancel_futures=True)
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

@@ -22,6 +22,7 @@ from kbf_localization.parallel import (
     Serial,
     in_threads,
     make_workers,
+    read_ahead,
 )
 from test.conftest import PROJECT
 
@@ -270,6 +271,24 @@ def test_threads_read_no_more_items_ahead_than_they_may() -> None:
     assert [next(results) for _ in range(3)] == EXPECTED[:3]
     results.close()
     assert len(read) <= 3 + ITEMS_AHEAD * (os.cpu_count() or 1)
+
+
+def test_reading_ahead_ends_with_the_item_that_is_being_read() -> None:
+    going_on = threading.Event()
+    read = []
+
+    def items() -> Iterator[int]:
+        for value in range(100):
+            if value == 2:
+                going_on.wait()
+            read.append(value)
+            yield value
+
+    results = read_ahead(items(), 10)
+    assert next(results) == 0
+    threading.Timer(0.1, going_on.set).start()
+    results.close()
+    assert read == [0, 1, 2]
 
 
 def test_an_error_of_the_items_or_the_function_comes_in_its_turn() -> None:
