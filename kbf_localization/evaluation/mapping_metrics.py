@@ -469,6 +469,10 @@ def _rejected_shown(estimates: PoseEstimates) -> list[tuple[Closure, str]]:
     return [shown for group in by_reason.values() for shown in group[:MAX_REJECTED_SHOWN]]
 
 
+WIDTH_IN, TITLE_IN = 7.0, 0.3
+"""Of two images side by side, and above them."""
+
+
 def _draw_closures(
     folder: ResultsFolder,
     name: str,
@@ -478,16 +482,13 @@ def _draw_closures(
 ) -> Path:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 2.9 * len(closures)), layout="constrained")
-    grid = figure.subplots(len(closures), 1, squeeze=False)[:, 0]
-    for axes, (closure, reason) in zip(grid, closures):
-        images = [_image(drives, estimates, end) for end in (closure.first, closure.second)]
-        height = max((image.shape[0] for image in images if image is not None), default=1)
-        width = max((image.shape[1] for image in images if image is not None), default=1)
-        both = np.full((height, 2 * width), 255, dtype=np.uint8)
-        for start, image in zip((0, width), images):
-            if image is not None:
-                both[: image.shape[0], start : start + image.shape[1]] = image
+    pairs = [_side_by_side(drives, estimates, closure) for closure, _ in closures]
+    # A wide image takes less height.
+    heights = [WIDTH_IN * both.shape[0] / both.shape[1] + TITLE_IN for both in pairs]
+    figure = Figure(figsize=(WIDTH_IN, sum(heights)), layout="constrained")
+    grid = figure.subplots(len(closures), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, both, (closure, reason) in zip(grid, pairs, closures):
+        width = both.shape[1] // 2
         axes.imshow(both, cmap="gray", vmin=0, vmax=255)
         if closure.pixels is not None:
             x, y, other_x, other_y = closure.pixels.T
@@ -500,6 +501,18 @@ def _draw_closures(
             loc="left",
         )
     return save_figure(folder, name, figure)
+
+
+def _side_by_side(drives: Sequence[Drive], estimates: PoseEstimates, closure: Closure) -> Image:
+    """Return a closure's two images in one, each in a half of the width of the wider."""
+    images = [_image(drives, estimates, end) for end in (closure.first, closure.second)]
+    height = max((image.shape[0] for image in images if image is not None), default=1)
+    width = max((image.shape[1] for image in images if image is not None), default=1)
+    both = np.full((height, 2 * width), 255, dtype=np.uint8)
+    for start, image in zip((0, width), images):
+        if image is not None:
+            both[: image.shape[0], start : start + image.shape[1]] = image
+    return both
 
 
 def _image(drives: Sequence[Drive], estimates: PoseEstimates, keyframe: int) -> Image | None:

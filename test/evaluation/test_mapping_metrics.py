@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ from kbf_localization.pose_graph.closures import UNSUPPORTED, Closure, Rejected
 from kbf_localization.pose_graph.keyframes import Keyframes
 from kbf_localization.pose_graph.result import EstimatedTrajectory, HeldOutScore, PoseEstimates
 from kbf_localization.pose_graph.wheels import WheelErrors
-from test.pose_graph.world import World, circle, drive
+from test.pose_graph.world import PointDrive, World, circle, drive
 
 WORLD = World.of_seed(1, 10)
 
@@ -163,6 +164,27 @@ def test_the_results_have_each_images_pose_and_name_what_was_mended(tmp_path: Pa
     np.testing.assert_allclose(trajectory.positions[:, :2], own.truth[:, :2])
     assert mended.described in page.read_text()
     assert align in page.read_text()
+
+
+class GreyDrive(PointDrive):
+    """A drive whose images are grey, of 1226 by 370 pixels."""
+
+    def images(self, indices=None):
+        return ((int(index), np.full((370, 1226), 128, np.uint8)) for index in indices)
+
+
+def test_closures_of_wide_images_are_drawn_without_white_between_them(tmp_path: Path) -> None:
+    truth = circle(0.5)
+    points = drive("one", truth, WORLD)
+    own = GreyDrive(**{item.name: getattr(points, item.name) for item in fields(points)})
+    closures = [Closure(0, last, np.zeros(3), np.eye(3), 30, 40, 0.5) for last in (5, 6, 7)]
+    found = _estimates(truth, own.odometry.poses, closures)
+    metrics = mapping_metrics([own], found)
+    write_mapping(ResultsFolder(tmp_path), [own], found, metrics, {}, "")
+    drawn = cv2.imread(str(tmp_path / "closures.png"), cv2.IMREAD_GRAYSCALE)
+    assert drawn is not None
+    blank_rows = (drawn > 250).all(axis=1).mean()
+    assert blank_rows < 0.2
 
 
 def test_the_wheels_drift_is_said_in_words() -> None:
