@@ -274,18 +274,20 @@ def test_threads_read_no_more_items_ahead_than_they_may() -> None:
 
 
 def test_reading_ahead_ends_with_the_item_that_is_being_read() -> None:
-    going_on = threading.Event()
+    reading, going_on = threading.Event(), threading.Event()
     read = []
 
     def items() -> Iterator[int]:
         for value in range(100):
             if value == 2:
+                reading.set()
                 going_on.wait()
             read.append(value)
             yield value
 
     results = read_ahead(items(), 10)
     assert next(results) == 0
+    reading.wait()
     threading.Timer(0.1, going_on.set).start()
     results.close()
     assert read == [0, 1, 2]
