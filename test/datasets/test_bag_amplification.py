@@ -121,7 +121,10 @@ def test_definitions_that_would_be_held_together_are_limited(tmp_path: Path, kin
             for number in range(1, 9)
         ],
         "channels": [b"".join(channel(number, 0) for number in range(20_000))],
-        "metadata": [channel(number, 0, bytes(15_000_000)) for number in range(1, 9)],
+        "metadata": [
+            channel(number, 0, mcap_text("k" * 15_000_000) + mcap_text(""))
+            for number in range(1, 9)
+        ],
     }[kind]
     file = tmp_path / "definitions.mcap"
     packed = b"".join(zstd_chunk(chunk) for chunk in chunks)
