@@ -61,8 +61,9 @@ class OdometryEdges(Edges):
     seconds: Array
 
     def scaled(self, scale: float) -> OdometryEdges:
-        """Return the edges with distances times `scale`."""
-        return replace(self, motions=self.motions * (scale, scale, 1.0))
+        """Return the edges with distances, and their errors, times `scale`."""
+        factors = np.array([scale, scale, 1.0])
+        return replace(self, motions=self.motions * factors, whitening=self.whitening / factors)
 
     def corrected(self, wheels: Array) -> Array:
         """Return the motions (m, 3) without the systematic errors `wheels` (d, 2)."""

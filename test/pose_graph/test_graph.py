@@ -146,6 +146,14 @@ def test_covariance_is_the_scatter_of_many_noisy_loops() -> None:
     assert np.diag(predicted) == pytest.approx(np.diag(scatter), rel=0.45)
 
 
+def test_a_scale_of_all_distances_makes_no_edge_fit_better() -> None:
+    """Else the likelihood of a scale would prefer short wheels, whose residuals are small."""
+    truth, edges = _loop(30, noise=0.02)
+    for scale in (0.9, 1.2):
+        found = chi2_of(edges.scaled(scale), truth * (scale, scale, 1.0))
+        assert found == pytest.approx(chi2_of(edges, truth))
+
+
 def test_distances_that_err_alike_add_up_along_a_straight_path() -> None:
     """The variance of a sum of correlated errors, against the double sum over all edges."""
     count, step, white = 100, 0.2, 0.001
