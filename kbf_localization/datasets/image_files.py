@@ -176,7 +176,15 @@ class ImageFilesDrive(ImageFiles):
             if file.name in there[file.parent]
         ]
         if files and not found:
-            raise DatasetError(f"{self.path}: none of its {len(files)} images is there: {files[0]}")
+            others = sorted(
+                name for name in there[files[0].parent] if Path(name).suffix in IMAGE_SUFFIXES
+            )
+            named = (
+                f"; of other names there are {len(others)}, such as {others[0]}" if others else ""
+            )
+            raise DatasetError(
+                f"{self.path}: none of its {len(files)} images is there: {files[0]}{named}"
+            )
         gone = f"of {len(files)} images are not on disk; left out"
         self._warnings += counted(self.path, len(files) - len(found), gone)
         given = [stamp for stamp, _ in found]

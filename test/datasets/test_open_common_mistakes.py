@@ -104,7 +104,10 @@ def test_positions_in_another_unit_are_known_by_the_odometry(
 def test_a_list_of_images_that_are_elsewhere_names_the_first(tmp_path: Path) -> None:
     folder = own_folder(tmp_path, table(camera=False))
     (folder / "a.png").rename(folder / "b.png")
-    assert refusal(folder).endswith(f"none of its 100 images is there: {folder / 'a.png'}")
+    message = f"none of its 100 images is there: {folder / 'a.png'}"
+    assert refusal(folder).endswith(f"{message}; of other names there are 1, such as b.png")
+    (folder / "b.png").rename(folder / "b.txt")
+    assert refusal(folder).endswith(message)
 
 
 def test_inverse_poses_are_known_by_the_odometry(tmp_path: Path) -> None:
