@@ -1,5 +1,10 @@
 """Thread counts are set where nobody has set them before."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import cv2
 import pytest
 
@@ -7,8 +12,6 @@ from kbf_localization.threads import THREAD_VARIABLES, limit_threads
 
 
 def test_opencv_and_blas_get_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
     before = cv2.getNumThreads()
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     unset = [name for name in THREAD_VARIABLES if name != "OPENBLAS_NUM_THREADS"]
@@ -28,3 +31,39 @@ def test_opencv_and_blas_get_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_count_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="count"):
         limit_threads(0)
+
+
+COMMAND = """
+import os, sys
+from kbf_localization.cli.main import main
+try:
+    main()
+except SystemExit:
+    print("numpy" in sys.modules, os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "map build nowhere --output new.kbfmap",
+        "map add nowhere.kbfmap nowhere --output new.kbfmap",
+        "map add-landmarks nowhere.kbfmap --sources nowhere",
+        "map check nowhere.kbfmap",
+        "evaluate nowhere --map nowhere.kbfmap",
+        "tune nowhere elsewhere --output new.yaml",
+    ],
+)
+def test_a_command_that_computes_gives_blas_one_thread(words: str, tmp_path: Path) -> None:
+    """Two that wait for each other on a busy machine take four times the processor time."""
+    unset = {name: text for name, text in os.environ.items() if name not in THREAD_VARIABLES}
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *words.split()],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=unset,
+    )
+    assert "Error: nowhere" in done.stderr
+    assert done.stdout.split() == ["True", "1"]

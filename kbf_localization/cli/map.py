@@ -135,6 +135,7 @@ def build(
     a learned network: `kbf map build drives/cloudy1 --descriptor 'sift*onnx' --model net.onnx
     --output office.kbfmap`
     """
+    limit_threads(1)
     from kbf_localization.mapping import build_map, load_map
     from kbf_localization.training_map import save_map, without_thumbnails
 
@@ -195,6 +196,7 @@ def add_landmarks(
 
     Example: `kbf map add-landmarks office.kbfmap --sources drives/cloudy1 --sources drives/cloudy2`
     """
+    limit_threads(1)
     from kbf_localization.mapping import load_map
     from kbf_localization.mapping.landmarks import add_landmarks as make
     from kbf_localization.training_map import save_map
@@ -307,6 +309,7 @@ def add(
     drives/night1 --output office2.kbfmap`; with `--output office.kbfmap --force` the map itself is
     replaced.
     """
+    limit_threads(1)
     from kbf_localization.datasets.parts import with_camera
     from kbf_localization.evaluation.evaluate import localized_drive
     from kbf_localization.mapping import build_map, load_map
