@@ -17,7 +17,7 @@ from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, PoseFilter
 from kbf_localization.filters.hypothesis import LANDMARK_ROWS
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.geometry import position_sigma, relative, sound_covariance
+from kbf_localization.geometry import difference, position_sigma, relative, sound_covariance
 from kbf_localization.input_checks import check_grey, check_heading, check_prior, check_stamp
 from kbf_localization.limits import MAX_COORDINATE_M
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
@@ -34,6 +34,9 @@ from kbf_localization.vision.camera import Camera, Mount
 STANDING_M, STANDING_RAD = 0.005, 0.005
 """A robot that is no further and no more turned from the last used image stands still."""
 
+STILL_MAHALANOBIS = 16.3
+"""Squared distance up to which an image leaves the pose where it was: the 99.9 % quantile of χ² with
+three degrees of freedom. Beyond it the robot moves, whatever the odometry says."""
 
 HASTY_LANDMARKS_M, HASTY_LANDMARKS_RAD = 0.15, 0.15
 """Travel and turn between images whose landmarks are used while there is no time for all of them.
@@ -328,10 +331,14 @@ class Localizer:
             estimate = self._step(motion, observation, reported)
             self.noise_is_reported = reported is not None
             self.counts.update(estimate.events)
-            stood, before = self._gate.stood(now), self._monitor.state
+            stood, before, predicted = self._gate.stood(now), self._monitor.state, self._fix
             localization = self._localized(estimate, now, stamp_ns)
             unchanged = stood and self._monitor.state is before
-            self._gate.used(now, self._monitor.tracks or (unchanged and _continues(estimate)))
+            settled = (self._monitor.tracks or unchanged) and _continues(estimate)
+            if stood and predicted is not None:
+                predicted = self._reckoning.propagate(predicted, now)
+                settled = settled and _leaves(predicted, localization.pose)
+            self._gate.used(now, settled)
             return localization
 
     def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:
@@ -457,6 +464,12 @@ class Localizer:
 def _continues(estimate: Estimate) -> bool:
     """Tell whether the last image was compared with the previous image, and continues it."""
     return estimate.confidence is not None and Event.IMAGE_DISCONTINUITY not in estimate.events
+
+
+def _leaves(predicted: Fix, pose: Array) -> bool:
+    """Tell whether an image leaves the pose where odometry predicted it."""
+    offset = difference(pose, predicted.pose)
+    return float(offset @ np.linalg.solve(predicted.covariance, offset)) < STILL_MAHALANOBIS
 
 
 def _sound(estimate: Estimate) -> Estimate:

@@ -18,7 +18,7 @@ from kbf_localization.evaluation.metrics import position_errors
 from kbf_localization.evaluation.run import Run, replay
 from kbf_localization.filters.registry import make_filter
 from kbf_localization.geometry import compose, interpolate, relative
-from kbf_localization.localization import Localizer
+from kbf_localization.localization import Localizer, LocalizerSettings
 from kbf_localization.training_map import TrainingMap
 
 BROKEN = slice(20, 40)
@@ -34,6 +34,7 @@ FAULTS: dict[str, Callable[[Array], Array]] = {
     "turns the wrong way": lambda motions: motions * [1.0, 1.0, -1.0],
     "drives backwards": lambda motions: motions * [-1.0, -1.0, 1.0],
     "turns twice as far": lambda motions: motions * [1.0, 1.0, 2.0],
+    "stands still": lambda motions: 0.0 * motions,
 }
 SLIP = np.array([0.35, 0.0, np.radians(15.0)])
 
@@ -97,3 +98,12 @@ def test_a_robot_that_stands_after_its_odometry_was_broken_tracks_again(
     errors = position_errors(run)
     assert errors[tracking].max() < RIGHT_M
     assert tracking[BROKEN.stop + 3 :].all()
+
+
+def test_images_that_show_motion_are_used_though_the_odometry_stands_still(
+    drive: DescribedDrive, office_map: TrainingMap
+) -> None:
+    run = replayed(drive, drive, "stands still", office_map)
+    used, seconds = run.used[BROKEN], 1e-9 * (run.stamps_ns[BROKEN] - run.stamps_ns[BROKEN.start])
+    assert used[seconds > LocalizerSettings().standing_update_s].sum() >= 10
+    assert used[np.argmax(seconds > LocalizerSettings().standing_update_s) + 1 :].all()
