@@ -169,9 +169,9 @@ such a core: 320×240, and `max_image_rate: 10.0`.
 
 While the robot stands still, one image per `standing_update_period` updates the filter, since all
 images show the same; one per second detects a kidnapping soon enough. Where the robot is not
-tracked, this begins with the second image that leaves the state as it is, and ends for one image
-where the view jumps: the next image then confirms it at once. `request_nomotion_update` uses the
-next image at once. The pose is still published for every image. Odometry is then read with the next
+tracked, this begins with the second image that leaves the state as it is. Where the view jumps, or
+an image moves the pose, the robot does not stand, whatever the odometry says: images are used until
+one agrees with the odometry again. `request_nomotion_update` uses the next image at once. The pose is still published for every image. Odometry is then read with the next
 image, or after 50 ms, instead of message by message; a queue of less than 100 messages
 (`odom_queue_depth`) is always read at once.
 
