@@ -171,8 +171,9 @@ While the robot stands still, one image per `standing_update_period` updates the
 images show the same; one per second detects a kidnapping soon enough. Where the robot is not
 tracked, this begins with the second image that leaves the state as it is. Where the view jumps, or
 an image moves the pose, the robot does not stand, whatever the odometry says: images are used until
-one agrees with the odometry again. `request_nomotion_update` uses the next image at once. The pose is still published for every image. Odometry is then read with the next
-image, or after 50 ms, instead of message by message; a queue of less than 100 messages
+one agrees with the odometry again. `request_nomotion_update` uses the next image at once. The pose
+is still published for every image. Odometry is then read with the next image, or after 50 ms,
+instead of message by message; a queue of less than 100 messages
 (`odom_queue_depth`) is always read at once.
 
 ## Stopping

@@ -35,8 +35,8 @@ STANDING_M, STANDING_RAD = 0.005, 0.005
 """A robot that is no further and no more turned from the last used image stands still."""
 
 STILL_MAHALANOBIS = 16.3
-"""Squared distance up to which an image leaves the pose where it was: the 99.9 % quantile of χ² with
-three degrees of freedom. Beyond it the robot moves, whatever the odometry says."""
+"""Squared distance up to which an image leaves the pose where it was: the 99.9 % quantile of χ²
+with three degrees of freedom. Beyond it the robot moves, whatever the odometry says."""
 
 HASTY_LANDMARKS_M, HASTY_LANDMARKS_RAD = 0.15, 0.15
 """Travel and turn between images whose landmarks are used while there is no time for all of them.
