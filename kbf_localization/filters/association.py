@@ -28,7 +28,11 @@ from kbf_localization.filters.hypothesis import (
 from kbf_localization.filters.kernel_step import Birthplace, LocalKernelBayes, LocalPosterior
 from kbf_localization.landmarks.calibration import MIN_INLIERS, REACH
 from kbf_localization.landmarks.pose_solver import LandmarkFix
-from kbf_localization.training_map.calibration import Calibration, discounted
+from kbf_localization.training_map.calibration import (
+    Calibration,
+    LikelihoodRatioModel,
+    discounted,
+)
 from kbf_localization.training_map.training_map import MapObservation
 
 MIN_CONFIRMING_COVERAGE = 0.5
@@ -156,7 +160,11 @@ class Fit:
 
 
 def best_fit(
-    everything: Sequence[Association], renewal: float, by_landmarks: bool, doubtful: bool
+    everything: Sequence[Association],
+    evidence: LikelihoodRatioModel,
+    renewal: float,
+    by_landmarks: bool,
+    doubtful: bool,
 ) -> Fit:
     """Return how well the image fits where it fits best, among places that the map shows.
 
@@ -170,7 +178,7 @@ def best_fit(
     ]
     best = max((item.log_odds for item in shown or everything), default=0.0)
     with_landmarks = max((item.fit for item in shown or everything), default=0.0)
-    recognized = float(expit(with_landmarks if doubtful else best))
+    recognized = evidence.recognition(with_landmarks if doubtful else best)
     return Fit(best, recognized, renewal, by_landmarks)
 
 

@@ -280,6 +280,7 @@ class BeliefFilter:
         )
         fit = best_fit(
             [*prior.own, *births.values()],
+            self._calibration.likelihood_ratio,
             self._renewal(belief.travel, continuity),
             observation.has_landmarks,
             continuity.jumps or belief.max_probability < CONFIRMED_PROBABILITY,

@@ -179,7 +179,8 @@ LOG_LEAD, FIRST_LOG_LEAD = 3.0, 1.0
 another that is e times as probable: equals would alternate."""
 
 MIN_COVERAGE_WEIGHT = 0.1
-"""Weight of a place without map images beside a covered place, while no pose is confirmed."""
+"""Weight of a place without map images beside a covered place, while no pose is confirmed; not of
+the published, which odometry has led there."""
 
 EVIDENCE_MEMORY = 3.0
 """Correlation lengths over which the running evidence averages: a single odd view is not *lost*."""
@@ -227,9 +228,11 @@ class EstimateSelector:
             return None
 
         def rank(hypothesis: Hypothesis) -> float:
-            floor = 0.0 if self.confirmed else MIN_COVERAGE_WEIGHT
-            covered = coverage.get(hypothesis.number, 1.0) if floor else 1.0
-            return hypothesis.log_weight + float(np.log(floor + (1.0 - floor) * covered))
+            if self.confirmed or hypothesis.number == self.number:
+                return hypothesis.log_weight
+            covered = coverage.get(hypothesis.number, 1.0)
+            weight = MIN_COVERAGE_WEIGHT + (1.0 - MIN_COVERAGE_WEIGHT) * covered
+            return hypothesis.log_weight + float(np.log(weight))
 
         best = max(hypotheses, key=rank)
         current = next((h for h in hypotheses if h.number == self.number), best)

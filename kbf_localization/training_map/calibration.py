@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from kbf_localization.arrays import Array
 from kbf_localization.geometry import relative
@@ -112,6 +113,14 @@ class LikelihoodRatioModel:
     def log_ratio(self, contrast: ArrayLike, prominence: ArrayLike, coverage: ArrayLike) -> Array:
         """Return the log-likelihood ratio; 0 where the map has no image to compare with."""
         return discounted(self.log_odds(contrast, prominence, coverage), coverage)
+
+    def recognition(self, log_odds: float) -> float:
+        """Return the probability that an image shows the map, by the log odds where it fits best.
+
+        These are odds against the most similar wrong places. Where places look alike they are below
+        zero at right poses too: there an image that fits as right ones do is as likely to show it.
+        """
+        return float(expit(log_odds - min(self.median, 0.0)))
 
     def information_fraction(self, scaled_distance: float) -> float:
         """Return the information of an image, after a path, as a fraction of an independent one."""

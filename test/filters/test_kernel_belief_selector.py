@@ -10,9 +10,11 @@ from kbf_localization.filters.association import Association, best_fit, landmark
 from kbf_localization.filters.hypothesis import GATE_MAHALANOBIS, Hypothesis
 from kbf_localization.filters.kernel_belief import EVIDENCE_MEMORY, EstimateSelector
 from kbf_localization.filters.kernel_step import LocalPosterior
+from kbf_localization.training_map.calibration import LikelihoodRatioModel
 from test.filters.synthetic_world import Fix
 
 COVERED = {1: 1.0, 2: 1.0}
+EVIDENCE = LikelihoodRatioModel(5.0, 4.0, -1.0, -2.0, 5.0, 0.3, median=2.5, q005=-0.25)
 
 
 def hypothesis(number: int, weight: float) -> Hypothesis:
@@ -77,6 +79,20 @@ def test_while_no_pose_is_confirmed_a_covered_place_is_preferred():
     assert EstimateSelector().select(both, {1: 0.0, 2: 1.0}, {}).number == 2
     selector = confirmed()
     assert selector.select(both, {1: 0.0, 2: 1.0}, {}).number == 1
+
+
+def test_a_published_place_is_not_given_up_for_leaving_the_map():
+    """No pose is confirmed: a covered place replaces it by being e times as probable, not by less.
+
+    Off the map the place counts as on it; the tenth is for places that were not published.
+    """
+    selector = EstimateSelector()
+    selector.select([hypothesis(1, 0.5), hypothesis(2, 0.2)], COVERED, {})
+    left = {1: 0.0, 2: 1.0}
+    for weight, number in ((0.2, 1), (0.2 * np.exp(0.99), 1), (0.2 * np.exp(1.01), 2)):
+        assert selector.select([hypothesis(1, 0.2), hypothesis(2, weight)], left, {}).number == (
+            number
+        )
 
 
 def test_without_hypotheses_nothing_is_published():
@@ -190,6 +206,18 @@ def test_agreement_with_the_hypothesis_excuses_few_landmarks_and_no_more():
 @pytest.mark.parametrize(("doubtful", "log_odds"), [(True, 4.0), (False, -3.0)])
 def test_landmarks_alone_recognize_a_place_only_where_the_pose_is_in_doubt(doubtful, log_odds):
     seen = [replace(measured(1, 4.0), log_odds=-3.0), association(2, 1.0, -5.0)]
-    fit = best_fit(seen, 1.0, True, doubtful)
+    fit = best_fit(seen, EVIDENCE, 1.0, True, doubtful)
     assert fit.best == -3.0
+    assert fit.recognized == pytest.approx(expit(log_odds))
+
+
+@pytest.mark.parametrize(
+    ("median", "log_odds"), [(2.5, -1.0), (0.0, -1.0), (-0.8, -0.2), (-3.0, 2.0)]
+)
+def test_where_right_places_have_odds_below_zero_an_image_is_recognized_as_they_are(
+    median, log_odds
+):
+    """Among look-alikes an image that fits as right ones do in the median has even odds."""
+    evidence = replace(EVIDENCE, median=median)
+    fit = best_fit([association(1, 1.0, -1.0)], evidence, 1.0, False, True)
     assert fit.recognized == pytest.approx(expit(log_odds))
