@@ -60,8 +60,9 @@ class Hypothesis:
     `pose` (3,); `state_covariance` (6, 6) of the pose and the bias. The `bias` (3,) is forward,
     left and in heading, in units of its standard deviation. `number` identifies the hypothesis
     while it lives. `since_landmarks_m` was driven since landmarks last measured it, infinite where
-    they never did. `odometry_covariance` (3, 3) is what the odometry's errors have added to the
-    covariance since the last measurement.
+    they never did; `since_given_m` since the pose was given, infinite where none was.
+    `odometry_covariance` (3, 3) is what the odometry's errors have added to the covariance since
+    the last measurement.
     """
 
     pose: Array
@@ -70,6 +71,7 @@ class Hypothesis:
     log_weight: float = 0.0
     bias: Array = field(default_factory=lambda: np.zeros(3))
     since_landmarks_m: float = np.inf
+    since_given_m: float = np.inf
     odometry_covariance: Array = field(default_factory=lambda: np.zeros((3, 3)))
 
     @classmethod
@@ -88,7 +90,7 @@ class Hypothesis:
         """Start from a given pose (3,) with a covariance (3, 3)."""
         covariance = np.eye(6)
         covariance[:3, :3] = pose_covariance
-        return cls(np.array(pose, dtype=np.float64), covariance, number)
+        return cls(np.array(pose, dtype=np.float64), covariance, number, since_given_m=0.0)
 
     @property
     def covariance(self) -> Array:
@@ -116,13 +118,14 @@ class Hypothesis:
         covariance[:3, :3] += noise
         covariance[3:, 3:] += (1.0 - bias_correlation**2) * np.eye(3)
         bias = bias_correlation * self.bias
-        driven = self.since_landmarks_m + float(np.hypot(motion[0], motion[1]))
+        driven = float(np.hypot(motion[0], motion[1]))
         return replace(
             self,
             pose=pose,
             state_covariance=covariance,
             bias=bias,
-            since_landmarks_m=driven,
+            since_landmarks_m=self.since_landmarks_m + driven,
+            since_given_m=self.since_given_m + driven,
             odometry_covariance=jacobian @ self.odometry_covariance @ jacobian.T + noise,
         )
 
@@ -130,7 +133,9 @@ class Hypothesis:
         """Add an unknown motion with these variances (3,) of (x, y, heading)."""
         covariance = self.state_covariance.copy()
         covariance[:3, :3] += np.diag(variances)
-        return replace(self, state_covariance=covariance, since_landmarks_m=np.inf)
+        return replace(
+            self, state_covariance=covariance, since_landmarks_m=np.inf, since_given_m=np.inf
+        )
 
     def decorrelate(self, fraction: float) -> Hypothesis:
         """Replace a fraction of the bias by a new bias."""
@@ -261,12 +266,14 @@ def contradicts(component: Hypothesis, fix: LandmarkFix) -> bool:
     """Tell whether a fix is beyond the component's gate and may not re-anchor it either.
 
     Many inliers re-anchor a component no farther than the robot has driven since landmarks last
-    agreed: wheels that slip err by no more, but scenery repeats.
+    agreed, or the pose was given: wheels that slip err by no more, but scenery repeats. A fix
+    farther from a given pose says that this is wrong, not where the robot is.
     """
     residual, _, squared = innovation(component, fix)
     if squared <= GATE_MAHALANOBIS:
         return False
-    reach = max(component.since_landmarks_m, MIN_REANCHOR_REACH_M)
+    driven = min(component.since_landmarks_m, component.since_given_m)
+    reach = max(driven, MIN_REANCHOR_REACH_M)
     return fix.inliers < REANCHOR_INLIERS or not float(np.hypot(*residual[:2])) <= reach
 
 

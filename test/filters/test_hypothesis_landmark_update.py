@@ -77,12 +77,32 @@ def test_a_fix_farther_away_than_the_robot_has_driven_since_the_last_is_a_copy(d
     assert contradicts(moved, copy) != used
 
 
+@pytest.mark.parametrize(("driven", "used"), [(0.0, False), (1.9, False), (2.1, True)])
+def test_a_fix_farther_from_a_given_pose_than_the_robot_has_driven_since_contradicts_it(
+    driven, used
+):
+    given = Hypothesis.from_prior(np.array([1.0, 2.0, 0.3]), np.eye(3) * 1e-2, 1)
+    moved = given.predict(np.array([driven, 0.0, 0.0]), np.full(3, 1e-6), 1.0)
+    elsewhere = Fix(moved.pose + np.array([2.0, 0.0, 0.0]), np.eye(3) * 1e-4, 500)
+    assert (landmark_update(moved, elsewhere) is not None) == used
+    assert contradicts(moved, elsewhere) != used
+
+
+def test_a_fix_within_the_covariance_of_a_given_pose_is_used():
+    given = Hypothesis.from_prior(np.array([1.0, 2.0, 0.3]), np.eye(3), 1)
+    near = Fix(given.pose + np.array([2.0, 0.0, 0.0]), np.eye(3) * 1e-4)
+    after, _ = landmark_update(given, near)
+    np.testing.assert_allclose(after.pose, near.pose, atol=1e-3)
+
+
 def test_after_an_unknown_motion_a_fix_may_be_anywhere():
     covariance = np.eye(3) * 1e-4
     measured, _ = landmark_update(prior(), Fix(prior().pose, covariance))
-    copy = Fix(measured.pose + np.array([2.0, 0.0, 0.0]), covariance, 500)
-    assert landmark_update(measured, copy) is None
-    assert landmark_update(measured.inflate(np.full(3, 1e-6)), copy) is not None
+    given = Hypothesis.from_prior(prior().pose, covariance, 1)
+    for known in (measured, given):
+        copy = Fix(known.pose + np.array([2.0, 0.0, 0.0]), covariance, 500)
+        assert landmark_update(known, copy) is None
+        assert landmark_update(known.inflate(np.full(3, 1e-6)), copy) is not None
 
 
 def test_the_evidence_is_the_fixs_own_and_bounded():

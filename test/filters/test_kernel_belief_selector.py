@@ -156,7 +156,7 @@ def test_a_fix_beyond_the_gate_speaks_for_the_hypothesis_that_it_may_re_anchor(d
 
     def ratio(log_likelihood_ratio, offset):
         item = measured(1, log_likelihood_ratio, offset=offset)
-        driven = replace(item.hypothesis, since_landmarks_m=driven_m)
+        driven = replace(item.hypothesis, since_landmarks_m=driven_m, since_given_m=np.inf)
         return replace(item, hypothesis=driven).landmark_ratio
 
     assert ratio(2.0, 0.99 * gate) == pytest.approx(2.0)
@@ -172,7 +172,7 @@ def test_landmarks_of_a_pose_beyond_what_the_robot_has_driven_contradict(
 ):
     """Three metres away; few landmarks that fit there contradict nothing."""
     item = replace(association(1, 1.0, 5.0), fix=Fix(np.array([3.0, 0.0, 0.0]), np.eye(3) * 1e-4))
-    near = replace(item.hypothesis, since_landmarks_m=driven_m).kalman_step(
+    near = replace(item.hypothesis, since_landmarks_m=driven_m, since_given_m=np.inf).kalman_step(
         np.zeros((6, 3)), np.eye(6) * 0.01, np.zeros(3), np.eye(3) * 1e-4
     )
     item = replace(item, hypothesis=near, fix=replace(item.fix, log_likelihood_ratio=ratio))
