@@ -18,7 +18,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,12 @@ from numpy.typing import NDArray
 from kbf_localization import __version__
 from kbf_localization.arrays import Image
 from kbf_localization.errors import KbfError, ParameterError
-from kbf_localization.vision.describer import ImageDescriber, ImageDescription, as_grey
+from kbf_localization.vision.describer import (
+    ImageDescriber,
+    ImageDescription,
+    as_grey,
+    tiny_image,
+)
 from kbf_localization.vision.keypoints import Keypoints, detect_keypoints
 from kbf_localization.vision.registry import identity_of
 
@@ -230,14 +235,12 @@ class CachedDescriber:
         """Return the description with the milliseconds that it took when it was made."""
         content = _content(image)
         described, milliseconds = self._described(image, content)
+        described = replace(described, tiny=tiny_image(image))
         if not self.describer.detect:
             return described, milliseconds
         keypoints, more = self._keypoints(image, content)
         size = (image.shape[1], image.shape[0])
-        return (
-            ImageDescription(described.features, described.words, keypoints, size),
-            milliseconds + more,
-        )
+        return replace(described, keypoints=keypoints, image_size=size), milliseconds + more
 
     def _key(self, content: bytes) -> bytes:
         describer = self.describer.describer

@@ -1,12 +1,12 @@
-"""The localizer, the same object in the node and offline, and the gate that images pass."""
+"""The localizer, the same object in the node and offline."""
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,10 @@ from kbf_localization.events import Event
 from kbf_localization.filters.base import Estimate, GaussianPrior, PoseFilter
 from kbf_localization.filters.hypothesis import LANDMARK_ROWS
 from kbf_localization.filters.registry import make_filter
-from kbf_localization.geometry import difference, position_sigma, relative, sound_covariance
+from kbf_localization.geometry import difference, position_sigma, sound_covariance
 from kbf_localization.input_checks import check_grey, check_heading, check_prior, check_stamp
 from kbf_localization.limits import MAX_COORDINATE_M
+from kbf_localization.localization.image_gate import ImageGate
 from kbf_localization.localization.result import Localization, LocalizerSettings, State
 from kbf_localization.localization.state_monitor import DeadReckoned, StateMonitor
 from kbf_localization.motion.odometry_buffer import (
@@ -30,9 +31,7 @@ from kbf_localization.motion.odometry_buffer import (
 )
 from kbf_localization.training_map.training_map import MapObservation, TrainingMap
 from kbf_localization.vision.camera import Camera, Mount
-
-STANDING_M, STANDING_RAD = 0.005, 0.005
-"""A robot that is no further and no more turned from the last used image stands still."""
+from kbf_localization.vision.describer import tiny_image
 
 STILL_MAHALANOBIS = 16.3
 """Squared distance up to which an image leaves the pose where it was: the 99.9 % quantile of χ²
@@ -42,95 +41,6 @@ HASTY_LANDMARKS_M, HASTY_LANDMARKS_RAD = 0.15, 0.15
 """Travel and turn between images whose landmarks are used while there is no time for all of them.
 In a rendered office the median error is 0.8 cm with landmarks in every image (0.06 m), 1.1 cm every
 0.11 m, 1.3 cm every 0.17 m, 1.6 cm every 0.28 m, 2.2 cm every 0.45 m, and 5.6 cm without any."""
-
-
-class ImageGate:
-    """Compares an image's stamp and odometry with those of the images before.
-
-    `last_used` is the odometry at the last used image, None where it is not known. `settled` tells
-    that another image from the same place would not change what is known.
-    """
-
-    def __init__(self, odometry: OdometryBuffer, settings: LocalizerSettings) -> None:
-        self.settings = settings
-        self.last_used: OdometryReading | None = None
-        self.settled = False
-        self._odometry = odometry
-        self._newest_ns: int | None = None
-        self._forced = True
-
-    def configure(self, settings: LocalizerSettings) -> None:
-        """Apply other settings from now on."""
-        self.settings = settings
-
-    def force(self) -> None:
-        """Use the next image even if the robot stands still."""
-        self._forced = True
-
-    def restart(self, last_used: OdometryReading | None = None) -> None:
-        """Use the next image in any case, if it is later than the last image."""
-        self.last_used, self.settled, self._forced = last_used, False, True
-
-    def forget_stamps(self) -> None:
-        """Take the next image whatever its stamp: time has jumped back."""
-        self._newest_ns = None
-
-    def seen(self, stamp_ns: int) -> None:
-        """Record an image that is no reason for refusal."""
-        self._newest_ns = stamp_ns
-
-    def used(self, now: OdometryReading, settled: bool) -> None:
-        """Record that the image with this odometry was used, and whether what is known settled."""
-        self.last_used, self.settled, self._forced = now, settled, False
-
-    def refusal(self, stamp_ns: int) -> Event | None:
-        """Return the reason why an image of this stamp cannot be used; None where it can."""
-        if self._newest_ns is not None and stamp_ns <= self._newest_ns:
-            return Event.IMAGE_LATE
-        oldest_ns, newest_ns = self._odometry.oldest_ns, self._odometry.newest_ns
-        if oldest_ns is None or newest_ns is None:
-            return Event.IMAGE_WITHOUT_ODOMETRY
-        if stamp_ns < oldest_ns:
-            return Event.IMAGE_BEFORE_ODOMETRY
-        if stamp_ns - newest_ns > self.settings.max_odometry_age_s * 1e9:
-            return Event.IMAGE_WITHOUT_ODOMETRY
-        return None
-
-    def needs(self, now: OdometryReading) -> bool:
-        """Tell whether an image is due: the robot has moved enough, and waited if it stands."""
-        then, settings = self.last_used, self.settings
-        if then is None or self._forced:
-            return True
-        standing_s = (now.stamp_ns - then.stamp_ns) * 1e-9
-        if self.rests(now) and standing_s < settings.standing_update_s:
-            return False
-        step = relative(then.pose, now.pose)
-        moved = math.hypot(step[0], step[1]) >= settings.update_min_d
-        return bool(moved or abs(step[2]) >= settings.update_min_a)
-
-    def rests(self, now: OdometryReading) -> bool:
-        """Tell whether the robot stands where the last used image had nothing new to tell."""
-        return self.settled and self.stood(now)
-
-    def stood(self, now: OdometryReading) -> bool:
-        """Tell whether the robot is where the last image was used."""
-        if self.last_used is None:
-            return False
-        # Not the path length: odometry that trembles in one place adds up, and the view stays.
-        x, y, turn = now.pose - self.last_used.pose
-        turned = abs(math.remainder(turn, math.tau))
-        return math.hypot(x, y) < STANDING_M and turned < STANDING_RAD
-
-    def motion(self, now: OdometryReading) -> tuple[Array | None, bool]:
-        """Return the motion (3,) since the last used image or None, and whether odometry jumped."""
-        then = self.last_used
-        if then is None:
-            return None, False
-        motion = relative(then.pose, now.pose)
-        seconds = max((now.stamp_ns - then.stamp_ns) * 1e-9, 0.1)
-        too_far = math.hypot(motion[0], motion[1]) > self.settings.max_speed * seconds
-        too_much = abs(motion[2]) > self.settings.max_turn_rate * seconds
-        return (None, True) if too_far or too_much else (motion, False)
 
 
 MAX_FAILURES = 3
@@ -285,23 +195,23 @@ class Localizer:
         """Describe a grey image (h, w) and use it; None where it cannot be used, which is counted.
 
         `counts` has the reason, such as "image_without_odometry". `image` may be a function that
-        gives it, which is called only if the image is needed. `in_haste`, a tracked pose is
+        gives it, which is called only if the image is looked at. `in_haste`, a tracked pose is
         measured by landmarks at some of the images only.
         """
         if not callable(image):
             check_grey(image)
+        grey = cache(image if callable(image) else lambda: image)
         reason = self._gate.refusal(check_stamp(stamp_ns))
         if reason is not None:
             self.counts[reason] += 1
             return None
         now = self._odometry.at(stamp_ns)
-        if now is not None and not self._gate.needs(now):
+        if now is not None and not self._gate.needs(now, lambda: tiny_image(grey())):
             return self._carry_on(stamp_ns, now)
         detect = not (in_haste and self._has_recent_landmarks(now))
         if detect:
             self._landmarks_at = now
-        grey = image() if callable(image) else image
-        description = self._describer.describe_in_parallel(grey, detect)
+        description = self._describer.describe_in_parallel(grey(), detect)
         return self.add_described(stamp_ns, self.training_map.observe(description))
 
     def _has_recent_landmarks(self, now: OdometryReading | None) -> bool:
@@ -320,7 +230,8 @@ class Localizer:
             if reason is not None or now is None:
                 self.counts[reason or Event.IMAGE_BEFORE_ODOMETRY] += 1
                 return None
-            if not self._gate.needs(now):
+            view = observation.description.tiny
+            if not self._gate.needs(now, lambda: view):
                 return self._carry_on(stamp_ns, now)
             self._gate.seen(stamp_ns)
             motion, jumped = self._gate.motion(now)
@@ -338,7 +249,7 @@ class Localizer:
             if stood and predicted is not None:
                 predicted = self._reckoning.propagate(predicted, now)
                 settled = settled and _leaves(predicted, localization.pose)
-            self._gate.used(now, settled)
+            self._gate.used(now, settled, view)
             return localization
 
     def set_pose(self, prior: GaussianPrior, stamp_ns: int | None = None) -> None:

@@ -38,7 +38,8 @@ class LocalizerSettings:
     An image is used when the robot has moved by `update_min_d` (m) or turned by `update_min_a`
     (rad) since the last used image. While it stands still, all images show the same, and at most
     one is used each `standing_update_s` seconds: at once where it tracks, else after an image that
-    left the state as it was. `estimate` chooses the published pose.
+    left the state as it was. An image that shows another view is used meanwhile too. `estimate`
+    chooses the published pose.
     Odometry that would need more than `max_speed` (m/s) or `max_turn_rate` (rad/s) between two
     used images is a jump, not a motion. A pose with a larger standard deviation than
     `max_tracking_sigma_m` is never tracked, whatever the map's scale; a tracked pose is degraded

@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+
+import cv2
 import numpy as np
 import pytest
 
@@ -9,6 +12,9 @@ from kbf_localization.localization import Localizer, LocalizerSettings, State
 from test.filters.synthetic_world import localizer as kbf_localizer
 
 SECOND = 1_000_000_000
+
+UNSEEN = SimpleNamespace(description=SimpleNamespace(tiny=None))
+"""An image that its filter does not look at."""
 
 
 class Recorder:
@@ -57,8 +63,8 @@ def drive_straight(localizer, until_s, speed=0.5):
 def test_an_image_is_used_with_the_odometry_interpolated_at_its_stamp(world_map):
     localizer, pose_filter = localizer_with(world_map)
     drive_straight(localizer, 1.0)
-    localizer.add_described(SECOND // 4, None)
-    localizer.add_described(SECOND // 2 + 1000, None)
+    localizer.add_described(SECOND // 4, UNSEEN)
+    localizer.add_described(SECOND // 2 + 1000, UNSEEN)
     assert pose_filter.motions[0] is None
     expected = 0.5 * (0.25 + 1e-6)
     np.testing.assert_allclose(pose_filter.motions[1], [expected, 0.0, 0.0], atol=1e-12)
@@ -90,10 +96,10 @@ def test_refuses_and_counts_bad_odometry(world_map, stamp, pose, reason):
 
 def test_an_image_without_odometry_is_counted_and_not_used(world_map):
     localizer, pose_filter = localizer_with(world_map)
-    assert localizer.add_described(SECOND, None) is None
+    assert localizer.add_described(SECOND, UNSEEN) is None
     localizer.add_odometry(2 * SECOND, [0.0, 0.0, 0.0])
-    assert localizer.add_described(SECOND, None) is None
-    assert localizer.add_described(5 * SECOND, None) is None
+    assert localizer.add_described(SECOND, UNSEEN) is None
+    assert localizer.add_described(5 * SECOND, UNSEEN) is None
     assert localizer.counts["image_without_odometry"] == 2
     assert localizer.counts["image_before_odometry"] == 1
     assert pose_filter.motions == []
@@ -102,18 +108,18 @@ def test_an_image_without_odometry_is_counted_and_not_used(world_map):
 def test_a_late_or_repeated_image_is_counted_and_not_used(world_map):
     localizer, _ = localizer_with(world_map)
     drive_straight(localizer, 1.0)
-    assert localizer.add_described(SECOND // 2, None) is not None
-    assert localizer.add_described(SECOND // 2, None) is None
-    assert localizer.add_described(SECOND // 4, None) is None
+    assert localizer.add_described(SECOND // 2, UNSEEN) is not None
+    assert localizer.add_described(SECOND // 2, UNSEEN) is None
+    assert localizer.add_described(SECOND // 4, UNSEEN) is None
     assert localizer.counts["image_late"] == 2
 
 
 def test_odometry_that_jumps_by_metres_is_no_motion(world_map):
     localizer, pose_filter = localizer_with(world_map)
     localizer.add_odometry(0, [0.0, 0.0, 0.0])
-    localizer.add_described(0, None)
+    localizer.add_described(0, UNSEEN)
     localizer.add_odometry(SECOND // 5, [40.0, 0.0, 0.0])
-    localizer.add_described(SECOND // 5, None)
+    localizer.add_described(SECOND // 5, UNSEEN)
     assert pose_filter.motions == [None, None]
     assert localizer.counts["odometry_jump"] == 1
 
@@ -122,7 +128,7 @@ def test_waits_until_the_robot_has_moved_enough(world_map):
     settings = LocalizerSettings(update_min_d=0.2, update_min_a=10.0)
     localizer, pose_filter = localizer_with(world_map, settings)
     drive_straight(localizer, 2.0)
-    fixes = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(20)]
+    fixes = [localizer.add_described(tenth * SECOND // 10, UNSEEN) for tenth in range(20)]
     assert [fix.used for fix in fixes[:6]] == [True, False, False, False, True, False]
     np.testing.assert_allclose([fix.pose[0] for fix in fixes], 0.05 * np.arange(20), atol=1e-12)
     assert fixes[3].covariance[0, 0] > fixes[0].covariance[0, 0]
@@ -132,10 +138,10 @@ def test_waits_until_the_robot_has_moved_enough(world_map):
 def test_an_update_can_be_asked_for_while_standing_still(world_map):
     localizer, pose_filter = localizer_with(world_map, LocalizerSettings(1.0, 1.0))
     drive_straight(localizer, 1.0, speed=0.0)
-    localizer.add_described(0, None)
-    assert not localizer.add_described(SECOND // 10, None).used
+    localizer.add_described(0, UNSEEN)
+    assert not localizer.add_described(SECOND // 10, UNSEEN).used
     localizer.force_next_update()
-    assert localizer.add_described(2 * SECOND // 10, None).used
+    assert localizer.add_described(2 * SECOND // 10, UNSEEN).used
     assert len(pose_filter.motions) == 2
 
 
@@ -143,14 +149,14 @@ def test_stands_until_it_moves_or_turns(world_map):
     localizer, _ = localizer_with(world_map)
     assert not localizer.stands
     drive_straight(localizer, 1.0, speed=0.0)
-    fix = localizer.add_described(0, None)
+    fix = localizer.add_described(0, UNSEEN)
     assert localizer.state is State.TRACKING and localizer.stands
     pose, covariance = localizer.pose_at()
     np.testing.assert_array_equal(pose, fix.pose)
     np.testing.assert_array_equal(covariance, fix.covariance)
     localizer.add_odometry(2 * SECOND, [0.0, 0.0, 0.1])
     assert not localizer.stands
-    localizer.add_described(2 * SECOND, None)
+    localizer.add_described(2 * SECOND, UNSEEN)
     assert localizer.stands
     localizer.add_odometry(3 * SECOND, [0.1, 0.0, 0.1])
     assert not localizer.stands
@@ -170,12 +176,12 @@ def test_a_standing_robot_uses_an_image_a_second_in_every_state(world_map, state
     localizer, pose_filter = localizer_with(world_map)
     if state is State.LOST:
         localizer.add_odometry(-SECOND, np.zeros(3))
-        assert localizer.add_described(-SECOND, None).state is State.TRACKING
+        assert localizer.add_described(-SECOND, UNSEEN).state is State.TRACKING
     pose_filter.evidence = 1.0 if state is State.TRACKING else -2.0
     stamps = [frame * SECOND // 30 for frame in range(90)]
     for stamp in stamps:
         localizer.add_odometry(stamp, [2.0, 1.0, 0.5])
-    fixes = [localizer.add_described(stamp, None) for stamp in stamps]
+    fixes = [localizer.add_described(stamp, UNSEEN) for stamp in stamps]
     assert {fix.state for fix in fixes} == {state}
     assert [number for number, fix in enumerate(fixes) if fix.used] == used
     assert localizer.stands
@@ -188,16 +194,37 @@ def test_where_the_images_jump_a_standing_robot_uses_the_next_one_at_once(world_
     for frame in range(60):
         # An image a second is compared with the one before: the second of them shows another view.
         pose_filter.events = (Event.IMAGE_DISCONTINUITY,) if len(used) == 2 else ()
-        if localizer.add_described(frame * SECOND // 30, None).used:
+        if localizer.add_described(frame * SECOND // 30, UNSEEN).used:
             used.append(frame)
     assert used == [0, 1, 31, 32]
+
+
+def test_a_view_that_changes_while_the_robot_stands_is_used_at_once(world_map):
+    """A robot is carried away with its wheels at rest, 1.5 s after the camera's first image."""
+    localizer, _ = localizer_with(world_map)
+    drive_straight(localizer, 3.0, speed=0.0)
+    views = np.random.default_rng(0).integers(0, 256, (2, 120, 328), dtype=np.uint8)
+    views = [cv2.GaussianBlur(view, (0, 0), 9.0, dst=None) for view in views]
+    views = [cv2.normalize(view, None, 0, 255, cv2.NORM_MINMAX) for view in views]
+    used, decoded = [], []
+    for tenth in range(26):
+
+        def decode(tenth=tenth):
+            decoded.append(tenth)
+            return views[tenth >= 15]
+
+        if localizer.add_image(tenth * SECOND // 10, decode).used:
+            used.append(tenth)
+    # The first, one a second later, and the first that is looked at after the change.
+    assert used == [0, 10, 16]
+    assert decoded == list(range(0, 26, 2))
 
 
 def test_a_filter_that_cannot_tell_its_confidence_uses_every_image(world_map):
     localizer, pose_filter = localizer_with(world_map)
     pose_filter.confident = False
     drive_straight(localizer, 1.0, speed=0.0)
-    assert all(localizer.add_described(tenth * SECOND // 10, None).used for tenth in range(10))
+    assert all(localizer.add_described(tenth * SECOND // 10, UNSEEN).used for tenth in range(10))
     assert not localizer.stands
 
 
@@ -227,7 +254,7 @@ def test_odometry_that_trembles_in_one_place_stands(world_map):
     localizer, _ = localizer_with(world_map)
     for reading in range(101):
         assert localizer.add_odometry(reading * SECOND // 100, [1e-3 * (reading % 2), 0.0, np.pi])
-    fixes = [localizer.add_described(tenth * SECOND // 10, None) for tenth in range(10)]
+    fixes = [localizer.add_described(tenth * SECOND // 10, UNSEEN) for tenth in range(10)]
     assert [fix.used for fix in fixes] == [True] + 9 * [False]
     assert localizer.stands
 
@@ -237,7 +264,7 @@ def test_a_given_pose_is_moved_on_from_its_stamp(world_map):
     drive_straight(localizer, 2.0)
     prior = GaussianPrior(np.array([3.0, 1.0, 0.0]), 0.01 * np.eye(3))
     localizer.set_pose(prior, SECOND)
-    fix = localizer.add_described(2 * SECOND, None)
+    fix = localizer.add_described(2 * SECOND, UNSEEN)
     np.testing.assert_allclose(fix.pose, [3.5, 1.0, 0.0], atol=1e-12)
     np.testing.assert_array_equal(pose_filter.priors[-1].pose, prior.pose)
     np.testing.assert_array_equal(pose_filter.priors[-1].covariance, prior.covariance)
@@ -248,7 +275,7 @@ def test_map_to_odom_takes_odometry_to_the_map(world_map):
     assert localizer.map_to_odom() is None
     drive_straight(localizer, 1.0)
     localizer.set_pose(GaussianPrior(np.array([3.0, 1.0, 1.2]), 0.01 * np.eye(3)), 0)
-    fix = localizer.add_described(SECOND // 2, None)
+    fix = localizer.add_described(SECOND // 2, UNSEEN)
     np.testing.assert_allclose(
         compose(localizer.map_to_odom(), fix.odometry_pose), fix.pose, atol=1e-12
     )
@@ -257,7 +284,7 @@ def test_map_to_odom_takes_odometry_to_the_map(world_map):
 def test_dead_reckoning_adds_the_maps_motion_noise(world_map):
     localizer, _ = localizer_with(world_map)
     drive_straight(localizer, 2.0)
-    localizer.add_described(SECOND, None)
+    localizer.add_described(SECOND, UNSEEN)
     _, covariance = localizer.pose_at(2 * SECOND)
     # Half a metre straight on: what the heading's error of 0.1 rad leads aside, and Q, whose
     # heading leads aside too: ∫(s − u)² q du = q s³/3 to the left, ∫(s − u) q du with the heading.
@@ -273,7 +300,7 @@ def test_dead_reckons_between_images_with_growing_covariance(world_map):
     localizer, _ = localizer_with(world_map)
     assert localizer.pose_at() is None
     drive_straight(localizer, 2.0)
-    localizer.add_described(SECOND, None)
+    localizer.add_described(SECOND, UNSEEN)
     pose, covariance = localizer.pose_at(2 * SECOND)
     np.testing.assert_allclose(relative(localizer.last.pose, pose), [0.5, 0.0, 0.0], atol=1e-12)
     assert (np.diag(covariance) > np.diag(localizer.last.covariance)).all()
@@ -286,28 +313,28 @@ def test_the_state_follows_the_filters_confidence(world_map):
     drive_straight(localizer, 20.0)
     assert localizer.state is State.UNINITIALIZED
     stamps = iter(range(0, 20 * SECOND, SECOND // 10))
-    assert localizer.add_described(next(stamps), None).state is State.TRACKING
+    assert localizer.add_described(next(stamps), UNSEEN).state is State.TRACKING
     pose_filter.evidence = -2.0
-    assert localizer.add_described(next(stamps), None).state is State.LOST
+    assert localizer.add_described(next(stamps), UNSEEN).state is State.LOST
     assert localizer.counts["lost"] == 1
     pose_filter.evidence = 1.0
-    assert localizer.add_described(next(stamps), None).state is State.TRACKING
+    assert localizer.add_described(next(stamps), UNSEEN).state is State.TRACKING
 
 
 def test_a_wide_belief_is_not_tracking(world_map):
     localizer, _ = localizer_with(world_map, sigma=3.0)
     drive_straight(localizer, 5.0)
-    states = [localizer.add_described(tenth * SECOND // 10, None).state for tenth in range(40)]
+    states = [localizer.add_described(tenth * SECOND // 10, UNSEEN).state for tenth in range(40)]
     assert set(states) == {State.LOCALIZING}
 
 
 def test_others_get_the_whole_beliefs_covariance_unless_the_robot_tracks(world_map):
     localizer, pose_filter = localizer_with(world_map)
     drive_straight(localizer, 5.0)
-    tracking = localizer.add_described(SECOND, None)
+    tracking = localizer.add_described(SECOND, UNSEEN)
     np.testing.assert_array_equal(tracking.published_covariance, 0.1**2 * np.eye(3))
     pose_filter.evidence = -2.0
-    lost = localizer.add_described(2 * SECOND, None)
+    lost = localizer.add_described(2 * SECOND, UNSEEN)
     expected = 0.04 * np.eye(3) + np.diag([4.0, 4.0, 1.0])
     np.testing.assert_allclose(lost.published_covariance, expected)
 
@@ -319,10 +346,10 @@ def test_a_given_pose_is_rested_on_until_the_images_decide(world_map):
     localizer.set_pose(GaussianPrior(np.zeros(3), 0.01 * np.eye(3)), 0)
     assert localizer.rests_on_given_pose
     pose_filter.evidence = -0.5
-    localizer.add_described(SECOND, None)
+    localizer.add_described(SECOND, UNSEEN)
     assert localizer.rests_on_given_pose
     pose_filter.evidence = 1.0
-    localizer.add_described(2 * SECOND, None)
+    localizer.add_described(2 * SECOND, UNSEEN)
     assert not localizer.rests_on_given_pose
 
 
@@ -330,30 +357,30 @@ def test_a_given_pose_that_images_confirmed_is_not_rested_on_once_it_is_imprecis
     localizer, _ = localizer_with(world_map)
     drive_straight(localizer, 5.0)
     localizer.set_pose(GaussianPrior(np.zeros(3), 0.01 * np.eye(3)), 0)
-    assert localizer.add_described(SECOND, None).state is State.TRACKING
+    assert localizer.add_described(SECOND, UNSEEN).state is State.TRACKING
     localizer.configure(LocalizerSettings(max_tracking_sigma_m=0.05))
-    assert localizer.add_described(2 * SECOND, None).state is State.LOCALIZING
+    assert localizer.add_described(2 * SECOND, UNSEEN).state is State.LOCALIZING
     assert not localizer.rests_on_given_pose
 
 
 def test_starts_again_anywhere_on_request_and_after_a_jump_of_time(world_map):
     localizer, pose_filter = localizer_with(world_map)
     drive_straight(localizer, 1.0)
-    localizer.add_described(SECOND, None)
+    localizer.add_described(SECOND, UNSEEN)
     localizer.reinitialize()
     assert localizer.state is State.UNINITIALIZED and localizer.last is None
     localizer.reset()
     assert not localizer.covers(0)
     localizer.add_odometry(0, [0.0, 0.0, 0.0])
-    assert localizer.add_described(0, None) is not None
+    assert localizer.add_described(0, UNSEEN) is not None
     assert pose_filter.motions == [None, None]
 
 
 def test_counts_what_the_filter_reports(world_map):
     localizer, _ = localizer_with(world_map)
     drive_straight(localizer, 1.0)
-    localizer.add_described(0, None)
-    localizer.add_described(SECOND, None)
+    localizer.add_described(0, UNSEEN)
+    localizer.add_described(SECOND, UNSEEN)
     assert localizer.counts["seen"] == 2
 
 
@@ -392,7 +419,7 @@ def drive_with_covariance(localizer, grown):
         lever = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.1], [0.0, 0.0, 1.0]])
         covariance = lever @ covariance @ lever.T + np.diag(grown)
     for half in range(8):
-        localizer.add_described(half * SECOND // 2, None)
+        localizer.add_described(half * SECOND // 2, UNSEEN)
 
 
 def test_the_odometrys_own_covariance_is_the_motions_noise(world_map):
@@ -427,7 +454,7 @@ def test_one_reading_without_a_covariance_leaves_the_maps_noise_until_the_next_i
     for index in range(6):
         reported = None if index == 2 else np.diag([1.0, 1.0, 0.0]) + index * np.diag(calibration)
         localizer.add_odometry(index * SECOND, [0.1 * index, 0.0, 0.0], reported)
-        localizer.add_described(index * SECOND, None)
+        localizer.add_described(index * SECOND, UNSEEN)
     said = [variance is not None for variance in pose_filter.variances]
     assert said == [False, True, False, False, True, True]
 

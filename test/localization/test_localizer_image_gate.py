@@ -2,25 +2,34 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kbf_localization.events import Event
-from kbf_localization.localization.localizer import ImageGate
+from kbf_localization.localization.image_gate import GLANCE_PERIOD_S, ImageGate
 from kbf_localization.localization.result import LocalizerSettings
 from kbf_localization.motion.odometry_buffer import OdometryBuffer, OdometryReading
+from kbf_localization.vision.describer import TINY_SIZE
 
 SECOND = 10**9
+
+
+VIEW, OTHER_VIEW = np.random.default_rng(1).integers(0, 256, (2, *TINY_SIZE[::-1]), dtype=np.uint8)
+
+
+def same_view() -> NDArray[np.uint8]:
+    return np.asarray(VIEW)
 
 
 def gate_after(
     pose: tuple[float, float, float], settled: bool = True, **settings: float
 ) -> ImageGate:
-    """A gate whose last used image was taken at second 1, at this pose of the odometry."""
+    """A gate whose last used image, `VIEW`, was taken at second 1, at this pose of the odometry."""
     odometry = OdometryBuffer(60.0)
     for second in (1, 2, 3):
         odometry.append(second * SECOND, np.array(pose))
     gate = ImageGate(odometry, LocalizerSettings(**settings))
     gate.seen(SECOND)
-    gate.used(reading(pose, 1.0), settled)
+    gate.used(reading(pose, 1.0), settled, VIEW)
     return gate
 
 
@@ -47,16 +56,16 @@ def test_a_robot_within_5_mm_and_5_mrad_of_the_last_used_image_stands(
     now = reading(tuple(np.add(pose, offset)), 1.2)
     assert gate.stood(now) is stands
     # Once an image has nothing new to tell, a standing robot needs one a second; others need each.
-    assert gate.needs(now) is not stands
-    assert gate_after(pose, settled=False).needs(now)
+    assert gate.needs(now, same_view) is not stands
+    assert gate_after(pose, settled=False).needs(now, same_view)
 
 
 def test_a_standing_robot_needs_an_image_after_a_while_or_when_asked_for() -> None:
     gate = gate_after((0.0, 0.0, 0.0), standing_update_s=5.0)
-    assert not gate.needs(reading((0.0, 0.0, 0.0), 5.9))
-    assert gate.needs(reading((0.0, 0.0, 0.0), 6.0))
+    assert not gate.needs(reading((0.0, 0.0, 0.0), 5.9), same_view)
+    assert gate.needs(reading((0.0, 0.0, 0.0), 6.0), same_view)
     gate.force()
-    assert gate.needs(reading((0.0, 0.0, 0.0), 1.1))
+    assert gate.needs(reading((0.0, 0.0, 0.0), 1.1), same_view)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +75,7 @@ def test_a_moving_robot_needs_an_image_after_the_asked_motion(
     metres: float, radians: float, needed: int
 ) -> None:
     gate = gate_after((0.0, 0.0, 0.0), update_min_d=0.2, update_min_a=0.3)
-    assert gate.needs(reading((metres, 0.0, radians), 1.5)) is bool(needed)
+    assert gate.needs(reading((metres, 0.0, radians), 1.5), same_view) is bool(needed)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +107,46 @@ def test_a_motion_faster_than_any_robot_is_not_known() -> None:
     assert not jumped
     assert gate.motion(reading((0.0, 2.1, np.pi / 2), 2.0)) == (None, True)
     assert gate.motion(reading((0.0, 0.0, np.pi / 2 + 1.1), 2.0)) == (None, True)
+
+
+def test_a_view_that_changes_while_the_robot_stands_needs_its_image_at_once() -> None:
+    """The wheels of a robot that is carried away stand still."""
+    standing = (0.0, 0.0, 0.0)
+    gate = gate_after(standing)
+    carried = reading(standing, 1.2)
+    assert gate.needs(carried, lambda: OTHER_VIEW)
+    # Asked again once the image is described, the gate does not change its mind.
+    assert gate.needs(carried, lambda: OTHER_VIEW)
+    gate.used(carried, True, OTHER_VIEW)
+    assert not gate.needs(reading(standing, 1.4), lambda: OTHER_VIEW)
+    assert gate.needs(reading(standing, 1.6), same_view)
+
+
+def test_a_view_that_changes_counts_however_far_the_robot_has_to_move_for_an_image() -> None:
+    gate = gate_after((0.0, 0.0, 0.0), update_min_d=0.25, update_min_a=0.2)
+    assert gate.needs(reading((0.0, 0.0, 0.0), 9.0), lambda: OTHER_VIEW)
+    assert not gate.needs(reading((0.0, 0.0, 0.0), 9.3), same_view)
+
+
+def test_a_standing_robot_is_looked_at_five_times_a_second_whatever_its_camera() -> None:
+    gate = gate_after((0.0, 0.0, 0.0), standing_update_s=60.0)
+    looks: list[float] = []
+
+    def look(seconds: float) -> NDArray[np.uint8]:
+        looks.append(seconds)
+        return same_view()
+
+    for frame in range(1, 61):
+        now = reading((0.0, 0.0, 0.0), 1.0 + frame / 30.0)
+        assert not gate.needs(now, lambda at=now.stamp_ns: look(at))  # type: ignore[misc]
+    # Every sixth frame is the first after the period.
+    assert len(looks) == 10
+    assert min(np.diff(looks)) >= GLANCE_PERIOD_S * 1e9
+
+
+def test_without_a_tiny_image_to_compare_with_no_view_has_changed() -> None:
+    """As of descriptions that were made without one."""
+    gate = gate_after((0.0, 0.0, 0.0))
+    assert not gate.needs(reading((0.0, 0.0, 0.0), 1.2), lambda: None)
+    gate.used(reading((0.0, 0.0, 0.0), 1.2), True, None)
+    assert not gate.needs(reading((0.0, 0.0, 0.0), 1.5), lambda: OTHER_VIEW)

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from kbf_localization.vision.dense_sift import DescriberSettings, dense_sift
-from kbf_localization.vision.describer import ImageDescriber, reduced_size
+from kbf_localization.vision.describer import (
+    TINY_SIZE,
+    ImageDescriber,
+    reduced_size,
+    show_different_views,
+    tiny_image,
+)
 from kbf_localization.vision.visual_words import (
     PyramidDescriber,
     learn_vocabulary,
@@ -159,3 +165,57 @@ def test_a_vocabulary_of_another_size_is_refused(describer: PyramidDescriber) ->
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must|too small"):
         DescriberSettings(**wrong)  # type: ignore[arg-type]
+
+
+def texture(seed: int, shape: tuple[int, int] = (120, 160)) -> np.ndarray:
+    """A view: grey values that change over a tenth of the image."""
+    noise = np.random.default_rng(seed).uniform(size=shape)
+    smooth = cv2.GaussianBlur(noise, (0, 0), 0.1 * shape[0])
+    return cv2.normalize(smooth, None, 20, 220, cv2.NORM_MINMAX).astype(np.uint8)
+
+
+def noisy(image: np.ndarray, sigma: float, seed: int) -> np.ndarray:
+    noise = np.random.default_rng(seed).normal(0.0, sigma, image.shape)
+    return np.clip(np.round(image + noise), 0, 255).astype(np.uint8)
+
+
+def test_a_tiny_image_has_the_mean_of_each_of_its_parts() -> None:
+    columns, rows = TINY_SIZE
+    image = np.random.default_rng(3).integers(0, 256, (10 * rows, 10 * columns), dtype=np.uint8)
+    means = image.reshape(rows, 10, columns, 10).mean(axis=(1, 3))
+    np.testing.assert_allclose(tiny_image(image), means, atol=0.5)
+    np.testing.assert_array_equal(tiny_image(np.repeat(image[..., None], 3, 2)), tiny_image(image))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_and_light_do_not_change_a_view(seed: int) -> None:
+    seen = texture(seed)
+    tiny = tiny_image(seen)
+    assert not show_different_views(tiny, tiny_image(noisy(seen, 8.0, seed)))
+    assert not show_different_views(tiny, tiny_image(noisy(0.25 * seen, 4.0, seed)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_another_place_is_another_view(seed: int) -> None:
+    assert show_different_views(tiny_image(texture(seed)), tiny_image(texture(seed + 5)))
+
+
+def test_noise_behind_a_covered_lens_is_one_view_and_another_than_before() -> None:
+    dark = np.full((120, 160), 12.0)
+    first, second = (tiny_image(noisy(dark, 4.0, seed)) for seed in (1, 2))
+    assert not show_different_views(first, second)
+    assert show_different_views(tiny_image(texture(0)), first)
+
+
+def test_a_camera_image_is_described_with_its_tiny_image(
+    describer: PyramidDescriber, image: np.ndarray
+) -> None:
+    """Also without keypoints, and where they are detected on another thread."""
+    for detect in (False, True):
+        whole = ImageDescriber(describer, detect=True)
+        for found in (
+            ImageDescriber(describer, detect).describe(image),
+            whole.describe_in_parallel(image, detect),
+        ):
+            np.testing.assert_array_equal(found.tiny, tiny_image(image))
+            assert (found.keypoints is not None) == detect
