@@ -23,6 +23,7 @@ from kbf_localization.arrays import Array
 from kbf_localization.atomic_write import atomic_write
 from kbf_localization.datasets.floor_plan_image import FloorPlanImage
 from kbf_localization.errors import DescriberError, MapError
+from kbf_localization.geometry import difference
 from kbf_localization.landmarks.landmark_map import LandmarkDescription, LandmarkMap
 from kbf_localization.landmarks.table import COLUMNS, FileRows, HeldFile, LandmarkTable
 from kbf_localization.limits import MAX_COORDINATE_M, MAX_MAP_BYTES, MAX_PLAN_PIXELS, check_scale
@@ -33,7 +34,11 @@ from kbf_localization.training_map.map_description import (
     parse_description,
     to_keys,
 )
-from kbf_localization.training_map.training_map import FileThumbnails, TrainingMap
+from kbf_localization.training_map.training_map import (
+    MIN_SPACING_M,
+    FileThumbnails,
+    TrainingMap,
+)
 from kbf_localization.vision.dense_sift import DescriberSettings
 from kbf_localization.vision.describer import Describer, specification
 from kbf_localization.vision.registry import make_describer, use_network
@@ -152,6 +157,7 @@ def save_map(training_map: TrainingMap, path: Path | str, *, replace: bool = Tru
     """
     path = Path(path)
     try:
+        _check_extent(training_map.poses)
         # HDF5 does not survive a full disk: it would crash when the interpreter ends. So the file
         # is made in memory, which has held the map already.
         image = io.BytesIO()
@@ -466,6 +472,7 @@ def _check(arrays: dict[str, NDArray[Any]], thumbnail_bytes: int, sources: int) 
     if len(arrays["poses"]) == 0:
         raise ValueError("it has no poses")
     _check_poses("poses", arrays["poses"])
+    _check_extent(arrays["poses"])
     for name in ("next_poses", "motions"):
         missing = np.isnan(arrays[name]).all(axis=1)
         _check_poses(name, arrays[name][~missing])
@@ -482,6 +489,14 @@ def _check_poses(name: str, poses: Array) -> None:
     # A comparison with NaN is false.
     if not (np.abs(poses) <= MAX_COORDINATE_M).all():
         raise ValueError(f"'{name}' are not finite or absurdly large")
+
+
+def _check_extent(poses: Array) -> None:
+    """Raise ValueError for poses that are all equal: there any image would fit, from anywhere."""
+    if len(poses) > 1 and (np.abs(difference(poses, poses[0])) < MIN_SPACING_M).all():
+        raise ValueError(
+            "all its poses are equal, so that it does not say where its images are from"
+        )
 
 
 def _check_ends(name: str, ends: NDArray[np.int64], total: int, least: int) -> None:

@@ -19,6 +19,7 @@ from kbf_localization.landmarks.table import FileRows, HeldFile
 from kbf_localization.mapping import load_map
 from kbf_localization.training_map import TrainingMap, save_map
 from kbf_localization.training_map.map_file import ARRAYS, VERSION, read_map
+from kbf_localization.training_map.training_map import subset
 from test.training_map.conftest import some_landmarks
 from test.training_map.forging import resealed
 
@@ -248,6 +249,7 @@ HOSTILE: dict[str, tuple[Tamper, str]] = {
     "swapped bytes": (put("poses", data=np.zeros((7, 3), ">f8")), "type"),
     "nan pose": (assign("poses", (2, 1), np.nan), "'poses' are not finite"),
     "far pose": (assign("poses", (2, 1), 1e9), "absurdly large"),
+    "one pose for all": (assign("poses", slice(None), (1.0, 2.0, 3.0)), "all its poses are equal"),
     "half a motion": (assign("motions", (2, 1), np.nan), "'motions'"),
     "motion alone": (assign("motions", 2, np.nan), "missing at different poses"),
     "zero noise": (assign("motion_variances", 0, 0.0), "'motion_variances'"),
@@ -512,3 +514,25 @@ def test_of_a_maps_landmarks_only_those_of_the_images_that_are_matched_are_read(
     landmarks.table.place(rows, number_map.poses[rows])
     # 128 bytes of descriptor, three of 2 bytes of place and six of 2 of covariance.
     assert sum(counts) == (128 + 6 + 12) * landmarks.table.counts()[rows].sum() > 0
+
+
+@pytest.mark.parametrize(("turned", "refused"), [(0.0, True), (0.01, True), (0.5, False)])
+def test_a_map_of_one_pose_again_and_again_is_not_written(
+    number_map: TrainingMap, map_path: Path, turned: float, refused: bool
+) -> None:
+    """Of a robot that stood, though it may have turned about: across the cut of angles too."""
+    poses = np.tile([1.0, 2.0, np.pi], (7, 1))
+    poses[3, 2] = -np.pi + turned
+    standing = replace(number_map, poses=poses)
+    if refused:
+        with pytest.raises(MapError, match="all its poses are equal"):
+            save_map(standing, map_path)
+        assert not map_path.exists()
+    else:
+        save_map(standing, map_path)
+        np.testing.assert_array_equal(load_map(map_path).poses, poses)
+
+
+def test_a_map_of_a_single_image_is_written(number_map: TrainingMap, map_path: Path) -> None:
+    save_map(subset(number_map, np.array([2])), map_path)
+    np.testing.assert_array_equal(load_map(map_path).poses, number_map.poses[[2]])
