@@ -329,6 +329,9 @@ MAX_COMPARED_SEPARATION = 0.6
 KEYPOINT_DISCONTINUITY = 0.2
 """Probability of a discontinuity where keypoints cease to match: it may also be somebody's hand."""
 
+STANDING_SEPARATION = 0.02
+"""In d₀ and φ₀: a robot that has moved no farther still sees the view of the reference image."""
+
 REFERENCE_DISTANCE = 0.3
 """In d₀ and φ₀: a new reference image is taken before the old is out of sight."""
 
@@ -380,6 +383,8 @@ class ContinuityMonitor:
             # The reference stays: a camera that recovers is compared with it.
             return Continuity(0.0, frozen=True)
         by_keypoints = self._by_keypoints(observation, last, motion)
+        if by_keypoints == 0.0 and separation < STANDING_SEPARATION:
+            by_keypoints = self._by_standing(observation)
         discontinuity = 0.0
         if by_keypoints != 0.0:
             discontinuity = self._probability(observation, self._reference, separation)
@@ -413,6 +418,16 @@ class ContinuityMonitor:
             return 0.0
         ceased = matched < MIN_MATCHED and before > CONTINUING_MATCHED
         return KEYPOINT_DISCONTINUITY if ceased else None
+
+    def _by_standing(self, observation: MapObservation) -> float:
+        """Return the probability of a discontinuity where the odometry has stood still.
+
+        Images that each match the one before may have left the reference's view step by step, as
+        those of a robot do whose odometry is frozen.
+        """
+        assert self._reference is not None
+        matched = observation.matched_fraction(self._reference)
+        return KEYPOINT_DISCONTINUITY if matched is not None and matched < MIN_MATCHED else 0.0
 
     def _probability(
         self, observation: MapObservation, earlier: MapObservation, separation: float

@@ -164,6 +164,30 @@ def test_matching_keypoints_outweigh_unlike_words(world_map, world_drive, observ
         assert (jumped.discontinuity > MIN_DISCONTINUITY) is expected
 
 
+class Passed(MapObservation):
+    """Images that pass a standing robot: with each, a fifth of the keypoints goes out of view."""
+
+    number = 0
+
+    def matched_fraction(self, other):
+        return max(0.9 - 0.2 * abs(self.number - other.number), 0.0)
+
+
+@pytest.mark.parametrize(("moves", "jumps"), [(False, [4, 8]), (True, [])])
+def test_a_view_that_passes_step_by_step_is_a_discontinuity_where_the_odometry_stands(
+    world_map, world_drive, moves, jumps
+):
+    """Each image matches the one before; the fourth after the reference no longer matches that."""
+    monitor = ContinuityMonitor(world_map.calibration)
+    found = []
+    for number in range(10):
+        observation = Passed(world_map, world_drive.views[40 + number])
+        observation.number = number
+        motion = world_drive.motions[39 + number] if moves else np.zeros(3)
+        found.append(monitor.update(motion, observation).discontinuity > MIN_DISCONTINUITY)
+    assert np.flatnonzero(found).tolist() == jumps
+
+
 class Compared:
     """An image of which `matched` keypoints match, and whose words resemble others' by a number."""
 
