@@ -168,12 +168,14 @@ such a core: 320×240, and `max_image_rate: 10.0`.
 ## Standing still
 
 While the robot stands still, one image per `standing_update_period` updates the filter, since all
-images show the same; one per second detects a kidnapping soon enough. Where the robot is not
-tracked, this begins with the second image that leaves the state as it is. Where the view jumps, or
-an image moves the pose, the robot does not stand, whatever the odometry says: images are used until
-one agrees with the odometry again. `request_nomotion_update` uses the next image at once. The pose
-is still published for every image. Odometry is then read with the next image, or after 50 ms,
-instead of message by message; a queue of less than 100 messages
+images show the same. Up to five images a second are looked at, reduced to 16×12 pixels, and one
+that shows another view than the last used image is used at once: a robot that is carried away is
+noticed within 0.3 s, or by its next image. Where people walk past the camera, these images are used
+too. Where the robot is not tracked, this begins with the second image that leaves the state as it
+is. Where the view jumps, or an image moves the pose, the robot does not stand, whatever the
+odometry says: images are used until one agrees with the odometry again. `request_nomotion_update`
+uses the next image at once. The pose is still published for every image. Odometry is then read with
+the next image, or after 50 ms, instead of message by message; a queue of less than 100 messages
 (`odom_queue_depth`) is always read at once.
 
 ## Stopping

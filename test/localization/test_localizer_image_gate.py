@@ -1,5 +1,7 @@
 """Which images are used: the gate compares them with the last used image."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -128,20 +130,24 @@ def test_a_view_that_changes_counts_however_far_the_robot_has_to_move_for_an_ima
     assert not gate.needs(reading((0.0, 0.0, 0.0), 9.3), same_view)
 
 
-def test_a_standing_robot_is_looked_at_five_times_a_second_whatever_its_camera() -> None:
+@pytest.mark.parametrize(("hertz", "every"), [(2, 1), (5, 1), (10, 2), (15, 4), (30, 8)])
+def test_a_standing_robot_is_looked_at_before_the_period_is_over_where_it_has_images(
+    hertz: int, every: int
+) -> None:
+    """After as many images as fit into the period, 0.28 s; each where none does."""
     gate = gate_after((0.0, 0.0, 0.0), standing_update_s=60.0)
-    looks: list[float] = []
+    looks: list[int] = []
 
-    def look(seconds: float) -> NDArray[np.uint8]:
-        looks.append(seconds)
+    def look(frame: int) -> NDArray[np.uint8]:
+        looks.append(frame)
         return same_view()
 
-    for frame in range(1, 61):
-        now = reading((0.0, 0.0, 0.0), 1.0 + frame / 30.0)
-        assert not gate.needs(now, lambda at=now.stamp_ns: look(at))  # type: ignore[misc]
-    # Every sixth frame is the first after the period.
-    assert len(looks) == 10
-    assert min(np.diff(looks)) >= GLANCE_PERIOD_S * 1e9
+    for frame in range(1, 41):
+        now = reading((0.0, 0.0, 0.0), 1.0 + frame / hertz)
+        assert not gate.needs(now, partial(look, frame))
+        gate.seen(now.stamp_ns)
+    assert looks == list(range(every, 41, every))
+    assert every == max(1, int(GLANCE_PERIOD_S * hertz))
 
 
 def test_without_a_tiny_image_to_compare_with_no_view_has_changed() -> None:
