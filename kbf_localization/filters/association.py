@@ -18,15 +18,15 @@ from kbf_localization.filters.hypothesis import (
     LANDMARK_ROWS,
     Hypothesis,
     MeasuredPose,
-    agreement,
     contradicts,
     from_fix,
+    innovation,
     is_sound,
     landmark_update,
-    log_ratio,
 )
 from kbf_localization.filters.kernel_step import Birthplace, LocalKernelBayes, LocalPosterior
 from kbf_localization.landmarks.calibration import MIN_INLIERS, REACH
+from kbf_localization.landmarks.landmark_map import MAX_LOG_RATIO
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.calibration import (
     Calibration,
@@ -40,6 +40,23 @@ MIN_CONFIRMING_COVERAGE = 0.5
 
 MAX_ALIGNMENT_RATIO = 8.0
 """Bound of the log likelihood ratio between places by the alignment of their images."""
+
+
+def log_ratio(fix: LandmarkFix) -> float:
+    """Return the calibrated log likelihood ratio of "here" against "elsewhere", bounded."""
+    return float(np.clip(fix.log_likelihood_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+
+
+def agreement(component: Hypothesis, fix: LandmarkFix, scales: Array) -> float:
+    """Return the log density ratio ≥ 0 of a fix's pose where it was predicted against anywhere.
+
+    A fix at a wrong place is anywhere within the map's scales (3,) of the predicted pose.
+    """
+    _, covariance, squared = innovation(component, fix)
+    log_volume = float(np.log(2.0 * scales).sum())
+    log_density = -0.5 * (float(np.linalg.slogdet(2.0 * np.pi * covariance)[1]) + squared)
+    found = log_volume + log_density
+    return max(found, 0.0) if np.isfinite(found) else 0.0
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from kbf_localization.geometry import (
     wrap_angle,
 )
 from kbf_localization.landmarks.calibration import MIN_INLIERS
-from kbf_localization.landmarks.landmark_map import MAX_LOG_RATIO
 from kbf_localization.landmarks.pose_solver import LandmarkFix
 from kbf_localization.training_map.calibration import Calibration
 from kbf_localization.training_map.training_map import MapObservation
@@ -215,11 +214,6 @@ MAX_MEASURED, MIN_MEASURED_PROBABILITY = 4, 1e-3
 step all above it."""
 
 
-def log_ratio(fix: LandmarkFix) -> float:
-    """Return the calibrated log likelihood ratio of "here" against "elsewhere", bounded."""
-    return float(np.clip(fix.log_likelihood_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
-
-
 def is_sound(fix: LandmarkFix) -> bool:
     """Return whether a fix has enough inliers and finite numbers."""
     finite = np.isfinite(fix.pose).all() and np.isfinite(fix.covariance).all()
@@ -231,18 +225,6 @@ def innovation(component: Hypothesis, fix: LandmarkFix) -> tuple[Array, Array, f
     residual = difference(fix.pose, component.pose)
     covariance = component.covariance + fix.covariance
     return residual, covariance, float(residual @ np.linalg.solve(covariance, residual))
-
-
-def agreement(component: Hypothesis, fix: LandmarkFix, scales: Array) -> float:
-    """Return the log density ratio ≥ 0 of a fix's pose where it was predicted against anywhere.
-
-    A fix at a wrong place is anywhere within the map's scales (3,) of the predicted pose.
-    """
-    _, covariance, squared = innovation(component, fix)
-    log_volume = float(np.log(2.0 * scales).sum())
-    log_density = -0.5 * (float(np.linalg.slogdet(2.0 * np.pi * covariance)[1]) + squared)
-    found = log_volume + log_density
-    return max(found, 0.0) if np.isfinite(found) else 0.0
 
 
 def odometry_surprise(component: Hypothesis, fix: LandmarkFix) -> tuple[float, float]:
@@ -272,8 +254,7 @@ def contradicts(component: Hypothesis, fix: LandmarkFix) -> bool:
     residual, _, squared = innovation(component, fix)
     if squared <= GATE_MAHALANOBIS:
         return False
-    driven = min(component.since_landmarks_m, component.since_given_m)
-    reach = max(driven, MIN_REANCHOR_REACH_M)
+    reach = max(min(component.since_landmarks_m, component.since_given_m), MIN_REANCHOR_REACH_M)
     return fix.inliers < REANCHOR_INLIERS or not float(np.hypot(*residual[:2])) <= reach
 
 

@@ -4,19 +4,18 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from kbf_localization.filters.association import agreement, log_ratio
 from kbf_localization.filters.hypothesis import (
-    MAX_LOG_RATIO,
     MIN_INLIERS,
     REANCHOR_INLIERS,
     Hypothesis,
     MeasuredPose,
-    agreement,
     contradicts,
     from_fix,
     landmark_update,
-    log_ratio,
     odometry_surprise,
 )
+from kbf_localization.landmarks.landmark_map import MAX_LOG_RATIO
 from test.filters.synthetic_world import Fix
 
 
