@@ -16,13 +16,13 @@ from kbf_localization.vision.describer import show_different_views
 STANDING_M, STANDING_RAD = 0.005, 0.005
 """A robot that is no further and no more turned from the last used image stands still."""
 
-GLANCE_PERIOD_S = 0.28
+VIEW_PERIOD_S = 0.28
 """Between looks at the view of a robot that stands, where its images come no more slowly: of a
 camera of 30 Hz every eighth image, which takes a millisecond or two to decode."""
 
 
 @dataclass(frozen=True)
-class Glance:
+class ViewCheck:
     """When the view was last looked at, and whether it had `changed` since the last used image."""
 
     stamp_ns: int
@@ -44,7 +44,7 @@ class ImageGate:
         self._newest_ns: int | None = None
         self._forced = True
         self._view: Image | None = None
-        self._glance = Glance(0, False)
+        self._check = ViewCheck(0, False)
 
     def configure(self, settings: LocalizerSettings) -> None:
         """Apply other settings from now on."""
@@ -72,7 +72,7 @@ class ImageGate:
         `view` is the tiny image, None where there is none to compare with.
         """
         self.last_used, self.settled, self._forced = now, settled, False
-        self._view, self._glance = view, Glance(now.stamp_ns, False)
+        self._view, self._check = view, ViewCheck(now.stamp_ns, False)
 
     def refusal(self, stamp_ns: int) -> Event | None:
         """Return the reason why an image of this stamp cannot be used; None where it can."""
@@ -112,12 +112,12 @@ class ImageGate:
         if self._view is None:
             return False
         next_ns = 2 * stamp_ns - (stamp_ns if self._newest_ns is None else self._newest_ns)
-        if next_ns - self._glance.stamp_ns > GLANCE_PERIOD_S * 1e9:
+        if next_ns - self._check.stamp_ns > VIEW_PERIOD_S * 1e9:
             seen = view()
             changed = seen is not None and show_different_views(self._view, seen)
-            self._glance = Glance(stamp_ns, changed)
+            self._check = ViewCheck(stamp_ns, changed)
         # The same image may be asked for twice, before and after it is described.
-        return self._glance.stamp_ns == stamp_ns and self._glance.changed
+        return self._check.stamp_ns == stamp_ns and self._check.changed
 
     def rests(self, now: OdometryReading) -> bool:
         """Tell whether the robot stands where the last used image had nothing new to tell."""

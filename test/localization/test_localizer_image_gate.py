@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kbf_localization.events import Event
-from kbf_localization.localization.image_gate import GLANCE_PERIOD_S, ImageGate
+from kbf_localization.localization.image_gate import VIEW_PERIOD_S, ImageGate
 from kbf_localization.localization.result import LocalizerSettings
 from kbf_localization.motion.odometry_buffer import OdometryBuffer, OdometryReading
 from kbf_localization.vision.describer import TINY_SIZE
@@ -147,7 +147,7 @@ def test_a_standing_robot_is_looked_at_before_the_period_is_over_where_it_has_im
         assert not gate.needs(now, partial(look, frame))
         gate.seen(now.stamp_ns)
     assert looks == list(range(every, 41, every))
-    assert every == max(1, int(GLANCE_PERIOD_S * hertz))
+    assert every == max(1, int(VIEW_PERIOD_S * hertz))
 
 
 def test_without_a_tiny_image_to_compare_with_no_view_has_changed() -> None:
