@@ -41,6 +41,10 @@ _MAX_COMPONENT = np.float32(0.2)
 """Lowe's bound on one component of a unit descriptor, against single strong edges."""
 
 
+_FREED_BYTES = 31 << 20
+"""glibc keeps memory for arrays up to the largest that it has freed, if that is below 32 MiB."""
+
+
 @dataclass(frozen=True)
 class DescriberSettings:
     """The size to which images are brought, the grid of patches, and the pyramid over it.
@@ -241,15 +245,18 @@ def write_gradient_votes(image: Image, *, out: Floats) -> None:
 @lru_cache(maxsize=1)
 def _orientation_table() -> NDArray[np.void]:
     """Return the eight votes of every possible gradient, as one 32-byte item a gradient number."""
+    # Memory from the system comes page by page: of each image's arrays, two thousand pages.
+    np.empty(_FREED_BYTES, dtype=np.uint8)
     steps = np.arange(-255.0, 256.0)
-    gy, gx = np.meshgrid(steps, steps, indexing="ij")
-    turns = np.arctan2(gy, gx) * (ORIENTATIONS / (2.0 * np.pi))
-    distance = np.abs(turns[..., None] - np.arange(ORIENTATIONS)) % ORIENTATIONS
-    distance = np.minimum(distance, ORIENTATIONS - distance)
-    votes = np.hypot(gx, gy)[..., None] * np.maximum(0.0, 1.0 - distance)
+    gy, gx = steps[:, None], steps
+    length, turns = np.hypot(gx, gy), np.arctan2(gy, gx) * (ORIENTATIONS / (2.0 * np.pi))
     table = np.zeros((_ROW * _ROW, ORIENTATIONS), dtype=np.float32)
     # Numbers are taken modulo the table's length, so that no pixel needs an offset.
-    table[(gy * _ROW + gx).astype(np.intp) % len(table)] = votes
+    numbers = (gy * _ROW + gx).astype(np.intp) % len(table)
+    below = np.floor(turns)
+    for nearest in (below, below + 1.0):
+        vote = length * np.maximum(0.0, 1.0 - np.abs(turns - nearest))
+        table[numbers, nearest.astype(np.intp) % ORIENTATIONS] = vote
     return table.view(np.dtype((np.void, 4 * ORIENTATIONS))).ravel()
 
 
