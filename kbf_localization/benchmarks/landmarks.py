@@ -16,7 +16,7 @@ from kbf_localization.arrays import Array, Image
 from kbf_localization.benchmarks._timing import case, milliseconds
 from kbf_localization.datasets.cold import ColdDrive
 from kbf_localization.landmarks.bearings import Bearings, bearings_of, in_base, spatial
-from kbf_localization.landmarks.pose_solver import LandmarkSolver, MapImages, match_images
+from kbf_localization.landmarks.pose_solver import ImageMatcher, LandmarkSolver, MapImages
 from kbf_localization.landmarks.table import ImageLandmarks, LandmarkTable
 from kbf_localization.progress import Progress, no_progress, tracked
 from kbf_localization.simulator.simulated_drives import simulate
@@ -214,8 +214,9 @@ def _pixels(pose: Array, points: Array) -> Array:
 
 def _ransac_pose(image: _Seen, kept: MapImages) -> Array | None:
     """Return the pose (3,) by OpenCV from the same matches; None where it finds none."""
-    images = [kept.image(row) for row in range(len(MAP_POSES))]
-    matches = match_images(image.bearings, image.keypoints.descriptors, images)
+    rows = np.arange(len(MAP_POSES))
+    matcher = ImageMatcher(image.bearings, image.keypoints.descriptors)
+    matches = matcher.match(rows, [kept.image(row) for row in range(len(rows))])
     intrinsic = np.array([[CAMERA.fx, 0.0, CAMERA.cx], [0.0, CAMERA.fy, CAMERA.cy], [0, 0, 1.0]])
     found, turn, shift, _ = cv2.solvePnPRansac(
         np.ascontiguousarray(matches.pairs.points.T),

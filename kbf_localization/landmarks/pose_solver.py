@@ -94,27 +94,42 @@ class Matches:
     ratios: Floats
 
 
-def match_images(
-    bearings: Bearings, descriptors: NDArray[np.uint8], images: Sequence[MapImage]
-) -> Matches:
-    """Return mutual matches with each map image by itself, which shows a landmark once."""
-    usable = np.flatnonzero(bearings.scale > 0.0)
-    ready = distance_rows(descriptors[usable])
-    found = [mutual_matches(ready @ image.columns.T) for image in images]
-    counts = [len(rows) for rows, _, _ in found]
-    parts = list(zip(images, found))
-    keypoints = usable[np.concatenate([rows for rows, _, _ in found])]
-    points = np.concatenate([image.points[columns] for image, (_, columns, _) in parts])
-    return Matches(
-        keypoints,
-        np.repeat(np.arange(len(images)), counts),
-        np.concatenate([columns for _, columns, _ in found]),
-        Pairs.of(bearings[keypoints], points),
-        np.concatenate(
-            [image.covariances[..., columns] for image, (_, columns, _) in parts], axis=-1
-        ),
-        np.concatenate([ratios for _, _, ratios in found]),
-    )
+class ImageMatcher:
+    """Matches of an image with map images, each by itself, which shows a landmark once.
+
+    Those of a map image are kept: an image is measured at several places with the same ones.
+    """
+
+    def __init__(self, bearings: Bearings, descriptors: NDArray[np.uint8]) -> None:
+        self._bearings, self._descriptors = bearings, descriptors
+        self._usable = np.flatnonzero(bearings.scale > 0.0)
+        self._ready = distance_rows(descriptors[self._usable])
+        self._found: dict[int, tuple[Rows, Rows, Floats]] = {}
+
+    def is_of(self, bearings: Bearings, descriptors: NDArray[np.uint8]) -> bool:
+        """Tell whether these are its image's."""
+        return bearings is self._bearings and descriptors is self._descriptors
+
+    def match(self, rows: Rows, images: Sequence[MapImage]) -> Matches:
+        """Return the mutual matches with the map images `rows`, whose landmarks are `images`."""
+        for row, image in zip(rows.tolist(), images, strict=True):
+            if row not in self._found:
+                self._found[row] = mutual_matches(self._ready @ image.columns.T)
+        found = [self._found[row] for row in rows.tolist()]
+        counts = [len(keypoints) for keypoints, _, _ in found]
+        parts = list(zip(images, found, strict=True))
+        keypoints = self._usable[np.concatenate([keypoints for keypoints, _, _ in found])]
+        points = np.concatenate([image.points[columns] for image, (_, columns, _) in parts])
+        return Matches(
+            keypoints,
+            np.repeat(np.arange(len(images)), counts),
+            np.concatenate([columns for _, columns, _ in found]),
+            Pairs.of(self._bearings[keypoints], points),
+            np.concatenate(
+                [image.covariances[..., columns] for image, (_, columns, _) in parts], axis=-1
+            ),
+            np.concatenate([ratios for _, _, ratios in found]),
+        )
 
 
 SAMPLES = 60
@@ -199,6 +214,7 @@ class LandmarkSolver:
         self.sigma_px = sigma_px
         self.attitude_sigma = np.asarray(attitude_sigma)
         self._images = MapImages(table, self.poses)
+        self._last: ImageMatcher | None = None
 
     def measure(
         self,
@@ -218,7 +234,7 @@ class LandmarkSolver:
         if not len(bearings) or not len(rows) or not np.isfinite(prior_pose).all():
             return None
         placed = [self._images.image(int(row)) for row in rows]
-        matches = match_images(bearings, descriptors, placed)
+        matches = self._matcher(bearings, descriptors).match(rows, placed)
         if len(matches.keypoints) < MIN_INLIERS:
             return None
         attitudes = np.stack([image.attitude for image in placed])
@@ -238,6 +254,14 @@ class LandmarkSolver:
         # Samples are scored without the landmarks' own errors, so that flat scenes may have a
         # better-looking wrong pose: the pose with more inliers is the fix.
         return near if fix is None or (near is not None and near.inliers > fix.inliers) else fix
+
+    def _matcher(self, bearings: Bearings, descriptors: NDArray[np.uint8]) -> ImageMatcher:
+        """Return that of the image; the last image's is kept."""
+        # Threads may each replace it; what they go on with is their own.
+        matcher = self._last
+        if matcher is None or not matcher.is_of(bearings, descriptors):
+            self._last = matcher = ImageMatcher(bearings, descriptors)
+        return matcher
 
     def _search(self, matches: Matches, starts: Array, reach: Array) -> Array:
         """Return the state (6,) with the best robust score among samples and starts."""
