@@ -197,7 +197,7 @@ def _cell_histograms(image: Image, settings: DescriberSettings) -> Floats:
         blocks = min(_BLOCKS_AT_ONCE, cell_rows + 1 - first)
         pixels = slice(0, blocks * size)
         _number_gradients(wide, first * size - size // 2, size // 2, out=numbers[pixels])
-        _orientation_table().take(numbers[pixels], out=votes[pixels], mode="wrap")
+        _take_votes(numbers[pixels], out=votes[pixels])
         planes = votes[pixels].view(np.float32).reshape(blocks, size, -1)
         np.matmul(window, planes, out=halves[1 : blocks + 1])
         strips = halves[:blocks, 0] + halves[1 : blocks + 1, 1]
@@ -237,9 +237,15 @@ def write_gradient_votes(image: Image, *, out: Floats) -> None:
     """Write each pixel's votes (h, w, 8) for the eight orientations, zero at the border."""
     numbers = np.zeros(image.shape, dtype=np.int32)
     _number_gradients(image.astype(np.int32), 0, 0, out=numbers)
+    _take_votes(numbers, out=out.view(_orientation_table().dtype)[..., 0])
+
+
+def _take_votes(numbers: NDArray[np.int32], *, out: NDArray[np.void]) -> None:
+    """Write the votes of gradient numbers, each as one 32-byte item."""
     table = _orientation_table()
+    # NumPy wraps negative numbers too, one by one, in three times the time.
     rows = np.bitwise_and(numbers, len(table) - 1, dtype=np.intp)
-    table.take(rows, mode="clip", out=out.view(table.dtype)[..., 0])
+    table.take(rows, mode="clip", out=out)
 
 
 @lru_cache(maxsize=1)
