@@ -6,11 +6,13 @@ import importlib.util
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
@@ -221,6 +223,20 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
         return folder
 
     return folder_of
+
+
+@pytest.fixture(scope="session")
+def warm_nodes() -> Iterator[None]:
+    """From the first test that takes it on, this worker's nodes are forked."""
+    from kbf_localization.ros import node_process
+    from test.ros.warm_nodes import WarmNodes
+
+    nodes = WarmNodes()
+    forking = SimpleNamespace(**{**vars(subprocess), "Popen": nodes.popen})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_process, "subprocess", forking)
+        yield
+    nodes.close()
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 from kbf_localization.ros.node_process import NodeProcess
 from test.faults.survival import Survival
 from test.ros.conftest import (  # noqa: F401 (fixtures)
+    forked_nodes,
     landmark_map_file,
     map_file,
-    warm_nodes,
     world,
 )
 from test.ros.robot import Robot, robot_with_node

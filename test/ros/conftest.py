@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import rclpy
@@ -19,22 +18,12 @@ from kbf_localization.ros.node_process import NodeProcess
 from kbf_localization.training_map import save_map
 from test.conftest import MadeOnce, learning_quickly
 from test.ros.robot import Robot
-from test.ros.warm_nodes import WarmNodes
 from test.ros.world import MAP_POSES, World
 
 
 @pytest.fixture(scope="session", autouse=True)
-def warm_nodes() -> Iterator[None]:
+def forked_nodes(warm_nodes: None) -> None:
     """Nodes of these tests start within a tenth of a second."""
-    nodes = WarmNodes()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_process, "subprocess", _subprocess_with(nodes.popen))
-        yield
-    nodes.close()
-
-
-def _subprocess_with(popen: object) -> SimpleNamespace:
-    return SimpleNamespace(**{**vars(subprocess), "Popen": popen})
 
 
 @contextmanager
