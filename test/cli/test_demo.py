@@ -19,7 +19,7 @@ from kbf_localization.mapping import load_map
 
 @pytest.mark.ros
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_learning")
+@pytest.mark.usefixtures("quick_learning", "warm_nodes")
 def test_a_small_demo_leaves_everything_that_it_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,9 +86,11 @@ def record(folder: Path) -> None:
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.usefixtures("quick_check")
 def test_the_commands_of_a_document_run_in_their_order(
-    document: Path, recordings: Path, tmp_path: Path
+    document: Path, recordings: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     commands = [shlex.split(line) for line in commands_of(document)]
+    if HAS_ROS:
+        request.getfixturevalue("warm_nodes")
     makes = {argument for command in commands for argument in command}
     for name in recordings.iterdir():
         # What a document makes itself is not there before.
