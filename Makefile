@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than the cores of a small machine: tests of the node often wait for it.
-TEST_WORKERS ?= 3
+# Two more than the cores of a small machine: tests of the node often wait for it.
+TEST_WORKERS ?= 4
 SET_UP_FROM := $(wildcard tools/*.py tools/constraints.txt tools/hashes.txt tools/interfaces/*.in tools/interfaces/*/*/*) setup.py package.xml
 
 # A shell that was started by another environment of ROS 2 wheels hands on that one's libraries.
