@@ -248,7 +248,7 @@ class Localizer:
             settled = (self._monitor.tracks or unchanged) and _continues(estimate)
             if stood and predicted is not None:
                 predicted = self._reckoning.propagate(predicted, now)
-                settled = settled and _leaves(predicted, localization.pose)
+                settled = settled and _pose_stays(predicted, localization.pose)
             self._gate.used(now, settled, view)
             return localization
 
@@ -377,7 +377,7 @@ def _continues(estimate: Estimate) -> bool:
     return estimate.confidence is not None and Event.IMAGE_DISCONTINUITY not in estimate.events
 
 
-def _leaves(predicted: Fix, pose: Array) -> bool:
+def _pose_stays(predicted: Fix, pose: Array) -> bool:
     """Tell whether an image leaves the pose where odometry predicted it."""
     offset = difference(pose, predicted.pose)
     return float(offset @ np.linalg.solve(predicted.covariance, offset)) < STILL_MAHALANOBIS
